@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: screenshots demo test coverage test-hosts retest fuzz check bench docs build fix clean
+.PHONY: screenshots demo test coverage test-hosts retest frameworks fuzz check bench docs build fix clean
 
 $(STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -34,6 +34,10 @@ test-hosts: $(STAMP)
 # The tests that failed in the last run, once more and one at a time: a busy machine must not decide.
 retest: $(STAMP)
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
+
+# Conversations of 200 turns through the real SDKs and frameworks; `make test` runs short ones.
+frameworks: $(STAMP)
+	HOLDFAST_ADAPTER_TURNS=200 $(BIN)/python -m pytest tests/adapters -n auto --no-cov
 
 # Random examples. A run that failed is repeated with the seed that it printed: make fuzz SEED=123
 SEED ?= $(shell $(PYTHON) -c "import secrets; print(secrets.randbelow(2**32))")

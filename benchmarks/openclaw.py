@@ -21,6 +21,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
@@ -38,6 +39,7 @@ TURN_CHARS: Final = 5_400
 SUMMARY: Final = "We worked on several things."
 KEY: Final = "agent:main:trial"
 STARTUP_SECONDS: Final = 240
+STARTS: Final = 4
 TURN_SECONDS: Final = 180
 
 
@@ -277,13 +279,26 @@ def run_gateway(command: list[str], folder: Path, *, with_memory: bool) -> Itera
         recorder.chmod(0o755)
         state = {"OPENCLAW_STATE_DIR": str(folder / "home" / ".openclaw")}
         Installer("openclaw", records=folder / "records", environ=state, command=str(recorder)).install()
+    url = f"http://127.0.0.1:{port}"
     with (folder / "gateway.log").open("wb") as output:
-        gateway = subprocess.Popen(  # noqa: S603 - the host under trial
-            [*command, "gateway", "run"], env=environ, stdout=output, stderr=output, cwd=folder / "work"
+        start = partial(
+            subprocess.Popen,
+            [*command, "gateway", "run"],
+            env=environ,
+            stdout=output,
+            stderr=output,
+            cwd=folder / "work",
         )
+        gateway = start()
+        for _ in range(STARTS - 1):  # on a busy machine it gives up when a check takes longer than five seconds
+            if _is_ready(url, gateway):
+                break
+            gateway.terminate()
+            gateway.wait(60)
+            gateway = start()
         try:
-            url = f"http://127.0.0.1:{port}"
-            _wait(url, gateway)
+            if not _is_ready(url, gateway):
+                raise InputError(f"the gateway of OpenClaw does not start: see {folder / 'gateway.log'}")
             yield model, url
         finally:
             gateway.terminate()
@@ -292,16 +307,16 @@ def run_gateway(command: list[str], folder: Path, *, with_memory: bool) -> Itera
             model.server_close()
 
 
-def _wait(url: str, gateway: subprocess.Popen[bytes]) -> None:
-    """Wait until the gateway answers."""
+def _is_ready(url: str, gateway: subprocess.Popen[Any]) -> bool:
+    """Wait until the gateway answers; False where it has ended, or takes too long."""
     end = time.monotonic() + STARTUP_SECONDS
     while time.monotonic() < end and gateway.poll() is None:
         try:
             if httpx2.get(f"{url}/v1/models", headers={"authorization": "Bearer trial"}, timeout=5).status_code == 200:
-                return
+                return True
         except httpx2.TransportError:
             time.sleep(1)
-    raise InputError("the gateway of OpenClaw does not start: see gateway.log in the folder of the trial")
+    return False
 
 
 # --- the trial -----------------------------------------------------------------------
@@ -336,6 +351,8 @@ def measure(
             requests = [body for body in say(fact.question) if fact.question in _texts(body)]
             found[fact.kind] = any(fact.answer in _texts(body) for body in requests[:1])
             sent[fact.kind] = max((len(_texts(body)) // 4 for body in requests), default=0)
+            with (folder / "requests.jsonl").open("a") as file:
+                file.writelines(json.dumps(body) + "\n" for body in requests[:1])
     return {
         "facts": len(facts),
         "answered": sum(found.values()),

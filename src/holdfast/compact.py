@@ -100,7 +100,7 @@ def run_compaction(
         ModelCancelledError: It was cancelled.
     """
     engine, state = session.engine, session.state
-    settings, model, hooks = engine.settings, model or engine.model, engine.hooks
+    settings, model, hooks = engine.settings, model or engine.model or session.model, engine.hooks
     with session.lock:
         planned, known = plan_compaction(session, limits, force=force), len(state.edits)
     if planned.outcome != "ready":

@@ -46,6 +46,8 @@ class Session:
         engine: The engine that it belongs to.
         scope: Who owns it: tenant, project, agent and session id.
         lock: Held by the thread that works on it.
+        model: A model of the caller that writes summaries where the engine has none. It is called while a request of
+            the session is made, unless `compaction.auto` says otherwise.
         state: What this process knows of it. Internal.
     """
 
@@ -53,6 +55,7 @@ class Session:
         self.engine = engine
         self.scope = scope
         self.lock = RLock()
+        self.model: Model | None = None
         self.state = SessionState(scope, engine.memory, engine.count)
 
     @property
@@ -231,7 +234,7 @@ class Session:
 
     def compact_if_due(self, *, coming: int = 0) -> None:
         """Compact near the limit of the last request, here or in the background. Internal: requests call it."""
-        auto = self.engine.auto or ("background" if self.engine.model else "off")
+        auto = self.engine.auto or ("background" if self.engine.model else "inline" if self.model else "off")
         if auto == "off" or not self.engine.settings.compaction.enabled or not self._is_near_limit(coming):
             return
         if auto == "inline":
@@ -376,7 +379,7 @@ class Session:
         self.state.load()
 
     def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
-        known = self.engine.model
+        known = self.engine.model or self.model
         return budget(
             self.engine.settings,
             window=limit,

@@ -54,6 +54,15 @@ class TestTurn:
         assert [message.text for message in transcript.messages] == ["Hello.", "Hello to you!"]
         assert agent.opened.entry.total_tokens > 0
 
+    def test_a_workspace_that_cannot_be_prepared(self, tmp_path: Path) -> None:
+        """The user is told, and the conversation goes on."""
+        (tmp_path / "work").mkdir()
+        (tmp_path / "work" / "memory").touch()
+        fixture = AgentFixture(tmp_path, Settings(embedding=Embedding(provider="none"), recall=UNHURRIED))
+        agent = fixture.agent(["Hello to you!"])
+        assert "work: cannot be written" in fixture.view.notices[0]
+        assert agent.say("Hello.").text == "Hello to you!"
+
     def test_tools_run_until_the_model_is_done(self, fixture: AgentFixture) -> None:
         """Calls are answered in the workspace, their results go back, and the last words are the answer."""
         (fixture.folder / "work").mkdir()

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from holdfast.agent.workspace import FILES, bounds_of, context_files, prepare, system_prompt, truncate
+from holdfast.errors import StorageError
 from holdfast.models.base import Tool
 from holdfast.settings import Memory, Settings, Workspace
 
@@ -32,7 +33,7 @@ class TestFirstRun:
     def test_a_new_workspace_gets_every_file(self, tmp_path: Path) -> None:
         """All files are made, the greeting of the first run among them, and a folder for notes."""
         root = tmp_path / "new" / "ws"
-        assert prepare(root, settings()).written == (*FILES, "BOOTSTRAP.md")
+        assert prepare(root, settings()) == [*FILES, "BOOTSTRAP.md"]
         assert (root / "memory").is_dir()
         assert all((root / name).read_text("utf-8").startswith(f"# {name}") for name in FILES)
 
@@ -40,25 +41,23 @@ class TestFirstRun:
         """A workspace that has a file gets the others, not the greeting; a second time it gets nothing."""
         fill(tmp_path, AGENTS="mine")
         (tmp_path / "SOUL.md").symlink_to("nowhere")
-        written = prepare(tmp_path, settings()).written
-        assert written == ("TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
+        assert prepare(tmp_path, settings()) == ["TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md"]
         assert (tmp_path / "AGENTS.md").read_text("utf-8") == "mine"
-        assert prepare(tmp_path, settings()) == prepare(tmp_path, settings())
+        assert prepare(tmp_path, settings()) == []
         assert not (tmp_path / "BOOTSTRAP.md").exists()
 
     @pytest.mark.parametrize("off", [{"skip_bootstrap": True}, {"access": "ro"}, {"access": "none"}])
     def test_nothing_is_written_without_leave(self, tmp_path: Path, off: dict[str, object]) -> None:
         """Switched off, only the folder is made; without write access, not even that."""
-        assert prepare(tmp_path / "ws", settings(**off)).written == ()
+        assert prepare(tmp_path / "ws", settings(**off)) == []
         assert not list((tmp_path / "ws").glob("*"))
         assert (tmp_path / "ws").exists() is ("skip_bootstrap" in off)
 
-    def test_a_folder_that_cannot_be_written_is_no_error(self, tmp_path: Path) -> None:
-        """The problem is reported and the agent goes on."""
+    def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
+        """The error says which folder it is; the agent shows it and goes on."""
         (tmp_path / "file").touch()
-        made = prepare(tmp_path / "file" / "ws", settings())
-        assert made.written == ()
-        assert "cannot be written" in made.problems[0]
+        with pytest.raises(StorageError, match="ws: cannot be written"):
+            prepare(tmp_path / "file" / "ws", settings())
 
 
 class TestFiles:

@@ -163,6 +163,35 @@ class TestCommand:
         assert Path(data["mcpServers"]["memory"]["command"]).is_absolute()
 
 
+def test_codex_trusts_the_hooks_by_their_places(home: Path) -> None:
+    """A hook of the user comes first in the list, and stays as it is."""
+    folder = home / ".codex"
+    folder.mkdir()
+    mine = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "beep"}]}]}}
+    (folder / "hooks.json").write_text(json.dumps(mine))
+    for _ in range(2):  # the second run changes nothing
+        run("install", "codex")
+        hooks = json.loads((folder / "hooks.json").read_text())["hooks"]
+        trusted = tomllib.loads((folder / "config.toml").read_text())["hooks"]["state"]
+        assert hooks["Stop"][0] == mine["hooks"]["Stop"][0]
+        assert set(trusted) == {
+            *(
+                f"{folder / 'hooks.json'}:{event}:0:0"
+                for event in ("session_start", "user_prompt_submit", "pre_compact")
+            ),
+            *(f"{folder / 'hooks.json'}:{place}" for place in ("session_end:0:0", "stop:1:0")),
+        }
+        hook = json.dumps(hooks["Stop"][1]["hooks"][0]["command"])
+        known = f'{{"event_name":"stop","hooks":[{{"async":false,"command":{hook},"timeout":60,"type":"command"}}]}}'
+        digest = hashlib.sha256(known.encode()).hexdigest()
+        assert trusted[f"{folder / 'hooks.json'}:stop:1:0"]["trusted_hash"] == f"sha256:{digest}"
+    run("uninstall", "codex")
+    assert (json.loads((folder / "hooks.json").read_text()), sorted(folder.iterdir())) == (
+        mine,
+        [folder / "hooks.json"],
+    )
+
+
 class TestBlocks:
     TOML = '# mine\nmodel = "m1"  # a comment\n\n[mcp_servers.other]\ncommand = "x"\n'
     PART = Block(file="config.toml", text='[mcp_servers.holdfast]\ncommand = "{command}"')

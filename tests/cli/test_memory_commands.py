@@ -75,6 +75,10 @@ class TestTransfer:
             context.mkdir(parents=True)
             line = {"id": name, "sessionId": name, "timestamp": 1, "role": "user", "content": f"the {name} harbour"}
             (context / "segments.jsonl").write_text(json.dumps(line) + "\n{damaged\n", "utf-8")
+        nowhere = data("import", "--discover", HOME=str(tmp_path / "nowhere"))
+        assert nowhere["problems"] == [
+            f"no agent that we know has sessions in {tmp_path / 'nowhere'}: name files or folders"
+        ]
         found = data("import", "--discover")
         assert (found["new"], len(found["problems"])) == (1, 1)
         assert data("import", "--discover")["new"] == 0

@@ -11,8 +11,8 @@ from holdfast.memory.block import CLOSE, OPEN
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.scripted import Said
 from holdfast.providers import check, read
+from holdfast.testing.provider import Raw, Step
 from holdfast.tokens import count_json, count_messages
-from scripted_provider import Raw, Step
 
 WINDOW = 16_000
 

@@ -16,8 +16,8 @@ from e2e.brain import FACTS, WINDOW, Brain, faults, too_long
 from e2e.pty import PROMPT, Terminal
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, Said
+from holdfast.testing.provider import ScriptedProvider, Step
 from holdfast.transcripts import read
-from scripted_provider import ScriptedProvider, Step
 from waiting import until
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.messages import Usage
 from holdfast.models.scripted import Said
-from scripted_provider import ScriptedProvider
+from holdfast.testing.provider import ScriptedProvider
 
 SUMMARY = "We worked on several things."
 _RECALLED = re.compile(r"(?:<|&lt;)recalled-context.*?(?:<|&lt;)/recalled-context", re.DOTALL)

@@ -77,3 +77,20 @@ def test_what_only_looks_like_an_envelope_stays(text: str) -> None:
 def test_hostile_text_is_unwrapped_in_time(text: str) -> None:
     """Text made to be slow is unwrapped like any other."""
     assert isinstance(unwrap(text), str)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<user_input mode="act">列出端口</user_input>',
+        "<environment_context>\n  <cwd>/srv</cwd>\n</environment_context>列出端口",
+        "列出端口\n<hook_context>\n</hook_context>",
+        "列出端口\n<qwen:user-prompt-submit-context>\n</qwen:user-prompt-submit-context>",
+        "<info-msg>\nIt is currently 2026-11-16 01:51:00\n</info-msg>\n列出端口",
+        "列出端口\n\nTo suggest changes to a file you MUST return the entire content of the updated file.\nMore.",
+        "列出端口\n\n# *SEARCH/REPLACE block* Rules:\n\nMore.",
+    ],
+)
+def test_what_hosts_put_beside_the_words_of_the_user(text: str) -> None:
+    """It is in the archive, and not searched."""
+    assert unwrap(text) == "列出端口"

@@ -19,7 +19,7 @@ from holdfast.models.base import Model, Prompt
 from holdfast.models.client import stream
 from holdfast.models.openai import OpenAIModel
 from holdfast.models.scripted import Hang, Said
-from scripted_provider import Mute, ScriptedProvider, Step
+from holdfast.testing.provider import Mute, ScriptedProvider, Step
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 

@@ -16,7 +16,7 @@ from holdfast.models.openai import OpenAIModel, ResponsesModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Answer, Scripted
 from holdfast.testing.model import CHECKS, Check, Opener, check_model
-from scripted_provider import ScriptedProvider, Step
+from holdfast.testing.provider import ScriptedProvider, Step
 
 
 def _served(steps: Sequence[Answer]) -> list[Step]:

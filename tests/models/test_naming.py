@@ -15,7 +15,7 @@ from holdfast.models import Echo, Fallback, Model, Prompt, Retrying, Scripted, c
 from holdfast.models.naming import ENDPOINTS
 from holdfast.providers.models import WINDOWS
 from holdfast.settings import Agent, Settings
-from scripted_provider import ScriptedProvider
+from holdfast.testing.provider import ScriptedProvider
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 PLAIN = Settings()

@@ -12,7 +12,7 @@ from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.openai import ResponsesModel
 from holdfast.models.scripted import Said
 from holdfast.providers import check
-from scripted_provider import Cut, Events, Raw, ScriptedProvider, Step
+from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})

@@ -17,7 +17,7 @@ from holdfast import Engine
 from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
-from scripted_provider import Script, ScriptedProvider
+from holdfast.testing.provider import Script, ScriptedProvider
 
 TOKEN = "the-token"
 

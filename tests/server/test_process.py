@@ -22,7 +22,7 @@ from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang
 from holdfast.server.process import Server, find, find_or_start
 from holdfast.settings import Settings
-from scripted_provider import ScriptedProvider
+from holdfast.testing.provider import ScriptedProvider
 from waiting import until
 
 

@@ -18,7 +18,7 @@ from holdfast.messages import ToolCall
 from holdfast.models.scripted import Said
 from holdfast.settings import Agent, Settings
 from holdfast.store.base import Select
-from scripted_provider import Cut, Raw, overflow
+from holdfast.testing.provider import Cut, Raw, overflow
 
 from .conftest import TOKEN, Start
 

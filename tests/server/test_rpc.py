@@ -39,6 +39,30 @@ class TestForget:
         assert not engine.session("s1").get([1])
 
 
+class TestQuestions:
+    def test_a_question_after_the_window_is_not_archived_and_gets_its_block(self, engine: Engine) -> None:
+        asked = "Which port is it?"
+        history = [
+            {"role": "user", "content": f"{number}. " + "We looked at the importer. " * 60} for number in range(9)
+        ]
+        call(engine, "append", session="s2", messages=[{"role": "user", "content": "The port is 5433."}])
+        stored = len(engine.session("s2").get(list(range(1, 99)), across=False))
+        window = call(engine, "assemble", session="s2", messages=history, limit=4000, reserve=500, question=asked)
+        assert "5433" in window["result"]["block"]
+        assert "5433" not in json.dumps(window["result"]["messages"])
+        assert len(engine.session("s2").get(list(range(1, 99)), across=False)) == stored + len(history)
+
+    def test_a_question_may_be_the_first_message(self, engine: Engine) -> None:
+        window = call(engine, "assemble", session="s3", messages=[], question="Which port is it?", limit=4000)
+        assert window["result"]["messages"] == []
+
+    def test_messages_of_a_key_are_archived_once(self, engine: Engine) -> None:
+        given = [{"role": "user", "content": "Yes, go on with the importer."}]
+        answers = [call(engine, "append", session="s4", messages=given, key=key)["result"] for key in ("a", "a", "b")]
+        assert [answer["is_duplicate"] for answer in answers] == [False, True, False]
+        assert len(engine.session("s4").get(list(range(1, 99)), across=False)) == 2
+
+
 class TestLines:
     @pytest.mark.parametrize(
         "line",

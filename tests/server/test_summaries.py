@@ -9,7 +9,7 @@ import httpx2 as httpx
 import pytest
 from openai import OpenAI
 
-from scripted_provider import Events, Raw
+from holdfast.testing.provider import Events, Raw
 
 from .conftest import Running, Start
 from .test_proxy import LS, MODEL, SMALL, anthropic, texts

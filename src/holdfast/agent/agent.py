@@ -137,8 +137,10 @@ class Agent:
         self.memories = Memories(engine, sessions.agent)
         self._system: Message | None = None
         self._input_time, self._memory_warning, self._warned_read_only = 0, "", False
-        for problem in workspace.prepare(root, engine.settings).problems:
-            self.view.notice(f"The workspace {problem}. Notes before compactions cannot be written there.")
+        try:
+            workspace.prepare(root, engine.settings)
+        except StorageError as error:
+            self.view.notice(f"The workspace {error}. Notes before compactions cannot be written there.")
         engine.reader = CountedModel(engine.reader or engine.model or model, "extraction", self.tally)
         engine.model = CountedModel(engine.model or model, "summaries", self.tally)
         engine.auto = "off"  # the agent flushes and compacts itself

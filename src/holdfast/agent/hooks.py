@@ -48,8 +48,19 @@ def _make_supplier(text: str, root: Path) -> Callable[[SummaryRequest], SummaryR
     run = _make_command(text, "summary", root)
 
     def supply(request: SummaryRequest) -> SummaryResult | None:
-        data = json.dumps(_describe_request(request), ensure_ascii=False, default=str)
-        output = run(stdin=data.encode("utf-8", "replace"), cancel=request.cancel).strip()
+        plan = request.plan
+        data = {
+            **_describe(request.event),
+            "event": "session_before_compact",
+            "customInstructions": request.instructions,
+            "messagesToSummarize": providers.render([item.message for item in (*plan.dropped, *plan.history)], "pi"),
+            "turnPrefixMessages": providers.render([item.message for item in plan.prefix], "pi"),
+            "previousSummary": plan.previous,
+            "isSplitTurn": plan.splits_turn,
+            "fileOps": {"readFiles": plan.activity.read, "modifiedFiles": plan.activity.modified},
+        }
+        sent = json.dumps(data, ensure_ascii=False, default=str).encode("utf-8", "replace")
+        output = run(stdin=sent, cancel=request.cancel).strip()
         if not output:
             return None
         try:
@@ -97,17 +108,3 @@ def _describe(event: Compacting | Compacted) -> dict[str, Any]:
         more = {"event": "after_compaction", "compactedCount": event.summarised, "tokenCount": event.tokens_after}
         more["tokensBefore"] = event.tokens_before
     return {**more, **owner}
-
-
-def _describe_request(request: SummaryRequest) -> dict[str, Any]:
-    plan = request.plan
-    return {
-        **_describe(request.event),
-        "event": "session_before_compact",
-        "customInstructions": request.instructions,
-        "messagesToSummarize": providers.render([item.message for item in (*plan.dropped, *plan.history)], "pi"),
-        "turnPrefixMessages": providers.render([item.message for item in plan.prefix], "pi"),
-        "previousSummary": plan.previous,
-        "isSplitTurn": plan.splits_turn,
-        "fileOps": {"readFiles": plan.activity.read, "modifiedFiles": plan.activity.modified},
-    }

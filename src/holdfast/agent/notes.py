@@ -23,22 +23,9 @@ from typing import Final, Self, TypeVar
 import msgspec
 import numpy as np
 
+from holdfast.agent import note_files
 from holdfast.agent.memories import derive_embedding
-from holdfast.agent.note_files import (
-    Fallback,
-    Kind,
-    Line,
-    NoteHit,
-    NoteResults,
-    Source,
-    expand_paths,
-    find_notes,
-    find_sessions,
-    number_lines,
-    read_lines,
-    read_messages,
-    split_chunks,
-)
+from holdfast.agent.note_files import Fallback, Kind, Line, NoteHit, NoteResults, Source, read_messages
 from holdfast.agent.paths import Bounds, locate, read_bytes
 from holdfast.agent.qmd import Qmd, custom_collections
 from holdfast.agent.shell import CommandError
@@ -282,9 +269,9 @@ class Notes:
 
     def _find_sources(self) -> list[Source]:
         search = self.settings.memory_search
-        sources = find_notes(self.root, search.extra_paths) if "memory" in search.sources else []
+        sources = note_files.find_notes(self.root, search.extra_paths) if "memory" in search.sources else []
         if "sessions" in search.sources and search.experimental.session_memory and self.sessions is not None:
-            sources += find_sessions(self.sessions)
+            sources += note_files.find_sessions(self.sessions)
         return sources
 
     def _is_stale(self, source: Source, before: Indexed | None, *, quiet: int, whole: bool) -> bool:
@@ -310,9 +297,9 @@ class Notes:
     def _read(self, source: Source, before: Indexed | None, rows: dict[tuple[str, str], MessageRow]) -> Indexed:
         """Read a file, and add rows for those chunks that are not stored yet."""
         chunking, numbers = self.settings.memory_search.chunking, {} if before is None else before.numbers
-        lines = read_lines(source, mask=self.settings.archive.redaction)
+        lines = note_files.read_lines(source, mask=self.settings.archive.redaction)
         places: dict[str, list[tuple[int, int]]] = {}
-        for chunk in split_chunks(lines, tokens=chunking.tokens, overlap=chunking.overlap):
+        for chunk in note_files.split_chunks(lines, tokens=chunking.tokens, overlap=chunking.overlap):
             key = digest(chunk.text)
             places.setdefault(key, []).append((chunk.start, chunk.end))
             if key not in numbers:
@@ -467,12 +454,11 @@ class Notes:
         return "\n".join(kept), lines[len(kept)][0] if len(kept) < len(lines) else None
 
     def _read_lines(self, path: str) -> list[Line]:
-        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        is_searched = is_exported or "sessions" in self.settings.memory_search.sources
-        if path.startswith(_SESSIONS) and is_searched and self.sessions is not None:
-            file = locate(Bounds(root=self.sessions), path.removeprefix(_SESSIONS)).path
+        sessions = self._session_folder() if path.startswith(_SESSIONS) else None
+        if sessions is not None:
+            file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
             return read_messages(file, mask=self.settings.archive.redaction)
-        extra = expand_paths(self.root, self.settings.memory_search.extra_paths)
+        extra = note_files.expand_paths(self.root, self.settings.memory_search.extra_paths)
         collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
         bounds = Bounds(root=self.root, allowed=(*extra, *(each.path for each in collections)))
         file, base = locate(bounds, path).path, self.root.resolve()
@@ -483,7 +469,12 @@ class Notes:
                 f"{path!r} is not a note: use a path that memory_search returned, such as MEMORY.md or "
                 "memory/2026-02-10.md; `read` shows other files"
             )
-        return number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
+        return note_files.number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
+
+    def _session_folder(self) -> Path | None:
+        """Return the folder of past sessions if they are searched, by our own index or by QMD."""
+        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
+        return self.sessions if is_exported or "sessions" in self.settings.memory_search.sources else None
 
 
 def forget_notes(file: Path, names: Sequence[str]) -> None:

@@ -19,17 +19,8 @@ from typing import Final
 
 import msgspec
 
-from holdfast.agent.note_files import (
-    MAX_NOTE_BYTES,
-    Kind,
-    NoteHit,
-    NoteResults,
-    Source,
-    expand_paths,
-    find_sessions,
-    read_messages,
-    walk_files,
-)
+from holdfast.agent import note_files
+from holdfast.agent.note_files import Kind, NoteHit, NoteResults, Source
 from holdfast.agent.paths import Bounds, locate, write_bytes
 from holdfast.agent.shell import CommandError, environment, run_program
 from holdfast.calls import Deadline
@@ -191,7 +182,7 @@ class Qmd:
         if folder is not None and self.sessions is not None:
             days = self.settings.memory.qmd.sessions.retention_days
             state.exports, since = os.fspath(folder), (now - days * _DAY) * 1_000_000 if days else 0
-            _write_exports(state, [each for each in find_sessions(self.sessions) if each.mtime >= since])
+            _write_exports(state, [each for each in note_files.find_sessions(self.sessions) if each.mtime >= since])
         _save_state(self.folder, state)
 
     def _export_folder(self) -> Path | None:
@@ -199,7 +190,7 @@ class Qmd:
         sessions = self.settings.memory.qmd.sessions
         if not sessions.enabled or self.sessions is None:
             return None
-        return expand_paths(self.root, [sessions.export_dir or os.fspath(self.folder / "sessions")])[0]
+        return note_files.expand_paths(self.root, [sessions.export_dir or os.fspath(self.folder / "sessions")])[0]
 
     def _register(self, collections: dict[str, tuple[str, str]]) -> None:
         """Register the collections with QMD; those that are obsolete, have moved or may be left are removed first."""
@@ -312,7 +303,7 @@ class Qmd:
 
 def _session_lines(file: Path, start: int, end: int) -> tuple[int, int]:
     """Convert lines of an export to lines of its session."""
-    numbers = [number for number, _ in read_messages(file, mask=False)] or [1]
+    numbers = [number for number, _ in note_files.read_messages(file, mask=False)] or [1]
     first, last = (min(max(0, (line - HEADING_LINES - 1) // 2), len(numbers) - 1) for line in (start, end))
     return numbers[first], numbers[last]
 
@@ -332,7 +323,7 @@ def _find_lines(file: Path, text: str, *, near: int) -> tuple[int, int]:
     """Find the lines of a file that contain a snippet, whose first line may be cut off; otherwise return all lines."""
     lines: list[str] = []
     with suppress(OSError), file.open("rb") as opened:
-        lines = opened.read(MAX_NOTE_BYTES).decode("utf-8", "replace").splitlines()
+        lines = opened.read(note_files.MAX_NOTE_BYTES).decode("utf-8", "replace").splitlines()
     wanted = text.strip().splitlines()
     first = wanted[0].rstrip().rstrip(".…") if wanted else ""
     same = [number for number, line in enumerate(lines, start=1) if first and line.strip().startswith(first)]
@@ -378,7 +369,7 @@ class Collection:
         if exact.is_file() and self.contains(exact):
             return exact
         base, key = self.path.resolve(), _path_key(path)
-        similar = (file for file in walk_files(base) if _path_key(os.fspath(file.relative_to(base))) == key)
+        similar = (file for file in note_files.walk_files(base) if _path_key(os.fspath(file.relative_to(base))) == key)
         return next((file for file in similar if not file.is_symlink() and self.contains(file)), None)
 
 
@@ -386,7 +377,7 @@ def custom_collections(root: Path, qmd: QmdSettings) -> list[Collection]:
     """Return the collections of `memory.qmd.paths`."""
     collections: list[Collection] = []
     for number, place in enumerate(qmd.paths, start=1):
-        (path,) = expand_paths(root, [place.path])
+        (path,) = note_files.expand_paths(root, [place.path])
         name = f"custom-{number}-{_UNSAFE.sub('-', (place.name or '').lower())}".rstrip("-")
         folder, mask = (path.parent, path.name) if path.is_file() else (path, place.pattern or _ALL)
         collections.append(Collection(name=name, path=folder, mask=mask))
@@ -430,7 +421,7 @@ def _write_exports(state: State, sources: Sequence[Source]) -> None:
     _remove_exports(state, state.exported.keys() - kept.keys())
     for name, source in kept.items():
         if state.exported.get(name) != (source.mtime, source.size) or not (folder / f"{name}.md").is_file():
-            messages = "\n\n".join(text for _, text in read_messages(source.path, mask=True))
+            messages = "\n\n".join(text for _, text in note_files.read_messages(source.path, mask=True))
             data = f"# Session {name}\n\n{messages}\n".encode("utf-8", "replace")
             write_bytes(Bounds(root=folder), f"{name}.md", data).chmod(0o600)
     state.exported = {name: (source.mtime, source.size) for name, source in kept.items()}

@@ -75,7 +75,10 @@ def run_program(
             if process.returncode is None:
                 _signal(process, signal.SIGKILL)  # with its children: the program may be a script that runs another
     if process.returncode:
-        reason = _last_line(errors.strip() or output) or "no output"
+        lines = (errors.strip() or output).decode("utf-8", "replace").split("\n")
+        reason = head(
+            redact(next((line.strip() for line in reversed(lines) if line.strip()), "no output")), MAX_ERROR_CHARS
+        )
         raise CommandError(f"`{shown}` failed with status {process.returncode}: {reason}")
     return output.decode("utf-8", "replace")
 
@@ -110,11 +113,6 @@ def _start(
         stderr=stderr,
         start_new_session=True,
     )
-
-
-def _last_line(output: bytes) -> str:
-    lines = output.decode("utf-8", "replace").split("\n")
-    return head(redact(next((line.strip() for line in reversed(lines) if line.strip()), "")), MAX_ERROR_CHARS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -142,7 +142,7 @@ class Toolbox:
         stop = cancel or Event()
         if stop.is_set():
             return cancelled_result(call)
-        function = self._find(call.name)
+        function = next((each for each in self.functions if each.tool.name == call.name), None)
         if function is None:
             names = ", ".join(tool.name for tool in self.tools()) or "none"
             return _make_result(call, f"there is no tool {call.name!r}: there are {names}", is_error=True)
@@ -167,7 +167,8 @@ class Toolbox:
         """
         stop = cancel or Event()
         results: list[ToolResult] = []
-        for is_parallel, group in groupby(calls, self._is_parallel):
+        parallel = {function.tool.name for function in self.functions if function.is_parallel}
+        for is_parallel, group in groupby(calls, lambda call: call.name in parallel):
             for some in [list(group)] if is_parallel else ([call] for call in group):
                 for result in self._run_group(some, stop):
                     results.append(result)
@@ -190,13 +191,6 @@ class Toolbox:
         except KeyboardInterrupt:
             stop.set()
             return [cancelled_result(call) for call in group]
-
-    def _is_parallel(self, call: ToolCall) -> bool:
-        function = self._find(call.name)
-        return function is not None and function.is_parallel
-
-    def _find(self, name: str) -> ToolFunction | None:
-        return next((function for function in self.functions if function.tool.name == name), None)
 
     def _shorten(self, call: ToolCall, answer: Answer) -> str:
         """Return what the model sees of an answer; of a long one both ends, and how to get the rest."""

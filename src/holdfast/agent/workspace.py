@@ -16,7 +16,7 @@ from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from holdfast.agent.paths import Bounds, locate, read_bytes
-from holdfast.errors import InputError, SettingsError
+from holdfast.errors import InputError, SettingsError, StorageError
 from holdfast.models.base import Tool
 from holdfast.moments import utc
 from holdfast.settings import Settings
@@ -47,42 +47,33 @@ class ContextFile:
     text: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prepared:
-    """The files that were written into a workspace, and what went wrong."""
-
-    written: tuple[str, ...] = ()
-    problems: tuple[str, ...] = ()
-
-
 def bounds_of(root: Path, settings: Settings, *, guarded: Sequence[Path] = ()) -> Bounds:
     """Return where the agent may read and write. Changes to our own settings always need a confirmation."""
     return Bounds(root=root, writable=settings.workspace.access == "rw", guarded=(trust_file().parent, *guarded))
 
 
-def prepare(root: Path, settings: Settings) -> Prepared:
-    """Create the folder and its files if they are missing. Existing files are never overwritten.
+def prepare(root: Path, settings: Settings) -> list[str]:
+    """Create the folder and its files if they are missing; return the new files. Existing ones are never overwritten.
 
     `BOOTSTRAP.md` is written only into a folder without any of the other files. Nothing is written unless
     `workspace.access = "rw"`; with `workspace.skip_bootstrap` only the folder is created.
     """
-    if settings.workspace.access != "rw":
-        return Prepared()
-    is_new = not any((root / name).exists() for name in (*FILES, *MEMORY))
     written: list[str] = []
-    problems: tuple[str, ...] = ()
+    if settings.workspace.access != "rw":
+        return written
+    is_new = not any((root / name).exists() for name in (*FILES, *MEMORY))
     try:
         root.mkdir(parents=True, exist_ok=True)
         if settings.workspace.skip_bootstrap:
-            return Prepared()
+            return written
         (root / "memory").mkdir(exist_ok=True)
         for name in (*FILES, FIRST_RUN) if is_new else FILES:
             with suppress(FileExistsError), (root / name).open("x", encoding="utf-8") as file:
                 file.write(_template(f"workspace/{name}"))
                 written.append(name)
     except OSError as error:
-        problems = (f"{root}: cannot be written: {error.strerror}",)
-    return Prepared(written=tuple(written), problems=problems)
+        raise StorageError(f"cannot be written: {error.strerror}", path=root) from error
+    return written
 
 
 def context_files(root: Path, settings: Settings, *, first_run: bool = False) -> tuple[ContextFile, ...]:

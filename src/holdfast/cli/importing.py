@@ -79,6 +79,8 @@ def import_(
     if discover:
         paths = (*paths, *_find_places(os.environ, Path.home()))
     result = _Result()
+    if not paths:
+        result.problems.append(f"no agent that we know has sessions in {Path.home()}: name files or folders")
     with open_memory(home, create=True) as memory:
         _import_all(memory, paths, whose, result, vectors=vectors)
         if not as_json:

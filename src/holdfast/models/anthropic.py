@@ -41,7 +41,7 @@ class AnthropicModel(ProviderModel):
         extra: More fields for every request, such as `{"thinking": {...}}`.
     """
 
-    _method, _optional = "messages.create", _OPTIONAL_FIELDS
+    provider, _error, _method, _optional = _PROVIDER, "AnthropicError", "messages.create", _OPTIONAL_FIELDS
 
     def __init__(
         self,
@@ -66,16 +66,8 @@ class AnthropicModel(ProviderModel):
 
         self._caching = caching
         self._transform_schema: Callable[[Any], Any] = anthropic.transform_schema
-        super().__init__(
-            model,
-            name=f"anthropic/{model}",
-            provider=_PROVIDER,
-            context_tokens=context_tokens,
-            extra=extra,
-            sdk=anthropic,
-            sdk_error=anthropic.AnthropicError,
-            connect=connect,
-        )
+        name = f"anthropic/{model}"
+        super().__init__(model, name=name, context_tokens=context_tokens, extra=extra, sdk=anthropic, connect=connect)
 
     def _draft(self) -> Draft:
         return AnthropicDraft()

@@ -61,11 +61,13 @@ class Draft(Protocol):
 class ProviderModel:
     """A model behind an SDK. Subclasses build the request bodies and draft the replies.
 
-    `connect` makes a client of the SDK, `sdk_error` is the base class of its errors. `_method` is the method of the
+    `connect` makes a client of the SDK, `_error` names the base class of its errors. `_method` is the method of the
     client that sends a body. `_optional` are fields of a body that some endpoints do not support, with a pattern that
     matches their error.
     """
 
+    provider: str
+    _error: str
     _method: str
     _optional: Mapping[str, re.Pattern[str]]
 
@@ -74,18 +76,15 @@ class ProviderModel:
         model: str,
         *,
         name: str,
-        provider: str,
         context_tokens: int | None,
         extra: Mapping[str, Any] | None,
         sdk: Any,
-        sdk_error: type[Exception],
         connect: Callable[..., Any],
     ) -> None:
         import httpx2  # noqa: PLC0415 - comes with the SDKs
 
-        self.name, self.provider = name, provider
-        self._model, self._context_tokens, self._extra = model, context_tokens, dict(extra or {})
-        self._sdk, self._sdk_error, self._connect = sdk, sdk_error, connect
+        self.name, self._model, self._context_tokens, self._extra = name, model, context_tokens, dict(extra or {})
+        self._sdk, self._connect, self._sdk_error = sdk, connect, getattr(sdk, self._error)
         self._timeout_errors = (sdk.APITimeoutError, httpx2.TimeoutException)
         self._connection_errors = (sdk.APIConnectionError, httpx2.HTTPError, httpx2.StreamError)
 

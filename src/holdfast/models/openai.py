@@ -15,6 +15,7 @@ from holdfast.models.base import Prompt, Reply
 from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
 from holdfast.providers import read, render_request, wire
 from holdfast.providers.openai_chat import read_usage
+from holdfast.providers.rules import blocks
 from holdfast.providers.wire import Json, encode_arguments
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
@@ -61,7 +62,7 @@ class OpenAIModel(ProviderModel):
         new_id: Makes ids for tool calls that a server sends without one.
     """
 
-    _service, _format = "openai", _CHAT
+    _service, provider, _error = "openai", _CHAT, "OpenAIError"
     _method, _optional = "chat.completions.create", _CHAT_OPTIONAL_FIELDS
 
     def __init__(
@@ -87,16 +88,8 @@ class OpenAIModel(ProviderModel):
 
         self._is_openai = base_url is None or base_url.rstrip("/") == OPENAI_URL
         self._new_id = new_id
-        super().__init__(
-            model,
-            name=name or f"{self._service}/{model}",
-            provider=self._format,
-            context_tokens=context_tokens,
-            extra=extra,
-            sdk=openai,
-            sdk_error=openai.OpenAIError,
-            connect=connect,
-        )
+        name = name or f"{self._service}/{model}"
+        super().__init__(model, name=name, context_tokens=context_tokens, extra=extra, sdk=openai, connect=connect)
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
         return chat_body(prompt, model=self._model, is_openai=self._is_openai)
@@ -108,7 +101,7 @@ class OpenAIModel(ProviderModel):
 class ResponsesModel(OpenAIModel):
     """A model behind an endpoint with OpenAI's Responses API; see `OpenAIModel`. Nothing is stored at the provider."""
 
-    _service, _format = "openai-responses", _RESPONSES
+    _service, provider = "openai-responses", _RESPONSES
     _method, _optional = "responses.create", _RESPONSES_OPTIONAL_FIELDS
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
@@ -225,17 +218,17 @@ class ChatDraft:
         """Add one chunk and return the text that it carried."""
         self._envelope |= {key: event[key] for key in ("id", "model", "usage") if event.get(key)}
         text = ""
-        for choice in _objects(event.get("choices"))[:1]:
+        for choice in blocks(event.get("choices"))[:1]:
             self._stop = get_text(choice, "finish_reason") or self._stop
-            for delta in _objects([choice.get("delta")]):
+            for delta in blocks([choice.get("delta")]):
                 # Some servers send a list of parts as the content.
-                content = [get_text(part, "text") for part in _objects(delta.get("content"))]
+                content = [get_text(part, "text") for part in blocks(delta.get("content"))]
                 pieces = {key: get_text(delta, key) for key in ("content", *_REASONING_FIELDS, "refusal")}
                 pieces["content"] += "".join(content)
                 for key, piece in pieces.items():
                     self._texts.setdefault(key, []).append(piece)
                 text += pieces["content"]
-                for fragment in _objects(delta.get("tool_calls")):
+                for fragment in blocks(delta.get("tool_calls")):
                     self._call(fragment).add(fragment)
         return text
 
@@ -249,7 +242,7 @@ class ChatDraft:
             calls = [call for call in self._calls if call.index == index]
         else:
             index = len(self._calls)
-            is_new = any(function.get("name") for function in _objects([fragment.get("function")]))
+            is_new = any(function.get("name") for function in blocks([fragment.get("function")]))
             calls = [] if is_new else self._calls
         if not calls or (call_id and calls[-1].id and call_id != calls[-1].id):
             self._calls.append(_Call(index=index))
@@ -277,10 +270,6 @@ class ChatDraft:
             stop=stop,
         )
         return make_reply(message, self._envelope, _CHAT_STOPS)
-
-
-def _objects(value: object) -> list[Json]:
-    return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
 
 # --- replies of Responses ----------------------------------------------------
@@ -312,12 +301,12 @@ class ResponsesDraft:
         # Some endpoints do not accept as null what they sent as null.
         items = [{key: value for key, value in item.items() if value is not None} for item in self._items]
         every = [part for message in read(items, format=_RESPONSES) for part in message.parts]
-        stop = wire.find(response, "incomplete_details.reason") or response.get("status") or "completed"
+        ends = (wire.find(response, "incomplete_details.reason"), response.get("status"), "completed")
         is_refused = any(part.origin is not None and part.origin.data.get("type") == "refusal" for part in every)
         message = Message(
             role="assistant",
             parts=tuple(part for part in every if part not in _EMPTY),
             usage=wire.read_usage(response.get("usage"), _RESPONSES_USAGE, has_cached_input=True),
-            stop="content_filter" if is_refused else str(stop),
+            stop="content_filter" if is_refused else str(next(filter(None, ends))),
         )
         return make_reply(message, response, _RESPONSES_STOPS)

@@ -110,9 +110,6 @@ def read(messages: Iterable[Incoming], *, format: str | None = None) -> list[Mes
     """Read a message list; without a `format`, each message in the format that it shows.
 
     Canonical messages are returned as they are. Objects that an SDK returned are read as what one would send back.
-
-    Raises:
-        FormatError: Something does not follow the format; `where` is the path to it.
     """
     if format is not None:
         expect_format(format)

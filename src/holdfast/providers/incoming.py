@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.errors import FormatError
-from holdfast.messages import PLAIN, Message, Opaque, Part, Role, Thinking
+from holdfast.messages import PLAIN, Message, Opaque, Part, Thinking
 from holdfast.providers import wire
 from holdfast.providers.anthropic import ANTHROPIC
 from holdfast.providers.anthropic import USAGE as ANTHROPIC_USAGE
@@ -49,13 +49,10 @@ def normalise(messages: Any) -> list[Message | Json]:
         else:
             listed += _from_sdk(item)
     for index, item in enumerate(listed):
-        if not _has_role(item) and {"role", "type", "parts"}.isdisjoint(expect_object(item, f"messages[{index}]")):
-            raise FormatError("neither a role nor a type: this is not a message", where=f"messages[{index}]")
+        where = f"messages[{index}]"
+        if not isinstance(item, Message) and {"role", "type", "parts"}.isdisjoint(expect_object(item, where)):
+            raise FormatError("neither a role nor a type: this is not a message", where=where)
     return listed
-
-
-def _has_role(item: Any) -> bool:
-    return (isinstance(item, dict) and "role" in item) or isinstance(item, Message)
 
 
 # --- objects of SDKs ---------------------------------------------------------
@@ -100,12 +97,6 @@ def _dump_lists(data: dict[str, Any], get: Callable[[str], Any]) -> dict[str, An
 
 # --- messages without marks --------------------------------------------------
 
-_PLAIN_ROLES: Final[dict[str, Role]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
 MIN_MILLISECONDS: Final = 10**11
 """A smaller number is no Unix time in milliseconds of this century."""
 
@@ -118,7 +109,7 @@ def read_plain(data: Json, where: str) -> Message:
     time = wire.number(data.get("timestamp")) or 0
     read_block = partial(wire.read_block, kinds=_BLOCKS, format=PLAIN)
     message = Message(
-        role=wire.expect_role(data, _PLAIN_ROLES, where, format=PLAIN),
+        role=wire.expect_role(data, wire.ROLES, where, format=PLAIN),
         parts=wire.read_content(data.get("content"), read_block, f"{where}.content", format=PLAIN),
         timestamp=time if time > MIN_MILLISECONDS else None,
     )

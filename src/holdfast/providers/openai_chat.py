@@ -19,31 +19,13 @@ from holdfast.messages import (
     ToolResult,
     Usage,
 )
-from holdfast.providers import shaping, wire
-from holdfast.providers.rules import (
-    MAX_ID_CHARS,
-    OPENAI_NAME,
-    Turn,
-    Violation,
-    Wire,
-    blocks,
-    check_pairs,
-    check_unique,
-    kind,
-    quote,
-)
+from holdfast.providers import rules, shaping, wire
+from holdfast.providers.rules import Turn, Violation, Wire, blocks, kind, quote
 from holdfast.providers.shaping import Log
 from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "openai_chat"
-ROLES: Final[dict[str, Role]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-    "function": "tool",
-}
+ROLES: Final[dict[str, Role]] = {**wire.ROLES, "tool": "tool", "function": "tool"}
 MAX_NAME_CHARS: Final = 64
 _USAGE: Final = {
     "input": "prompt_tokens",
@@ -372,7 +354,7 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
         else:
             found += _check_calls(message, where)
             turns.append(Turn(where, [call_id for _, call_id, _ in _calls(message)]))
-    return [*found, *check_pairs(turns)]
+    return [*found, *rules.check_pairs(turns)]
 
 
 def _check_message(message: Wire, where: str) -> Iterator[Violation]:
@@ -414,13 +396,13 @@ def _check_calls(message: Wire, where: str) -> Iterator[Violation]:
     if calls and message.get("role") != "assistant":
         yield Violation("role", where, f"a tool call in a message of the {message.get('role')}")
     for call, call_id, function in calls:
-        if not 1 <= len(call_id.removeprefix(_LEGACY)) <= MAX_ID_CHARS:
+        if not 1 <= len(call_id.removeprefix(_LEGACY)) <= rules.MAX_ID_CHARS:
             yield Violation("id", where, f"id {quote(call_id)}")
-        if not OPENAI_NAME.fullmatch(str(function.get("name", ""))):
+        if not rules.OPENAI_NAME.fullmatch(str(function.get("name", ""))):
             yield Violation("name", where, f"name {quote(function.get('name'))}")
         if not isinstance(function.get("input" if kind(call) == "custom" else "arguments"), str):
             yield Violation("arguments", where, "arguments are not text")
-    yield from check_unique(((where, call_id) for _, call_id, _ in calls), "repeated-id")
+    yield from rules.check_unique(((where, call_id) for _, call_id, _ in calls), "repeated-id")
 
 
 OPENAI_CHAT: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)

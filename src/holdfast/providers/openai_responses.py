@@ -23,29 +23,13 @@ from holdfast.messages import (
     ToolCall,
     ToolResult,
 )
-from holdfast.providers import shaping, wire
-from holdfast.providers.rules import (
-    MAX_ID_CHARS,
-    OPENAI_NAME,
-    Turn,
-    Violation,
-    Wire,
-    blocks,
-    check_pairs,
-    check_unique,
-    kind,
-    quote,
-)
+from holdfast.providers import rules, shaping, wire
+from holdfast.providers.rules import Turn, Violation, Wire, blocks, kind, quote
 from holdfast.providers.shaping import Log
 from holdfast.providers.wire import Format, Json, expect, wire_of
 
 NAME: Final = "openai_responses"
-ROLES: Final[dict[str, Role]] = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
+ROLES: Final = wire.ROLES
 MAX_NAME_CHARS: Final = 64
 TEXT_FIELDS: Final = {"function_call": "arguments", "custom_tool_call": "input"}
 """The field of a call that holds text, by the type of the item."""
@@ -363,7 +347,7 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
         elif kind(item) in OUTPUT_REQUIRED and item.get("output") is None:
             found.append(Violation("empty-content", where, "a result without output"))
     turns = [_make_turn(item, f"input[{index}]") for index, item in enumerate(sent)]
-    return [*found, *check_pairs(turns, is_unique=True), *check_unique(_list_items(sent), "repeated-item")]
+    return [*found, *rules.check_pairs(turns, is_unique=True), *rules.check_unique(_list_items(sent), "repeated-item")]
 
 
 def check_reasoning(sent: Sequence[Wire], links: Mapping[str, str]) -> list[Violation]:
@@ -416,10 +400,10 @@ def _check_reasoning_item(item: Wire, following: Wire | None, where: str) -> Ite
 
 
 def _check_call(item: Wire, where: str) -> Iterator[Violation]:
-    if not 1 <= len(item["call_id"]) <= MAX_ID_CHARS:
+    if not 1 <= len(item["call_id"]) <= rules.MAX_ID_CHARS:
         yield Violation("id", where, f"call_id {quote(item['call_id'])}")
     if kind(item) in TEXT_FIELDS:
-        if not OPENAI_NAME.fullmatch(str(item.get("name", ""))):
+        if not rules.OPENAI_NAME.fullmatch(str(item.get("name", ""))):
             yield Violation("name", where, f"name {quote(item.get('name'))}")
         if not isinstance(item.get(TEXT_FIELDS[kind(item)]), str):
             yield Violation("arguments", where, "arguments are not text")

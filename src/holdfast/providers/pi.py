@@ -126,7 +126,7 @@ def _read_call(data: Json, where: str) -> Part:
     return ToolCall(id=call_id, name=name, arguments=wire.limit_depth(arguments, f"{where}.{key}"))
 
 
-def _read_image(data: Json, where: str) -> Part:
+def _read_image(data: Json, where: str) -> Image:
     if isinstance(data.get("source"), Mapping):  # Anthropic's spelling
         source, where, media_key = data["source"], f"{where}.source", "media_type"
     else:
@@ -142,29 +142,26 @@ def _read_opaque(data: Json, where: str) -> Opaque:
     )
 
 
-_BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {
+_RESULT_BLOCKS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
     "text": lambda data, where: Text(text=expect(data, "text", str, where, default="")),
-    "thinking": _read_thinking,
     "image": _read_image,
     "opaque": _read_opaque,
+}
+_BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {
+    **_RESULT_BLOCKS,
+    "thinking": _read_thinking,
     **dict.fromkeys(CALL_TYPES, _read_call),
 }
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
-    parts = wire.read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
+    read_inner = partial(wire.read_block, kinds=_RESULT_BLOCKS, format=NAME)
     return ToolResult(
         call_id=expect(data, wire.spelling(data, RESULT_IDS), str, where, default=""),
-        content=tuple(part if isinstance(part, ResultContent) else _carry(part) for part in parts),
+        content=wire.read_content(data.get("content"), read_inner, f"{where}.content", format=NAME),
         is_error=expect(data, wire.spelling(data, _IS_ERROR), bool, where, default=False),
         name=expect(data, wire.spelling(data, _RESULT_NAMES), str, where, default="") or None,
     )
-
-
-def _carry(part: Part) -> Opaque:
-    """Return a block that a result may not hold as it came."""
-    data = wire_of(part, NAME)
-    return Opaque(kind=wire.kind_of(data), data=data).read_from(data, format=NAME)
 
 
 def _describe_command(data: Json) -> str:

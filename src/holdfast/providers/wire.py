@@ -52,6 +52,8 @@ class Format:
 
 # --- reading -----------------------------------------------------------------
 
+ROLES: Final[dict[str, Role]] = {"system": "system", "developer": "system", "user": "user", "assistant": "assistant"}
+"""The canonical roles of those that most formats have."""
 _TYPE_NAMES: Final[dict[type, str]] = {str: "a string", dict: "an object", list: "a list", bool: "true or false"}
 MAX_DEPTH: Final = 200
 
@@ -153,10 +155,13 @@ def read_usage(
     With `has_cached_input` the input includes cached tokens. Without a count of the input, unless `is_partial`, and
     where all counts are zero, the usage is None.
     """
+    if not isinstance(data, Mapping):
+        return None
     counts: dict[str, int] = {}
     for name, paths in fields.items():
-        numbers = [count for path in paths.split() if (count := number(find(data, path))) is not None]
-        counts.update((name, count) for count in numbers[:1])
+        for path in paths.split():
+            if name not in counts and (count := number(find(data, path))) is not None:
+                counts[name] = count
     if "input" not in counts and not is_partial:
         return None
     counts["output"] = counts.get("output", 0) + counts.pop("thinking", 0)

@@ -18,7 +18,7 @@ from holdfast.messages import Message, Text
 from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.client import error_from_response
 from holdfast.providers.models import context_tokens
-from holdfast.server.replies import ReplyCollector, is_stream, load_json
+from holdfast.providers.replies import ReplyCollector, is_stream, load_json
 
 POLL_SECONDS: Final = 0.05
 KEPT_FIELDS: Final = ("model", "metadata", "store", "service_tier")
@@ -99,7 +99,7 @@ class ClientModel:
             raise ModelBusyError(f"the connection failed: {error}", model=self.name) from error
         if not sent.is_success:
             raise self._make_error(sent.status_code, load_json(data) or data.decode(errors="replace"), sent.headers)
-        collector = ReplyCollector(self.provider, is_stream=is_stream(sent))
+        collector = ReplyCollector(self.provider, is_stream=is_stream(sent.headers))
         collector.feed(data)
         messages = collector.messages()
         if collector.error:

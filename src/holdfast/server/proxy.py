@@ -25,12 +25,13 @@ from holdfast.aio import AsyncEngine, AsyncSession
 from holdfast.compaction.host_summary import find_lost, is_summary_request
 from holdfast.errors import CompactionError, HoldfastError, InputError
 from holdfast.messages import Message
-from holdfast.providers import read_request, render_request
+from holdfast.providers import read_request
 from holdfast.providers.models import context_tokens
-from holdfast.providers.overflow import is_overflow, numbers
+from holdfast.providers.overflow import is_overflow
+from holdfast.providers.replies import ReplyCollector, is_stream
+from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import Conversations, host_session
-from holdfast.server.replies import ReplyCollector, is_stream
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.store.base import Scope, Select
 from holdfast.window import Window
@@ -49,12 +50,8 @@ COUNT_PATH: Final = "/v1/messages/count_tokens"
 """The path whose requests count a window that is not sent."""
 CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
-OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
-REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 COMPARED_MESSAGES: Final = 50
 """Messages of a stored conversation by which it is recognised."""
-SHRINK: Final = 0.8
-"""The share of a window that was refused which the next one may take."""
 MAX_LIMITS: Final = 1_000
 """Sessions whose limit is remembered after the provider has refused a window."""
 OPENING_SECONDS: Final = 0.3
@@ -229,7 +226,7 @@ class Proxy:
                 return content
             session = self._engine.session(name, project=owner.project, agent=owner.agent)
             window = await session.preview(exchange.messages, provider=exchange.format)
-            changed = _changed_fields(exchange, window) if window is not None else {}
+            changed = changed_fields(body, exchange.messages, window or (), format=exchange.format) if window else {}
             return json.dumps({**body, **changed}, separators=(",", ":")).encode() if changed else content
         except (HoldfastError, OSError, ValueError):
             return content
@@ -241,7 +238,7 @@ class Proxy:
         """Return the session of a request; None for a request that a host makes beside its conversation."""
         name = host_session(request.headers, exchange.body)
         has_one_message = sum(message.role != "system" for message in exchange.messages) == 1
-        if name and has_one_message and not exchange.body.get("tools") and not _is_continued(exchange.body):
+        if name and has_one_message and not exchange.body.get("tools") and not is_continued(exchange.body):
             return None  # a title, a topic, a probe
         owner = _owner(request)
         if exchange.is_summary and has_one_message:
@@ -266,7 +263,7 @@ class Proxy:
     async def _apply_memory(self, exchange: _Exchange, headers: Mapping[str, str]) -> None:
         """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
         assert exchange.session is not None
-        if _is_continued(exchange.body):
+        if is_continued(exchange.body):
             await exchange.session.append(exchange.messages, format=exchange.format)
             return
         known = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
@@ -280,13 +277,13 @@ class Proxy:
         exchange.window = await exchange.session.assemble(
             exchange.messages,
             limit=exchange.limit,
-            reserve=_reserve(body, limit=exchange.limit),
+            reserve=reply_reserve(body, limit=exchange.limit),
             model=str(body.get("model") or ""),
             provider=exchange.format,
             tools=[tool for tool in body.get("tools") or () if isinstance(tool, dict)],
             recall=not exchange.is_summary,
         )
-        changed = _changed_fields(exchange, exchange.window.messages)
+        changed = changed_fields(body, exchange.messages, exchange.window.messages, format=exchange.format)
         if changed and not self._shadow:
             exchange.content = json.dumps({**body, **changed}, separators=(",", ":")).encode()  # also lone surrogates
             exchange.is_changed = True
@@ -311,7 +308,9 @@ class Proxy:
         if exchange.session is None:
             return _reply(sent, passing, exchange)
         archived = self._archive_on_the_way(sent, passing, exchange, exchange.session)
-        return _reply(sent, archived if is_stream(sent) else b"".join([chunk async for chunk in archived]), exchange)
+        return _reply(
+            sent, archived if is_stream(sent.headers) else b"".join([chunk async for chunk in archived]), exchange
+        )
 
     async def _complete_summary(
         self, sent: httpx.Response, passing: AsyncIterator[bytes], exchange: _Exchange
@@ -328,7 +327,7 @@ class Proxy:
                 log.exception("a summary was not completed")
                 return ""
 
-        if is_stream(sent):
+        if is_stream(sent.headers):
             return _reply(sent, complete_stream(passing, exchange.format, find), exchange)
         content = await complete_body(b"".join([chunk async for chunk in passing]), exchange.format, find)
         return _reply(sent, content, exchange)
@@ -337,7 +336,7 @@ class Proxy:
         self, sent: httpx.Response, chunks: AsyncIterator[bytes], exchange: _Exchange, session: AsyncSession
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), _decoder(sent)
+        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent.headers)), _decoder(sent)
         is_archived = False
         async for chunk in chunks:
             collector.feed(decode(chunk))
@@ -351,7 +350,7 @@ class Proxy:
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window; whether there is one."""
         assert exchange.session is not None
-        exchange.limit = _smaller_limit(exchange, error)
+        exchange.limit = smaller_limit(exchange.limit, exchange.window, error)
         self._limits[exchange.session.sync.scope] = exchange.limit
         while len(self._limits) > MAX_LIMITS:
             del self._limits[next(iter(self._limits))]
@@ -438,42 +437,10 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
     received.set()
 
 
-def _is_continued(body: Mapping[str, Any]) -> bool:
-    """Whether the provider has the earlier messages, so that the body contains only what is new."""
-    return bool(body.get("previous_response_id") or body.get("conversation"))
-
-
-def _smaller_limit(exchange: _Exchange, error: str) -> int:
-    """Return a limit below the window that was refused, and at most the one that the provider states."""
-    stated = numbers(error).limit or exchange.limit
-    if exchange.window is None:
-        return min(stated, int(SHRINK * exchange.limit))
-    report = exchange.window.report
-    return min(stated, int(SHRINK * report.total_tokens * report.token_scale) + report.reserved_tokens)
-
-
-def _reserve(body: Mapping[str, Any], *, limit: int) -> int | None:
-    """Return the tokens that a request keeps for the reply, where that leaves room for a prompt."""
-    given = next((body[key] for key in REPLY_FIELDS if isinstance(body.get(key), int)), 0)
-    return given if 0 < given <= limit // 2 else None
-
-
 def _owner(request: Request) -> Scope:
     """Return the project and the agent that a request names."""
     headers = request.headers
     return Scope(project=headers.get("x-holdfast-project", ""), agent=headers.get("x-holdfast-agent", "main"))
-
-
-def _changed_fields(exchange: _Exchange, window: Sequence[Message]) -> dict[str, Any]:
-    """Return the fields of the body that the window changes. A system prompt without edits stays as it came."""
-    if [message.parts for message in exchange.messages] == [message.parts for message in window]:
-        return {}  # also where a system message in the middle would be rendered as the user's
-    fields = render_request(window, exchange.format)
-    before, after = (
-        [message for message in messages if message.role == "system"] for messages in (exchange.messages, window)
-    )
-    kept = {"system", "instructions"} if before == after else set()
-    return {key: value for key, value in fields.items() if key not in kept and exchange.body.get(key) != value}
 
 
 class _Body:
@@ -521,7 +488,7 @@ async def _read_refusal(body: _Body, format: str) -> str:
             data += chunk
         text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
         return text if is_overflow(text, status=sent.status_code) else ""
-    if not sent.is_success or not is_stream(sent):
+    if not sent.is_success or not is_stream(sent.headers):
         return ""
     collector = ReplyCollector(format, is_stream=True)
     chunk = await body.peek()

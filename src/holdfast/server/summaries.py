@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from holdfast.server.replies import Json, load_json
+from holdfast.providers.replies import Json, load_json
 
 _EVENT_END: Final = re.compile(rb"(\r?\n\r?\n)")
 _DATA: Final = re.compile(rb"^data:[ \t]*(.*?)\r?$", re.MULTILINE)

@@ -17,9 +17,6 @@ from holdfast.transcripts.reader import Reader, attach_messages, facts, folder_w
 
 _HISTORY: Final = "api_conversation_history.json"
 _MESSAGES: Final = ".messages.json"
-_FACTS: Final = facts(
-    session="task session_id", cwd="cwd", title="metadata.title", model="model modelInfo.modelId modelInfo.id"
-)
 
 
 def _claims(path: Path, head: Head) -> bool:
@@ -53,6 +50,8 @@ CLINE: Final = Reader(
     name="cline",
     claims=_claims,
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(
+        session="task session_id", cwd="cwd", title="metadata.title", model="model modelInfo.modelId modelInfo.id"
+    ),
     folder=folder_with(_HISTORY, beside=("ui_messages.json", "task_metadata.json", "context_history.json")),
 )

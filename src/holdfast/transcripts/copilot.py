@@ -7,11 +7,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from holdfast.messages import Image, Message, Opaque, Part, Text, Thinking, ToolCall, ToolResult
+from holdfast.messages import Image, Message, Opaque, Part, Text, Thinking, ToolCall
 from holdfast.providers.wire import find
 from holdfast.transcripts.entry import Entry, Item, Json, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import open_binary
-from holdfast.transcripts.reader import Reader, claims_if, facts, folder_with, read_entries
+from holdfast.transcripts.reader import Reader, claims_if, facts, folder_with, make_call, make_result, read_entries
 
 NAME: Final = "copilot"
 _EVENTS: Final = "events.jsonl"
@@ -55,16 +55,24 @@ def _read_messages(entry: Entry, assets: dict[str, Json], tools: dict[str, str])
             return (Message(role="user", parts=(*_read_text(data, "content"), *attached)),)
         case "assistant.message":
             thinking = [Thinking(text=part.text) for part in _read_text(data, "reasoningText")]
-            calls = [_read_call(item, tools) for item in objects(data, "toolRequests")]
+            calls = list(map(_read_call, objects(data, "toolRequests")))
+            tools |= {call.id: call.name for call in calls}
             parts: tuple[Part, ...] = (*thinking, *_read_text(data, "content"), *calls)
             return (Message(role="assistant", parts=parts, model=text(data, "model")),)
         case "tool.execution_complete":
-            return (Message(role="tool", parts=(_read_result(data, tools),)),)
+            call_id, name = string(data, "toolCallId"), text(data, "toolName")
+            output, failed = _read_text(data, "result.content", "error.message"), data.get("success") is False
+            return make_result(call_id, output, is_error=failed, name=name or tools.get(call_id))
     return ()
 
 
-def _read_text(data: Json, path: str) -> list[Text]:
-    return [Text(text=content)] if (content := text(data, path)) else []
+def _read_text(data: Json, *paths: str) -> list[Text]:
+    return [Text(text=content)] if (content := text(data, *paths)) else []
+
+
+def _read_call(data: Json) -> ToolCall:
+    call = make_call(string(data, "toolCallId"), string(data, "name"), data.get("arguments"))
+    return call.read_from(data, format=NAME)
 
 
 def _read_attachment(data: Json, assets: Mapping[str, Json]) -> Part:
@@ -74,24 +82,6 @@ def _read_attachment(data: Json, assets: Mapping[str, Json]) -> Part:
     if media_type is not None and media_type.startswith("image/") and inline is not None:
         part = Image(media_type=media_type, data=inline)
     return part.read_from(data, format=NAME)
-
-
-def _read_call(data: Json, tools: dict[str, str]) -> ToolCall:
-    call_id, name, arguments = string(data, "toolCallId"), string(data, "name"), data.get("arguments")
-    tools[call_id] = name
-    call = ToolCall(id=call_id, name=name, arguments=arguments if isinstance(arguments, str | Mapping) else {})
-    return call.read_from(data, format=NAME)
-
-
-def _read_result(data: Json, tools: Mapping[str, str]) -> ToolResult:
-    call_id = string(data, "toolCallId")
-    output = find(data, "result.content") or find(data, "error.message")
-    return ToolResult(
-        call_id=call_id,
-        content=(Text(text=output),) if isinstance(output, str) else (),
-        is_error=data.get("success") is False,
-        name=text(data, "toolName") or tools.get(call_id),
-    )
 
 
 _WORKSPACE_FACTS: Final = facts(session="id", cwd="cwd", title="name")

@@ -146,13 +146,11 @@ def _read_result(item: Json, entry: Entry) -> ToolResult:
     )
 
 
-_FACTS: Final = facts(session="sessionId", cwd="directories.0", topic="summary", model="model")
-
 GEMINI: Final = Reader(
     name="gemini",
     claims=lambda _path, head: {"sessionId", "projectHash"} <= mapping(next(iter(head.values), None)).keys(),
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(session="sessionId", cwd="directories.0", topic="summary", model="model"),
 )
 
 
@@ -177,11 +175,9 @@ def _read_qwen(entry: Entry) -> Sequence[Message]:
     return _make_message("user", parts)
 
 
-_QWEN_FACTS: Final = facts(session="sessionId", cwd="cwd", model="model")
-
 QWEN: Final = Reader(
     name="qwen",
     claims=claims_if(_is_own),
     stream=lambda path: read_entries(path, _read_qwen, frame),
-    describe=lambda _data: _QWEN_FACTS,
+    describe=facts(session="sessionId", cwd="cwd", model="model"),
 )

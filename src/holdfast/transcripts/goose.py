@@ -9,23 +9,15 @@ from typing import Final
 
 from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.providers.wire import find
+from holdfast.transcripts import reader
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
-from holdfast.transcripts.reader import (
-    Database,
-    Reader,
-    attach_messages,
-    facts,
-    open_session,
-    read_block,
-    read_blocks,
-    result_content,
-)
+from holdfast.transcripts.reader import Database, Reader, facts, read_block, read_blocks
 
 NAME: Final = "goose"
 
 
 def _stream(path: Path) -> Iterator[Item]:
-    with open_session(path) as (query, session):
+    with reader.open_session(path) as (query, session):
         session_rows = query("SELECT * FROM sessions WHERE id = ?", session)
         rows = query("SELECT * FROM messages WHERE session_id = ? ORDER BY created_timestamp, rowid", session)
     for row in session_rows:
@@ -37,7 +29,7 @@ def _stream(path: Path) -> Iterator[Item]:
             yield Problem(line, f"message {row.get('message_id') or line}: {error}")
             continue
         entry = make_entry(data, line, type=str(row["role"]), id="message_id", parent="", time="created_timestamp")
-        yield from attach_messages(entry, _read_messages)
+        yield from reader.attach_messages(entry, _read_messages)
 
 
 def _read_messages(entry: Entry) -> Sequence[Message]:
@@ -62,10 +54,11 @@ def _read_part(block: Json) -> Part:
 def _read_result(block: Json) -> ToolResult:
     failed = find(block, "toolResult.status") == "error" or bool(find(block, "toolResult.value.isError"))
     is_list = isinstance(find(block, "toolResult.value"), list)
-    content = result_content(read_blocks(block, "toolResult.value" if is_list else "toolResult.value.content", NAME))
-    if failed and not content:
-        content = (Text(text=string(block, "toolResult.error")),)
-    return ToolResult(call_id=string(block, "id"), content=content, is_error=failed).read_from(block, format=NAME)
+    parts = read_blocks(block, "toolResult.value" if is_list else "toolResult.value.content", NAME)
+    if failed and not parts:
+        parts = (Text(text=string(block, "toolResult.error")),)
+    (message,) = reader.make_result(string(block, "id"), parts, is_error=failed)
+    return message.results[0].read_from(block, format=NAME)
 
 
 _FACTS: Final = facts(session="id", cwd="working_dir", topic="name description", model="model_config_json.model_name")

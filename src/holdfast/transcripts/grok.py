@@ -5,26 +5,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
+from holdfast.messages import Message, Text, Thinking
 from holdfast.providers.wire import find
+from holdfast.transcripts import reader
 from holdfast.transcripts.entry import Entry, Item, Json, make_entry, mapping, objects, string, text, timestamp
-from holdfast.transcripts.reader import (
-    Reader,
-    claims_if,
-    facts,
-    folder_with,
-    read_block,
-    read_entries,
-    read_object,
-    result_content,
-)
+from holdfast.transcripts.reader import Reader, facts, make_call, make_result, read_block
 
 NAME: Final = "grok"
 _UPDATES: Final = "updates.jsonl"
@@ -42,8 +34,8 @@ def _stream(path: Path) -> Iterator[Item]:
     updates = path
     if path.is_dir():
         updates = path / _UPDATES
-        yield Entry(type="summary", data=mapping(read_object(path / _SUMMARY)), line=1)
-    items = read_entries(updates, partial(_read_messages, tools={}), _frame)
+        yield Entry(type="summary", data=mapping(reader.read_object(path / _SUMMARY)), line=1)
+    items = reader.read_entries(updates, partial(_read_messages, tools={}), _frame)
     for chunk_type, group in groupby(items, key=_get_chunk_type):
         if not chunk_type:
             yield from group
@@ -87,32 +79,25 @@ def _read_messages(entry: Entry, tools: dict[str, str]) -> Sequence[Message]:
         case "tool_call":
             tool, arguments = mapping(mapping(update.get("_meta")).get("x.ai/tool")), update.get("rawInput")
             tools[call_id] = text(tool, "name") or string(update, "title")
-            arguments = arguments if isinstance(arguments, str | Mapping) else {}
-            return (Message(role="assistant", parts=(ToolCall(id=call_id, name=tools[call_id], arguments=arguments),)),)
+            return (Message(role="assistant", parts=(make_call(call_id, tools[call_id], arguments),)),)
         case "tool_call_update" if update.get("status") in ("completed", "failed"):
-            blocks = (mapping(item.get("content", item)) for item in objects(update, "content"))
-            result = ToolResult(
-                call_id=call_id,
-                content=result_content(read_block(block, NAME) for block in blocks),
-                is_error=update.get("status") == "failed",
-                name=tools.get(call_id),
-            )
-            return (Message(role="tool", parts=(result,)),)
+            parts = [read_block(mapping(item.get("content", item)), NAME) for item in objects(update, "content")]
+            is_error = update.get("status") == "failed"
+            return make_result(call_id, parts, is_error=is_error, name=tools.get(call_id))
     return ()
 
 
-_FACTS: Final = facts(
-    session="info.id params.sessionId",
-    cwd="info.cwd",
-    title="generated_title session_summary",
-    model="current_model_id params.update._meta.modelId",
-)
-_CLAIMS: Final = claims_if(lambda record: bool(_get_update(record).get("sessionUpdate")))
+_CLAIMS: Final = reader.claims_if(lambda record: bool(_get_update(record).get("sessionUpdate")))
 
 GROK: Final = Reader(
     name=NAME,
     claims=_CLAIMS,
     stream=_stream,
-    describe=lambda _data: _FACTS,
-    folder=folder_with(_UPDATES, _SUMMARY, claims=_CLAIMS),
+    describe=facts(
+        session="info.id params.sessionId",
+        cwd="info.cwd",
+        title="generated_title session_summary",
+        model="current_model_id params.update._meta.modelId",
+    ),
+    folder=reader.folder_with(_UPDATES, _SUMMARY, claims=_CLAIMS),
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,7 @@ from holdfast.errors import FormatError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.providers.wire import expect_object
-from holdfast.transcripts.entry import Entry, Item, Problem, timestamp
+from holdfast.transcripts.entry import Entry, Item, Problem, mapping, timestamp
 from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session, read_values
 from holdfast.transcripts.request_log import Conversation
 
@@ -21,11 +21,8 @@ from holdfast.transcripts.request_log import Conversation
 def _is_snapshot(value: Any) -> bool:
     """Whether a value is a list of turns, each a list of messages."""
     turns = value if isinstance(value, list) else []
-    return bool(turns) and all(isinstance(turn, list) and turn and _is_message(turn[0]) for turn in turns)
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, Mapping) and isinstance(value.get("role"), str) and "content" in value
+    firsts = [mapping(turn[0] if isinstance(turn, list) and turn else None) for turn in turns]
+    return bool(firsts) and all(isinstance(first.get("role"), str) and "content" in first for first in firsts)
 
 
 def _stream(path: Path) -> Iterator[Item]:

@@ -6,26 +6,15 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from holdfast.errors import TranscriptError
-from holdfast.messages import Message, Part, Role, ToolCall, ToolResult
-from holdfast.providers.wire import decode_arguments, find, read_usage
+from holdfast.messages import Message, Role, ToolCall
+from holdfast.providers.wire import find, read_usage
+from holdfast.transcripts import reader
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import read_document
-from holdfast.transcripts.reader import (
-    Facts,
-    Reader,
-    amend_last,
-    claims_if,
-    delay_items,
-    facts,
-    folder_with,
-    read_block,
-    read_blocks,
-    read_entries,
-    result_content,
-)
+from holdfast.transcripts.reader import Facts, Reader, make_call, make_result, read_block, read_blocks
 
 NAME: Final = "kimi"
 _MAIN: Final = "agents/main/wire.jsonl"
@@ -63,7 +52,7 @@ def _stream(path: Path) -> Iterator[Item]:
 
 
 def _stream_agent(path: Path) -> Iterator[Item]:
-    return delay_items(read_entries(path, _read_messages, _frame), _set_usage)
+    return reader.delay_items(reader.read_entries(path, _read_messages, _frame), _set_usage)
 
 
 def _frame(data: Json, line: int) -> Entry:
@@ -80,40 +69,28 @@ def _frame(data: Json, line: int) -> Entry:
 
 
 def _read_messages(entry: Entry) -> Sequence[Message]:
-    event = mapping(entry.data.get("event"))
+    event, data = mapping(entry.data.get("event")), mapping(entry.data.get("message"))
     match event.get("type"):
         case "content.part":
             return (Message(role="assistant", parts=(read_block(mapping(event.get("part")), NAME),)),)
         case "tool.call":
-            return (Message(role="assistant", parts=(_make_call(event, "toolCallId", event.get("args")),)),)
+            call = make_call(string(event, "toolCallId"), string(event, "name"), event.get("args"))
+            return (Message(role="assistant", parts=(call,)),)
         case "tool.result":
-            content = read_blocks(event, "result.output", NAME)
-            return (_make_result(event, content, is_error=bool(find(event, "result.isError"))),)
-    if entry.type == "context.append_message":
-        return (_read_message(mapping(entry.data.get("message"))),)
-    return ()
-
-
-def _read_message(data: Json) -> Message:
+            content, is_error = read_blocks(event, "result.output", NAME), bool(find(event, "result.isError"))
+            return make_result(string(event, "toolCallId"), content, is_error=is_error)
+    if entry.type != "context.append_message":
+        return ()
     role, content = _ROLES.get(str(data.get("role")), "user"), read_blocks(data, "content", NAME)
     if role == "tool":
-        return _make_result(data, content)
-    calls: list[ToolCall] = []
-    for item in objects(data, "toolCalls"):  # in OpenAI's shape or the agent's own
-        function = mapping(item.get("function")) or item
-        arguments = function.get("arguments", function.get("args"))
-        calls.append(_make_call({**function, "id": item.get("id")}, "id", arguments))
-    return Message(role=role, parts=(*content, *calls))
+        return make_result(string(data, "toolCallId"), content)
+    return (Message(role=role, parts=(*content, *map(_read_call, objects(data, "toolCalls")))),)
 
 
-def _make_call(data: Json, id_key: str, arguments: Any) -> ToolCall:
-    value = decode_arguments(arguments) if isinstance(arguments, str) else mapping(arguments)
-    return ToolCall(id=string(data, id_key), name=string(data, "name"), arguments=value)
-
-
-def _make_result(data: Json, content: Sequence[Part], *, is_error: bool = False) -> Message:
-    result = ToolResult(call_id=string(data, "toolCallId"), content=result_content(content), is_error=is_error)
-    return Message(role="tool", parts=(result,))
+def _read_call(item: Json) -> ToolCall:
+    """Read a call in OpenAI's shape or the agent's own."""
+    function = mapping(item.get("function")) or item
+    return make_call(string(item, "id"), string(function, "name"), function.get("arguments", function.get("args")))
 
 
 def _set_usage(delayed: deque[Item], entry: Entry) -> None:
@@ -122,16 +99,16 @@ def _set_usage(delayed: deque[Item], entry: Entry) -> None:
     if event.get("type") != "step.end":
         return
     usage, stop = read_usage(event.get("usage"), _USAGE), text(event, "finishReason")
-    amend_last(
+    reader.amend_last(
         delayed,
         lambda item: find(item.data, "event.stepUuid") == entry.id,
         lambda message: replace(message, usage=usage, stop=stop),
     )
 
 
-_STATE_FACTS: Final = facts(session="id", cwd="cwd", title="title")
-_RECORD_FACTS: Final = facts(cwd="environmentDisclosure.cwd")
-_REQUEST_FACTS: Final = _RECORD_FACTS | facts(model="model")
+_STATE_FACTS: Final = reader.facts(session="id", cwd="cwd", title="title")
+_RECORD_FACTS: Final = reader.facts(cwd="environmentDisclosure.cwd")
+_REQUEST_FACTS: Final = _RECORD_FACTS | reader.facts(model="model")
 
 
 def _describe(data: Json) -> Facts:
@@ -142,8 +119,8 @@ def _describe(data: Json) -> Facts:
 
 KIMI: Final = Reader(
     name=NAME,
-    claims=claims_if(_is_own),
+    claims=reader.claims_if(_is_own),
     stream=_stream,
     describe=_describe,
-    folder=folder_with(_MAIN, beside=[_STATE]),
+    folder=reader.folder_with(_MAIN, beside=[_STATE]),
 )

@@ -100,11 +100,9 @@ def _read_messages(entry: Entry, format_: str | None) -> Sequence[Message]:
     return (providers.FORMATS[format_ or providers.detect([data])].read(data, f"line {entry.line}"),)
 
 
-_FACTS: Final = facts(session="session_id sessionId", model="model")
-
 MESSAGE_LIST: Final = Reader(
     name="message_list",
     claims=_claims,
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(session="session_id sessionId", model="model"),
 )

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import TranscriptError
-from holdfast.messages import Message, Part, Role, Text, Thinking, ToolCall, ToolResult
-from holdfast.providers.wire import decode_arguments, find, image_from_url
+from holdfast.messages import Message, Part, Role, Text, Thinking
+from holdfast.providers.wire import find, image_from_url
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.lines import read_document
-from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, read_block, result_content
+from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, make_call, make_result, read_block
 
 NAME: Final = "openhands"
 _EVENTS: Final = "event-*.json"
@@ -20,11 +20,8 @@ _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant
 
 def _find_folder(path: Path) -> Path | None:
     """Return the conversation's folder, for itself, its folder of events and any event."""
-    if path.is_dir() and path.name != "events":
-        return path if _list_events(path) else None
-    events = path if path.is_dir() else path.parent
-    inside = path == events or path.match(_EVENTS)
-    return events.parent if inside and events.name == "events" and _list_events(events.parent) else None
+    events = path if path.name == "events" else path.parent if path.match(_EVENTS) else path / "events"
+    return events.parent if events.name == "events" and _list_events(events.parent) else None
 
 
 def _list_events(home: Path) -> list[Path]:
@@ -60,19 +57,18 @@ def _read_messages(entry: Entry) -> Sequence[Message]:
             return (Message(role=role, parts=(*_read_thinking(message), *_read_parts(objects(message, "content")))),)
         case "ActionEvent":
             arguments = find(data, "tool_call.arguments")
-            call = ToolCall(
-                id=string(data, "tool_call_id"),
-                name=string(data, "tool_name"),
-                arguments=decode_arguments(arguments) if isinstance(arguments, str) else mapping(data.get("action")),
-            )
+            arguments = arguments if isinstance(arguments, str) else data.get("action")
+            call = make_call(string(data, "tool_call_id"), string(data, "tool_name"), arguments)
             parts = (*_read_thinking(data), *_read_parts(objects(data, "thought")), call)
             return (Message(role="assistant", parts=parts),)
         case "ObservationEvent":
             content = _read_parts(objects(data, "observation.content"))
-            return (_make_result(data, content, is_error=bool(find(data, "observation.is_error"))),)
+            is_error = bool(find(data, "observation.is_error"))
+            return make_result(string(data, "tool_call_id"), content, is_error=is_error, name=text(data, "tool_name"))
         case "AgentErrorEvent" | "UserRejectObservation":
             reason = string(data, "error" if entry.type == "AgentErrorEvent" else "rejection_reason")
-            return (_make_result(data, (Text(text=reason),), is_error=True),)
+            call_id, name = string(data, "tool_call_id"), text(data, "tool_name")
+            return make_result(call_id, (Text(text=reason),), is_error=True, name=name)
     return ()
 
 
@@ -82,12 +78,6 @@ def _read_thinking(data: Json) -> Iterator[Part]:
         yield Thinking(text=string(block, "thinking"), signature=text(block, "signature"))
     if not blocks and (content := text(data, "reasoning_content")):
         yield Thinking(text=content)
-
-
-def _make_result(data: Json, content: Sequence[Part], *, is_error: bool) -> Message:
-    call_id, name = string(data, "tool_call_id"), text(data, "tool_name")
-    result = ToolResult(call_id=call_id, content=result_content(content), is_error=is_error, name=name)
-    return Message(role="tool", parts=(result,))
 
 
 def _read_parts(blocks: Iterable[Json]) -> tuple[Part, ...]:
@@ -100,12 +90,10 @@ def _read_parts(blocks: Iterable[Json]) -> tuple[Part, ...]:
     return tuple(parts)
 
 
-_FACTS: Final = facts(model="model")
-
 OPENHANDS: Final = Reader(
     name=NAME,
     claims=claims_if(lambda record: string(record, "kind").endswith("Event") and "source" in record),
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(model="model"),
     folder=_find_folder,
 )

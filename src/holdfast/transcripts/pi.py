@@ -20,17 +20,9 @@ from typing import Any, Final
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.providers import FORMATS
+from holdfast.transcripts import reader
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, string, text
-from holdfast.transcripts.reader import (
-    Database,
-    Facts,
-    Reader,
-    attach_messages,
-    claims_if,
-    facts,
-    open_session,
-    read_entries,
-)
+from holdfast.transcripts.reader import Database, Facts, Reader, claims_if, facts
 from holdfast.transcripts.records import is_forgotten, is_header, messages_of, read_entry
 
 ARCHIVED: Final = re.compile(r"\.jsonl\.(reset|deleted|bak)\.[\dT.:Z-]+$")
@@ -72,7 +64,7 @@ def _describe(data: Json) -> Facts:
 PI_SESSION: Final = Reader(
     name="pi",
     claims=claims_if(_is_own),
-    stream=lambda path: read_entries(path, _read_messages, read_entry),
+    stream=lambda path: reader.read_entries(path, _read_messages, read_entry),
     describe=_describe,
 )
 
@@ -81,7 +73,7 @@ PI_SESSION: Final = Reader(
 
 
 def _stream(path: Path) -> Iterator[Item]:
-    with open_session(path) as (query, session):
+    with reader.open_session(path) as (query, session):
         rows = query("SELECT * FROM transcript_events WHERE session_id = ? ORDER BY seq", session)
     for line, row in enumerate(rows, start=1):
         packed = row.get("event_zstd")
@@ -91,7 +83,7 @@ def _stream(path: Path) -> Iterator[Item]:
             yield Problem(line, f"event {row['seq']}: {error}")
             continue
         if isinstance(record, dict):
-            yield from attach_messages(read_entry(record, line), messages_of)
+            yield from reader.attach_messages(read_entry(record, line), messages_of)
         else:
             yield Problem(line, f"event {row['seq']}: {type(record).__name__}, not an entry")
 
@@ -158,15 +150,13 @@ def _read_result(data: Json, call_id: str | None, pending: list[ToolCall]) -> To
     )
 
 
-_CLAWDBOT_FACTS: Final = facts(model="model")
-
 CLAWDBOT: Final = Reader(
     name="clawdbot",
     claims=claims_if(lambda record: record.get("role") == TOOL_CALL),
-    stream=lambda path: read_entries(
+    stream=lambda path: reader.read_entries(
         path,
         partial(_read_clawdbot, pending=[], numbers=count(1)),
         lambda data, line: make_entry(data, line, type=string(data, "role") or string(data, "type"), id="", parent=""),
     ),
-    describe=lambda _data: _CLAWDBOT_FACTS,
+    describe=facts(model="model"),
 )

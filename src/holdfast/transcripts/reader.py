@@ -7,15 +7,15 @@ import sqlite3
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 from urllib.parse import quote
 
 from holdfast.errors import FormatError, TranscriptError
-from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking
-from holdfast.providers.wire import find, image_from_url
-from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, objects, stamp, string, text
+from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
+from holdfast.providers.wire import decode_arguments, find, image_from_url
+from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, stamp, string, text
 from holdfast.transcripts.lines import Head, Line, read_document, read_head, read_lines
 
 Facts: TypeAlias = dict[str, tuple[str, ...]]
@@ -44,7 +44,7 @@ class Reader:
     Attributes:
         name: The name that callers use.
         stream: Yields every record of a session in order, lazily where the format allows it.
-        describe: Returns where a record states something about the session.
+        describe: Where records state something about the session, or a function that says it for one record.
         claims: Whether a file is of this agent, judged by its name and its first lines alone.
         folder: The folder that is the whole session, for that folder and for a file inside; None elsewhere.
         database: How the agent stores sessions in an SQLite file, where it does.
@@ -52,7 +52,7 @@ class Reader:
 
     name: str
     stream: Callable[[Path], Iterator[Item]]
-    describe: Callable[[Json], Facts] = lambda _record: {}
+    describe: Facts | Callable[[Json], Facts] = field(default_factory=dict)
     claims: Claims = lambda _path, _head: False
     folder: Callable[[Path], Path | None] = lambda _path: None
     database: Database | None = None
@@ -88,11 +88,12 @@ def facts(**paths: str) -> Facts:
     return {name: tuple(value.split()) for name, value in paths.items()}
 
 
-def merge_facts(records: Iterable[Json], describe: Callable[[Json], Facts]) -> dict[str, str]:
+def merge_facts(records: Iterable[Json], reader: Reader) -> dict[str, str]:
     """Merge what the records state: the first session and folder, the last title, else topic, and model."""
     merged: dict[str, str] = {}
+    describe = reader.describe
     for record in records:
-        for name, paths in describe(record).items():
+        for name, paths in (describe(record) if callable(describe) else describe).items():
             is_final = name in merged and name in ("session", "cwd")
             if not is_final and (value := text(record, *paths)):
                 merged[name] = value
@@ -235,9 +236,19 @@ def read_blocks(data: Json, path: str, format: str) -> tuple[Part, ...]:
     return (Text(text=value),) if isinstance(value, str) else tuple(read_block(b, format) for b in objects(data, path))
 
 
-def result_content(parts: Iterable[Part]) -> tuple[ResultContent, ...]:
-    """Return the parts that a tool result may hold."""
-    return tuple(part for part in parts if isinstance(part, ResultContent))
+def make_call(call_id: str, name: str, arguments: object) -> ToolCall:
+    """Make a call; arguments that are text are decoded, those that are neither text nor an object left out."""
+    value = decode_arguments(arguments) if isinstance(arguments, str) else mapping(arguments)
+    return ToolCall(id=call_id, name=name, arguments=value)
+
+
+def make_result(
+    call_id: str, content: Iterable[Part], *, is_error: bool = False, name: str | None = None
+) -> tuple[Message, ...]:
+    """Make the message of a tool result, with the parts that a result may hold."""
+    allowed = tuple(part for part in content if isinstance(part, ResultContent))
+    result = ToolResult(call_id=call_id, content=allowed, is_error=is_error, name=name)
+    return (Message(role="tool", parts=(result,)),)
 
 
 # --- SQLite files ----------------------------------------------------------------

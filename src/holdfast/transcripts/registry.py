@@ -120,7 +120,7 @@ def read(path: Path, *, format: str | None = None) -> Transcript:
     reader, home = _recognise(path, format=format)
     items = list(reader.stream(home))
     entries = tuple(item for item in items if isinstance(item, Entry))
-    info = merge_facts((entry.data for entry in entries), reader.describe)
+    info = merge_facts((entry.data for entry in entries), reader)
     problems = tuple(item for item in items if isinstance(item, Problem))
     named = {"session": _name_session(home), **info}
     return Transcript(path=home, format=reader.name, entries=entries, problems=problems, **named)
@@ -169,9 +169,6 @@ def sessions(
     """Yield every session in a folder and its subfolders, of any known agent, ordered by path.
 
     `on_problem` receives what looks like a session and cannot be read, `on_skipped` each file that is not a session.
-
-    Raises:
-        TranscriptError: The folder itself is missing, or cannot be read.
     """
     try:
         if folder.is_dir():
@@ -232,7 +229,7 @@ def _read_refs(path: Path) -> Iterator[SessionRef | Problem]:
         head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
         for reader in READERS.values():
             if reader.claims(path, head):
-                yield _make_ref(path, reader, merge_facts(head.records, reader.describe))
+                yield _make_ref(path, reader, merge_facts(head.records, reader))
                 return
 
 
@@ -251,7 +248,7 @@ def _read_database_refs(path: Path, file: Path) -> Iterator[SessionRef | Problem
 
 def _read_facts(reader: Reader, path: Path) -> dict[str, str]:
     entries = (item for item in islice(reader.stream(path), _HEAD_ENTRIES) if isinstance(item, Entry))
-    return merge_facts((entry.data for entry in entries), reader.describe)
+    return merge_facts((entry.data for entry in entries), reader)
 
 
 def _make_ref(path: Path, reader: Reader, info: dict[str, str], stored: StoredSession | None = None) -> SessionRef:

@@ -230,11 +230,9 @@ def _get_opening(request: Request) -> str:
     return next((message.digest for message in request.messages if message.role != "system"), "")
 
 
-_FACTS: Final = facts(session="session_id conversation_id experiment_id", model="request.model body.model model")
-
 REQUEST_LOG: Final = Reader(
     name="request_log",
     claims=lambda _path, head: any(_find_body(value) is not None for value in head.values),
     stream=_stream,
-    describe=lambda _data: _FACTS,
+    describe=facts(session="session_id conversation_id experiment_id", model="request.model body.model model"),
 )

@@ -74,11 +74,7 @@ class Session:
         clock: Clock = lambda: time.time_ns() // 1_000_000,
         new_id: NewId = lambda: str(uuid.uuid4()),
     ) -> Session:
-        """Create a session file with its header, readable by its owner only.
-
-        Raises:
-            StorageError: The file exists, or cannot be written.
-        """
+        """Create a session file with its header, readable by its owner only; one that exists is a StorageError."""
         path = Path(file).expanduser()
         journal.create(path, [encode(_make_header(session_id or new_id(), clock(), cwd))])
         return cls.open(path, clock=clock, new_id=new_id)
@@ -95,11 +91,8 @@ class Session:
         """Open a session to continue it.
 
         A file of version 1 or 2 is upgraded once, with a copy kept beside it; a truncated last line is kept and
-        ended with a line break; a missing header is written, with `cwd` in it. Each is reported in `problems`.
-
-        Raises:
-            TranscriptError: There is no such file, or it is not a session.
-            StorageError: It cannot be read or written.
+        ended with a line break; a missing header is written, with `cwd` in it. Each is reported in `problems`. A file
+        that is not a session is a TranscriptError.
         """
         path = Path(file).expanduser()
         with journal.storage(path):
@@ -178,11 +171,7 @@ class Session:
         from_hook: bool = False,
         durable: bool = True,
     ) -> Entry:
-        """Replace everything on the path before `first_kept` with `summary`; None keeps nothing.
-
-        Raises:
-            TranscriptError: `first_kept` is not on the path, so that more would be hidden than was summarised.
-        """
+        """Replace what is on the path before `first_kept`, which must be on it, by `summary`; None keeps nothing."""
         if first_kept is not None and all(entry.id != first_kept for entry in self.path()):
             raise TranscriptError(f"entry {first_kept!r} is not on the path to {self.leaf!r}", path=self.file)
         fields = {"summary": summary, "firstKeptEntryId": first_kept, "tokensBefore": tokens_before}

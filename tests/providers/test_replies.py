@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.server.replies import ReplyCollector
+from holdfast.providers.replies import ReplyCollector
 
 SEARCH = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"type": "web_search_result"}]}
 CITATION = {"type": "char_location", "cited_text": "Ö", "document_index": 0}

@@ -1,29 +1,28 @@
-"""A provider on this machine: a real HTTP server that speaks the providers' wire formats and follows a script.
+"""A model server on this machine for tests: real HTTP, the providers' wire formats, replies that follow a script.
 
-    with ScriptedProvider(["Hello!", overflow(), Said(calls=(call,))]) as provider:
-        model = AnthropicModel("claude-x", api_key="k", base_url=provider.url)          # /v1/messages
-        model = OpenAIModel("gpt-x", api_key="k", base_url=f"{provider.url}/v1")         # /v1/chat/completions
-        model = ResponsesModel("gpt-x", api_key="k", base_url=f"{provider.url}/v1")      # /v1/responses
-        ...
-        assert provider.bodies[0]["messages"] == [...]
+    def test_my_agent(model_server):                                 # pytest_plugins = ["holdfast.testing.fixtures"]
+        model_server.set_script(["Hello!", Said(calls=(call,)), overflow()])
+        run_my_agent(base_url=model_server.url)
+        assert model_server.bodies[0]["messages"] == [...]
+        model_server.check()
 
-The script is a list with one step for each request, in the order of arrival, or a function from the body of a request
-to a step. A step is one of
+It answers `/v1/messages` (base URL `url`), `/v1/chat/completions` and `/v1/responses` (base URL `url + "/v1"`), and
+Gemini's `/v1beta/models/NAME:generateContent` and `:streamGenerateContent`; any prefix before them is accepted. The
+script is a list with one step for each request, in the order of arrival, or a function from the body of a request to
+a step. A step is one of
 
     "words"                     a reply of plain text
-    Said(...)                   a reply with text, pieces, thinking, calls, usage, stop (holdfast.models.scripted)
-    a ModelError                the answer that the provider would give for it, in the provider's own shape and status:
-                                overflow, busy (429 with retry-after, or the error's own status), timeout, refused
+    Said(...)                   a reply with text, pieces, thinking, calls, usage, stop
+    a ModelError                the provider's answer for it, in its own shape and status: overflow, busy (429 with
+                                retry-after, or the error's own status), timeout, refused
     Hang()                      the headers, one ping, and then nothing
     Mute()                      nothing at all
     Cut(Said(...), after=2)     the connection is cut after so many events
     Raw(status, body, headers)  any bytes at all: malformed SSE, an HTML page, an empty body
     Events([...])               the given events, as they are: (event, data) pairs; no ending is added
 
-Replies are streamed where the request says `"stream": true`, else sent as one JSON object. Nothing of a request is
-checked: `provider.requests` keeps path, headers and body of each, so that tests can hold them to the provider's rules
-with `holdfast.providers.check(body["messages"], "anthropic")`. When the script is over, the answer is a 500 that
-says so.
+Replies are streamed where the request asks for it, else sent as one JSON object. Requests are kept, not checked:
+`check()` lists the provider's rules that they break. When the script is over, the answer is a 500 that says so.
 """
 
 from __future__ import annotations
@@ -34,37 +33,31 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from holdfast.errors import ModelError, ModelOverflowError
 from holdfast.models.scripted import Hang, Said
-from scripted_wire import (
-    Event,
-    anthropic_events,
-    anthropic_message,
-    error_answer,
-    gemini_events,
-    gemini_message,
-    openai_events,
-    openai_message,
-    responses_events,
-    responses_message,
-)
+from holdfast.providers import Violation, check, expect_format
+from holdfast.testing.wire import Event, error_answer, wire_of_path
 
-_LONGEST = 60.0
-_STREAMED = {
-    "/messages": anthropic_events,
-    "/chat/completions": openai_events,
-    "/responses": responses_events,
-    "gemini:stream": gemini_events,
-}
-_WHOLE = {
-    "/messages": anthropic_message,
-    "/chat/completions": openai_message,
-    "/responses": responses_message,
-    "gemini": gemini_message,
-}
+__all__ = [
+    "Cut",
+    "Event",
+    "Events",
+    "Hang",
+    "Mute",
+    "Raw",
+    "Request",
+    "Said",
+    "Script",
+    "ScriptedProvider",
+    "Step",
+    "overflow",
+]
+
+MAX_SILENT_SECONDS: Final = 60.0
 
 
 @dataclass(frozen=True)
@@ -116,13 +109,13 @@ class Request:
 
 
 class ScriptedProvider:
-    """The server; see the top of this file."""
+    """The server; see the top of this file. Use it in a `with` statement, or through the fixture `model_server`."""
 
-    def __init__(self, script: Script) -> None:
-        self._script = script if callable(script) else iter(script)
+    def __init__(self, script: Script = ()) -> None:
         self._lock = threading.Lock()
         self.requests: list[Request] = []
         self.closing = threading.Event()
+        self.set_script(script)
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -137,9 +130,15 @@ class ScriptedProvider:
         self._server.server_close()
         self._thread.join()
 
+    def set_script(self, script: Script) -> None:
+        """Follow a script from the next request on, and forget the requests so far."""
+        with self._lock:
+            self._script = script if callable(script) else iter(script)
+            self.requests.clear()
+
     @property
     def url(self) -> str:
-        """Where it listens; Anthropic's base URL. OpenAI's has `/v1` behind it."""
+        """Where it listens; Anthropic's and Gemini's base URL. OpenAI's has `/v1` behind it."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
@@ -147,14 +146,24 @@ class ScriptedProvider:
         """The body of every request, in order."""
         return [request.body for request in self.requests]
 
-    def next_step(self, request: Request) -> Step:
-        """Keep a request, and tell what to answer."""
+    def check(self) -> list[Violation]:
+        """List the rules of the providers that the requests so far break."""
+        found: list[Violation] = []
+        for request in self.requests:
+            if (wire := wire_of_path(request.path)) is not None:
+                listed = request.body.get(expect_format(wire.format).list_key)
+                messages = [{"role": "user", "content": listed}] if isinstance(listed, str) else listed or []
+                found += check(messages, wire.format)
+        return found
+
+    def next_step(self, request: Request) -> tuple[int, Step]:
+        """Keep a request; return its number and how to answer it."""
         with self._lock:
             self.requests.append(request)
             if callable(self._script):
-                return self._script(request.body)
+                return len(self.requests), self._script(request.body)
             over = Raw(500, {"error": {"type": "api_error", "message": "the script of the provider is over"}})
-            return next(self._script, over)
+            return len(self.requests), next(self._script, over)
 
 
 # --- the server --------------------------------------------------------------
@@ -177,10 +186,10 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
             data = b"".join(_read_chunks(self)) if self.headers.get("transfer-encoding") == "chunked" else b""
             data = data or self.rfile.read(int(self.headers.get("content-length", "0")))
             body = json.loads(gzip.decompress(data) if self.headers.get("content-encoding") == "gzip" else data)
-            step = provider.next_step(Request(self.path, dict(self.headers), body))
+            number, step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
-            with suppress(BrokenPipeError, ConnectionResetError):  # whoever asked has hung up
-                _answer(self, step, body, provider)
+            with suppress(BrokenPipeError, ConnectionResetError):  # the client has left
+                _answer(self, step, body, number=number, closing=provider.closing)
 
     return Handler
 
@@ -193,30 +202,38 @@ def _read_chunks(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
     request.rfile.readline()
 
 
-def _answer(to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], provider: ScriptedProvider) -> None:
-    path, closing = _route(to.path), provider.closing
-    if isinstance(step, str):
-        step = Said(text=step)
-    if isinstance(step, ModelError):
-        step = Raw(*error_answer(step, anthropic=path == "/messages"))
-    model, number = str(body.get("model")), len(provider.requests)
-    match step:
-        case Raw():
-            _send(to, step)
-        case Said() if body.get("stream") or path == "gemini:stream":
-            _stream(to, _STREAMED[path](step, model=model, number=number))
-        case Said():
-            _send(to, Raw(200, _WHOLE[path](step, model=model, number=number)))
-        case Events():
-            _stream(to, iter(step.events))
-        case Cut():
-            _stream(to, _STREAMED[path](step.said, model=model, number=number), most=step.after, cleanly=step.cleanly)
-        case Hang():
-            _begin(to)
-            _write_event(to, "ping", {"type": "ping"})
-            closing.wait(_LONGEST)
-        case Mute():
-            closing.wait(_LONGEST)
+def _answer(
+    to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], *, number: int, closing: threading.Event
+) -> None:
+    wire = wire_of_path(to.path)
+    if wire is None:
+        unknown = {"type": "not_found_error", "message": f"no provider has the path {to.path}"}
+        return _send(to, Raw(404, {"error": unknown}))
+    model, is_stream = str(body.get("model")), body.get("stream") or ":streamGenerateContent" in to.path
+    match Said(text=step) if isinstance(step, str) else step:
+        case ModelError() as error:
+            _send(to, Raw(*error_answer(error, wire.format)))
+        case Raw() as raw:
+            _send(to, raw)
+        case Said() as said if is_stream:
+            _stream(to, wire.stream(said, model=model, number=number))
+        case Said() as said:
+            _send(to, Raw(200, wire.whole(said, model=model, number=number)))
+        case Events(events):
+            _stream(to, iter(events))
+        case Cut(said, after, cleanly):
+            _stream(to, wire.stream(said, model=model, number=number), most=after, cleanly=cleanly)
+        case silence:
+            _keep_silent(to, closing, has_headers=isinstance(silence, Hang))
+    return None
+
+
+def _keep_silent(to: BaseHTTPRequestHandler, closing: threading.Event, *, has_headers: bool) -> None:
+    """Send nothing, or the headers and one ping, until the client has left or the server closes."""
+    if has_headers:
+        _begin(to)
+        _write_event(to, "ping", {"type": "ping"})
+    closing.wait(MAX_SILENT_SECONDS)
 
 
 def _route(path: str) -> str:
@@ -229,7 +246,7 @@ def _route(path: str) -> str:
 
 def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
     content = raw.body if isinstance(raw.body, bytes) else json.dumps(raw.body).encode()
-    kind = "text/event-stream" if raw.status == 200 and isinstance(raw.body, bytes) else "application/json"
+    kind = "text/event-stream" if raw.status == HTTPStatus.OK and isinstance(raw.body, bytes) else "application/json"
     to.send_response(raw.status)
     for name, value in {"content-type": kind, **raw.headers, "content-length": str(len(content))}.items():
         to.send_header(name, value)

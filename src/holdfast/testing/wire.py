@@ -1,9 +1,9 @@
-"""What a scripted reply looks like on each provider's wire, streamed or in one piece, and each error."""
+"""Scripted replies and errors in each provider's wire format, streamed or in one piece. Internal to `testing`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelTimeoutError
 from holdfast.messages import ToolCall, Usage
@@ -14,7 +14,10 @@ Event = tuple[str | None, Any]
 """The name of a server-sent event, and its data: JSON, or text that is sent as it is."""
 
 
+OVERLOADED: Final = 529
 _STOPS = {"end": "end_turn", "length": "max_tokens", "tools": "tool_use"}
+_GEMINI_ERRORS = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 504: "DEADLINE_EXCEEDED"}
+_GEMINI_STOPS = {"length": "MAX_TOKENS", "refusal": "SAFETY"}
 _FINISHES = {"end": "stop", "tools": "tool_calls", "refusal": "content_filter"}
 
 
@@ -41,14 +44,8 @@ def anthropic_events(said: Said, *, model: str = "scripted", number: int = 1) ->
         "cache_creation_input_tokens": usage.cache_write,
         "output_tokens": 1,
     }
-    message = {
-        "id": f"msg_{number}",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": [],
-        "usage": start,
-    }
+    head = {"id": f"msg_{number}", "type": "message", "role": "assistant", "model": model}
+    message = {**head, "content": [], "usage": start}
     yield "message_start", {"type": "message_start", "message": {**message, "stop_reason": None, "stop_sequence": None}}
     yield "ping", {"type": "ping"}
     for index, (block, deltas) in enumerate(_blocks(said)):
@@ -150,12 +147,8 @@ def openai_message(said: Said, *, model: str = "scripted", number: int = 1) -> d
 
 def responses_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as Responses streams it."""
-    yield _named(
-        {
-            "type": "response.created",
-            "response": {"id": f"resp_{number}", "object": "response", "status": "in_progress"},
-        }
-    )
+    response = responses_message(said, model=model, number=number)
+    yield _named({"type": "response.created", "response": {**response, "status": "in_progress", "output": []}})
     for index, item in enumerate(_items(said, number)):
         yield _named(
             {"type": "response.output_item.added", "output_index": index, "item": {**item, "status": "in_progress"}}
@@ -165,7 +158,6 @@ def responses_events(said: Said, *, model: str = "scripted", number: int = 1) ->
                 delta = {"item_id": item["id"], "output_index": index, "content_index": 0, "delta": piece}
                 yield _named({"type": "response.output_text.delta", **delta})
         yield _named({"type": "response.output_item.done", "output_index": index, "item": item})
-    response = responses_message(said, model=model, number=number)
     yield _named({"type": f"response.{response['status']}", "response": response})
 
 
@@ -177,12 +169,8 @@ def _items(said: Said, number: int) -> Iterator[dict[str, Any]]:
     """The items of a response."""
     if said.thinking:
         summary = [{"type": "summary_text", "text": said.thinking}]
-        yield {
-            "type": "reasoning",
-            "id": f"rs_{number}",
-            "summary": summary,
-            "encrypted_content": said.signature or "sealed",
-        }
+        sealed = {"encrypted_content": said.signature or "sealed"}
+        yield {"type": "reasoning", "id": f"rs_{number}", "summary": summary, **sealed}
     if said.words:
         kind = "refusal" if said.stop == "refusal" else "output_text"
         key = "refusal" if said.stop == "refusal" else "text"
@@ -203,7 +191,11 @@ def responses_message(said: Said, *, model: str = "scripted", number: int = 1) -
     return {
         "id": f"resp_{number}",
         "object": "response",
+        "created_at": 1,
         "model": model,
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
         "status": "incomplete" if cut else "completed",
         "incomplete_details": {"reason": "max_output_tokens"} if cut else None,
         "output": list(_items(said, number)),
@@ -211,33 +203,53 @@ def responses_message(said: Said, *, model: str = "scripted", number: int = 1) -
     }
 
 
+def gemini_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+    """A reply as Gemini streams it: whole responses, each with some of the parts."""
+    whole = gemini_message(said, model=model, number=number)
+    (candidate,) = whole["candidates"]
+    *before, last = candidate["content"]["parts"] or [{"text": ""}]
+    for part in before:
+        yield None, {**whole, "candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]}
+    yield None, {**whole, "candidates": [{**candidate, "content": {"role": "model", "parts": [last]}}]}
+
+
 def gemini_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
-    """A reply as the Gemini API sends it in one piece."""
+    """A reply as Gemini sends it in one piece."""
     usage = _usage(said)
-    words = [{"text": said.words}] if said.words else []
-    calls = [{"id": one.id, "name": one.name, "args": object_arguments(one.arguments)} for one in said.calls]
-    parts = [*words, *({"functionCall": call} for call in calls)]
-    counted = {"promptTokenCount": usage.input, "candidatesTokenCount": usage.output}
+    parts: list[dict[str, Any]] = [{"text": said.thinking, "thought": True}] if said.thinking else []
+    parts += [{"text": piece} for piece in said.arriving]
+    for call in said.calls:
+        function = {"id": call.id, "name": call.name, "args": object_arguments(call.arguments)}
+        parts.append({"functionCall": function, "thoughtSignature": said.signature or "c2VhbGVk"})
+    sent = usage.input + usage.cache_read
+    counts = {"promptTokenCount": sent, "cachedContentTokenCount": usage.cache_read}
+    totals = {"candidatesTokenCount": usage.output, "totalTokenCount": sent + usage.output}
     return {
-        "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}],
-        "usageMetadata": {**counted, "totalTokenCount": usage.input + usage.output},
+        "responseId": f"resp_{number}",
         "modelVersion": model,
-        "responseId": f"r{number}",
+        "candidates": [
+            {
+                "index": 0,
+                "content": {"role": "model", "parts": parts},
+                "finishReason": _GEMINI_STOPS.get(_stop(said), "STOP"),
+            }
+        ],
+        "usageMetadata": {**counts, **totals},
     }
 
 
-def gemini_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
-    """A reply as the Gemini API streams it."""
-    yield None, gemini_message(said, model=model, number=number)
-
-
-def error_answer(error: ModelError, *, anthropic: bool) -> tuple[int, dict[str, Any], dict[str, str]]:
+def error_answer(error: ModelError, format: str) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Status, body and headers of the answer that stands for an error, as each provider gives it."""
-    status, kind, words = _error(error, anthropic=anthropic)
+    status, kind, words = _error(error, anthropic=format == "anthropic")
     wait = error.retry_after if isinstance(error, ModelBusyError) else None
     headers = {} if wait is None else {"retry-after": f"{wait:g}"}
-    if anthropic:
+    if format == "anthropic":
         body: dict[str, Any] = {"type": "error", "error": {"type": kind, "message": words}}
+    elif format == "gemini":
+        if isinstance(error, ModelOverflowError):
+            requested, limit = error.requested or 9_000, error.limit or 8_192
+            words = f"The input token count ({requested}) exceeds the maximum number of tokens allowed ({limit})."
+        body = {"error": {"code": status, "message": words, "status": _GEMINI_ERRORS.get(status, "INTERNAL")}}
     else:
         body = {"error": {"message": words, "type": "invalid_request_error", "param": None, "code": kind}}
     return status, body, headers
@@ -252,9 +264,31 @@ def _error(error: ModelError, *, anthropic: bool) -> tuple[int, str, str]:
         words = f"This model's maximum context length is {limit} tokens. However, you requested {requested} tokens."
         return 400, "context_length_exceeded", words
     if isinstance(error, ModelBusyError):
-        overloaded = error.status == 529
+        overloaded = error.status == OVERLOADED
         kind = "overloaded_error" if overloaded else "rate_limit_error" if anthropic else "rate_limit_exceeded"
         return error.status or 429, kind, "Overloaded" if overloaded else "Rate limit reached for requests"
     if isinstance(error, ModelTimeoutError):
         return 504, "timeout_error", "The request timed out"
     return error.status or 400, "invalid_request_error", "messages: at least one message is required"
+
+
+class Wire(NamedTuple):
+    """How one path of a provider answers."""
+
+    format: str
+    stream: Callable[..., Iterator[Event]]
+    whole: Callable[..., dict[str, Any]]
+
+
+_WIRES: Final = {
+    "/messages": Wire("anthropic", anthropic_events, anthropic_message),
+    "/chat/completions": Wire("openai_chat", openai_events, openai_message),
+    "/responses": Wire("openai_responses", responses_events, responses_message),
+    "enerateContent": Wire("gemini", gemini_events, gemini_message),
+}
+
+
+def wire_of_path(path: str) -> Wire | None:
+    """Return how a path answers, whatever its prefix and query; None for a path that no provider has."""
+    bare = path.partition("?")[0]
+    return next((wire for end, wire in _WIRES.items() if bare.endswith(end)), None)

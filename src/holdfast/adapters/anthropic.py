@@ -1,0 +1,114 @@
+"""Memory for the Anthropic SDK: `Anthropic(middleware=[memory(engine, session="s1")])`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any, cast
+
+from anthropic import APIRequest, APIResponse, AsyncAPIResponse, AsyncCallNext, CallNext, Middleware
+
+from holdfast.adapters._history import sync_engine
+from holdfast.adapters._requests import Exchange, Json, RequestMemory, load
+from holdfast.adapters._streams import TappedStream
+from holdfast.aio import AsyncEngine
+from holdfast.engine import Engine
+from holdfast.session import Session
+
+FORMAT = "anthropic"
+PATH = "/v1/messages"
+
+
+def memory(
+    engine: Engine | AsyncEngine,
+    *,
+    session: str,
+    user: str = "local",
+    project: str = "",
+    agent: str = "main",
+    limit: int | None = None,
+) -> Middleware:
+    """Return the middleware that gives a client memory: `messages.create`, `messages.stream`, sync and async.
+
+    Args:
+        engine: The memory. Where it has no model, the model of the request writes summaries.
+        session: The id of the conversation.
+        user: Whose memory it is, where several users share one store.
+        project: The project that the session belongs to.
+        agent: The agent that it belongs to.
+        limit: The context window of the model; by default that of the settings or of the model.
+    """
+    return _Memory(sync_engine(engine).session(session, tenant=user, project=project, agent=agent), limit)
+
+
+class _Memory(Middleware):
+    def __init__(self, session: Session, limit: int | None) -> None:
+        self._session = session
+        self._memory = RequestMemory(limit)
+
+    def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
+        """Send a request of a synchronous client."""
+        body = _body(request)
+        if body is None:
+            return call_next(request)
+
+        def send(summary: dict[str, Any]) -> Json:
+            return load(call_next(_beside(request, summary)).read())
+
+        exchange = self._memory.begin(self._session, body, format=FORMAT, send=send)
+        response = call_next(_changed(request, exchange))
+        if not response.http_response.is_success and exchange.shrink(response.status_code, response.text()):
+            response = call_next(_changed(request, exchange))
+        if response.http_response.is_success:
+            if request.stream:
+                response.http_response.stream = TappedStream(response.http_response.stream, exchange)
+            else:
+                exchange.archive(load(response.read()))
+        return response
+
+    async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> AsyncAPIResponse[Any]:
+        """Send a request of an asynchronous client."""
+        body = _body(request)
+        if body is None:
+            return await call_next(request)
+        loop = asyncio.get_running_loop()
+
+        async def post(summary: dict[str, Any]) -> Json:
+            return load(await (await call_next(_beside(request, summary))).read())
+
+        def send(summary: dict[str, Any]) -> Json:
+            return asyncio.run_coroutine_threadsafe(post(summary), loop).result()
+
+        exchange = await asyncio.to_thread(self._memory.begin, self._session, body, format=FORMAT, send=send)
+        response = await call_next(_changed(request, exchange))
+        if not response.http_response.is_success:
+            error = await response.text()
+            if await asyncio.to_thread(exchange.shrink, response.status_code, error):
+                response = await call_next(_changed(request, exchange))
+        if response.http_response.is_success:
+            if request.stream:
+                response.http_response.stream = TappedStream(response.http_response.stream, exchange)
+            else:
+                await asyncio.to_thread(exchange.archive, load(await response.read()))
+        return response
+
+
+def _body(request: APIRequest) -> Json | None:
+    """Return the body of a model request; None for anything else."""
+    is_model_request = request.method.lower() == "post" and request.url.partition("?")[0] == PATH
+    return cast("Json", request.json) if is_model_request and isinstance(request.json, Mapping) else None
+
+
+def _changed(request: APIRequest, exchange: Exchange) -> APIRequest:
+    """Return the request with its window; the request itself where nothing was edited."""
+    plain = {**request.headers, "accept-encoding": "identity"}  # a stream is read on its way
+    if exchange.body is exchange.given:
+        return request.copy(headers=plain) if request.stream else request
+    return request.copy(body=exchange.body, headers=plain if request.stream else request.headers)
+
+
+def _beside(request: APIRequest, body: dict[str, Any]) -> APIRequest:
+    """Return a request for a summary: the same model, client and headers, another body, no stream."""
+    beside = request.copy(body=body)
+    beside.stream = False
+    return beside

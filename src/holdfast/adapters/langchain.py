@@ -1,0 +1,206 @@
+"""Memory for LangChain and LangGraph: `create_agent(..., middleware=[HoldfastMiddleware(engine)])`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias, cast
+
+from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+from langchain_core.utils.function_calling import convert_to_openai_tool
+from langgraph.config import get_config
+from langgraph.runtime import Runtime
+
+from holdfast.adapters._history import HistoryMemory, Placed, Write, archive, sync_engine
+from holdfast.aio import AsyncEngine
+from holdfast.engine import Engine
+from holdfast.errors import InputError
+from holdfast.messages import Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
+from holdfast.session import Session
+
+Handler: TypeAlias = Callable[[ModelRequest[Any]], ModelResponse[Any]]
+AsyncHandler: TypeAlias = Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
+
+_ROLES: dict[str, Role] = {"human": "user", "ai": "assistant", "system": "system", "tool": "tool"}
+
+
+class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
+    """Gives an agent memory: model calls and tool calls, sync and async. State and checkpoints stay whole.
+
+    Args:
+        engine: The memory. Where it has no model, the model of the agent writes summaries.
+        session: The id of the conversation; by default the `thread_id` of the run's config.
+        user: Whose memory it is; by default the `user_id` of the run's config, else `local`.
+        project: The project that the session belongs to.
+        agent: The agent that it belongs to.
+        limit: The context window of the model; by default that of the settings or of the model.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine,
+        *,
+        session: str | None = None,
+        user: str | None = None,
+        project: str = "",
+        agent: str = "main",
+        limit: int | None = None,
+    ) -> None:
+        super().__init__()
+        self._engine = sync_engine(engine)
+        self._names = {"thread_id": session, "user_id": user}
+        self._owner = {"project": project, "agent": agent}
+        self._memory = HistoryMemory(limit)
+
+    def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
+        """Make the window of a model call, and archive the reply."""
+        session = self._session()
+        fitted = self._fit(session, request)
+        try:
+            response = handler(fitted)
+        except Exception as error:
+            if not self._memory.shrink(session, error, model=_name(request.model)):
+                raise
+            response = handler(self._fit(session, request))
+        archive(session, _read(response.result))
+        return response
+
+    async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
+        """Make the window of a model call, and archive the reply."""
+        session = self._session()
+        fitted = await asyncio.to_thread(self._fit, session, request)
+        try:
+            response = await handler(fitted)
+        except Exception as error:
+            name = _name(request.model)
+            if not await asyncio.to_thread(self._memory.shrink, session, error, model=name):
+                raise
+            response = await handler(await asyncio.to_thread(self._fit, session, request))
+        await asyncio.to_thread(archive, session, _read(response.result))
+        return response
+
+    def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Archive results that no model call followed: those of tools that return directly."""
+        del runtime
+        results: list[BaseMessage] = []
+        for message in reversed(state["messages"]):
+            if not isinstance(message, ToolMessage):
+                break
+            results.insert(0, message)
+        archive(self._session(), _read(results))
+        return None
+
+    async def aafter_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
+        """Archive results that no model call followed."""
+        return self.after_agent(state, runtime)
+
+    def _session(self) -> Session:
+        configurable = get_config().get("configurable", {})
+        session, user = (name or configurable.get(key) for key, name in self._names.items())
+        if not session:
+            raise InputError("no session: run with config={'configurable': {'thread_id': ...}}, or name a session")
+        return self._engine.session(str(session), tenant=str(user or "local"), **self._owner)
+
+    def _fit(self, session: Session, request: ModelRequest[Any]) -> ModelRequest[Any]:
+        """Return the request with its window; the request itself where nothing is edited."""
+        given: list[BaseMessage] = [*([request.system_message] if request.system_message else ()), *request.messages]
+        placed = self._memory.assemble(
+            session,
+            _read(given),
+            model=_name(request.model),
+            tools=[tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools],
+            write=_writer(request.model),
+        )
+        if placed is None:
+            return request
+        made = [message for one in placed for message in _render(one, given) if message is not request.system_message]
+        return request.override(messages=cast("list[AnyMessage]", made))
+
+
+def _name(model: BaseChatModel) -> str:
+    return str(getattr(model, "model_name", None) or getattr(model, "model", ""))
+
+
+def _writer(model: BaseChatModel) -> Write:
+    return lambda messages: model.invoke([(one["role"], one["content"]) for one in messages]).text
+
+
+# --- messages ----------------------------------------------------------------
+
+
+def _read(messages: Sequence[BaseMessage]) -> list[Message]:
+    """Read messages, each as one canonical message."""
+    return [_read_message(message) for message in messages]
+
+
+def _read_message(message: BaseMessage) -> Message:
+    blocks = [message.content] if isinstance(message.content, str) else message.content
+    parts = [part for block in blocks if (part := _read_block(block)) is not None]
+    if isinstance(message, ToolMessage):
+        content = tuple(part for part in parts if isinstance(part, Text | Opaque))
+        is_error = message.status == "error"
+        result = ToolResult(call_id=message.tool_call_id, content=content, is_error=is_error, name=message.name)
+        return Message(role="tool", parts=(result,))
+    usage = None
+    if isinstance(message, AIMessage):
+        calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
+        parts += (
+            ToolCall(id=call["id"] or "", name=call["name"] or "unknown", arguments=call["args"] or {})
+            for call in calls
+        )
+        if counts := message.usage_metadata:
+            usage = Usage(input=counts["input_tokens"], output=counts["output_tokens"])
+    return Message(role=_ROLES.get(message.type, "user"), parts=tuple(parts), usage=usage)
+
+
+def _read_block(block: str | dict[Any, Any]) -> Part | None:
+    if isinstance(block, str):
+        return Text(text=block) if block else None
+    match block.get("type"):
+        case "text":
+            return Text(text=block.get("text", ""))
+        case "thinking":
+            return Thinking(text=block.get("thinking", ""), signature=block.get("signature"))
+        case "tool_use" | "tool_call" | "function_call" | "input_json_delta":
+            return None  # they are among the calls of the message
+        case kind:
+            return Opaque(kind=str(kind), data=block)
+
+
+def _render(placed: Placed, given: Sequence[BaseMessage]) -> list[BaseMessage]:
+    """Return the messages for one of a window: the given one itself where it was not edited."""
+    message = placed.message
+    old = None if placed.source is None else given[placed.source]
+    if old is not None and not placed.is_edited:
+        return [old]
+    if message.results:
+        beside: list[BaseMessage] = [HumanMessage(message.text)] if message.text else []
+        return [*(_render_result(result, old) for result in message.results), *beside]
+    if old is None:
+        return [AIMessage(message.text) if message.role == "assistant" else HumanMessage(message.text)]
+    blocks = [{"type": "text", "text": old.content}] if isinstance(old.content, str) else list(old.content)
+    edit = _drop_thinking if message.role == "assistant" else _add_texts
+    return [old.model_copy(update={"content": edit(blocks, message)})]
+
+
+def _drop_thinking(blocks: Sequence[Any], message: Message) -> list[Any]:
+    """Return the blocks of a reply without the thinking that an edit removed."""
+    if any(isinstance(part, Thinking) for part in message.parts):
+        return list(blocks)
+    return [block for block in blocks if not isinstance(block, dict) or block.get("type") != "thinking"]
+
+
+def _add_texts(blocks: Sequence[Any], message: Message) -> list[Any]:
+    """Return the blocks of a message with the texts that an edit added behind them."""
+    known = sum(isinstance(_read_block(block), Text) for block in blocks)
+    texts = [part.text for part in message.parts if isinstance(part, Text)]
+    return [*blocks, *({"type": "text", "text": text} for text in texts[known:])]
+
+
+def _render_result(result: ToolResult, old: BaseMessage | None) -> BaseMessage:
+    if not isinstance(old, ToolMessage):
+        return ToolMessage(result.text, tool_call_id=result.call_id, name=result.name)
+    is_same = _read_message(old).results == (result,)
+    return old if is_same else old.model_copy(update={"content": result.text})

@@ -1,0 +1,189 @@
+"""Memory for the OpenAI Agents SDK.
+
+    session = HoldfastSession(engine, "s1")
+    result = await Runner.run(agent, text, session=session, run_config=holdfast_config(session))
+
+The session is the conversation that the runner reads and adds to; the run config makes the window of each model call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from inspect import isawaitable
+from typing import Any, cast
+
+from agents import (
+    Agent,
+    FunctionTool,
+    ItemHelpers,
+    ModelSettings,
+    ModelTracing,
+    RunConfig,
+    SessionSettings,
+    TResponseInputItem,
+)
+from agents.models.interface import Model
+from agents.run_config import CallModelData, ModelInputData
+
+from holdfast import providers
+from holdfast.adapters._history import on_loop, sync_engine
+from holdfast.adapters._requests import RequestMemory
+from holdfast.aio import AsyncEngine
+from holdfast.engine import Engine
+from holdfast.models.naming import FunctionModel
+from holdfast.session import Session
+from holdfast.store.base import MessageRow, Record, Select
+
+FORMAT = "openai_responses"
+POPPED = "agents.popped"
+"""The kind of the records that name messages which the runner took back. The archive keeps them."""
+
+
+class HoldfastSession:
+    """A session of the Agents SDK whose items are those of the archive.
+
+    Args:
+        engine: The memory. Where it has no model, the model of the agent writes summaries.
+        session_id: The id of the conversation.
+        user: Whose memory it is, where several users share one store.
+        project: The project that the session belongs to.
+        agent: The agent that it belongs to.
+        limit: The context window of the model; by default that of the settings or of the model.
+    """
+
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine,
+        session_id: str,
+        *,
+        user: str = "local",
+        project: str = "",
+        agent: str = "main",
+        limit: int | None = None,
+    ) -> None:
+        self.session_id = session_id
+        self.session_settings: SessionSettings | None = None
+        self.memory = RequestMemory(limit)
+        self.session: Session = sync_engine(engine).session(session_id, tenant=user, project=project, agent=agent)
+        self._assembled: list[TResponseInputItem] = []
+
+    async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
+        """Return the items of the conversation, or the latest `limit` of them."""
+        rows = await asyncio.to_thread(self._rows)
+        if limit is None and self.session_settings is not None:
+            limit = self.session_settings.limit
+        messages = [row.message for row in rows]
+        items = cast("list[TResponseInputItem]", providers.render(messages, FORMAT))
+        return items if limit is None else items[len(items) - min(limit, len(items)) :]
+
+    async def add_items(self, items: list[TResponseInputItem]) -> None:
+        """Archive new items. A question that its window has archived already is not archived again."""
+        if items and items == self._assembled[-len(items) :]:
+            self._assembled = []
+            return
+        self._assembled = []
+        await asyncio.to_thread(self._add, items)
+
+    async def pop_item(self) -> TResponseInputItem | None:
+        """Take the newest item out of the conversation and return it. The archive keeps it."""
+        rows = await asyncio.to_thread(self._rows)
+        if not rows:
+            return None
+        await asyncio.to_thread(self._pop, rows[-1:])
+        (item,) = providers.render([rows[-1].message], FORMAT)
+        return cast("TResponseInputItem", item)
+
+    async def clear_session(self) -> None:
+        """Take all items out of the conversation. The archive keeps them; `session.forget()` erases them."""
+        await asyncio.to_thread(lambda: self._pop(self._rows()))
+
+    def _rows(self) -> list[MessageRow]:
+        store, select = self.session.engine.memory.store, Select(scope=self.session.scope)
+        popped = {int(record.key) for record in store.read_records(select, kind=POPPED)}
+        rows = [row for row in store.read_messages(select) if row.id not in popped]
+        # The instructions are archived too, but are no items.
+        return [row for row in rows if row.message.role != "system" or row.message.origin is not None]
+
+    def _add(self, items: Sequence[TResponseInputItem]) -> None:
+        if items:
+            numbers = self.session.append(cast("list[dict[str, Any]]", items), format=FORMAT)
+            keys = [str(number) for number in numbers]
+            self.session.engine.memory.store.remove_records(Select(scope=self.session.scope), kind=POPPED, keys=keys)
+
+    def _pop(self, rows: Sequence[MessageRow]) -> None:
+        memory, scope = self.session.engine.memory, self.session.scope
+        time = memory.clock()
+        memory.store.add_records(
+            [Record(scope=scope, kind=POPPED, key=str(row.id), data={}, time=time) for row in rows]
+        )
+
+    def assemble(self, data: ModelInputData, *, model: str, tools: Sequence[FunctionTool]) -> ModelInputData:
+        """Make the window of a model call; the data itself where nothing is edited or memory fails. Internal."""
+        definitions = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.params_json_schema,
+            }
+            for tool in tools
+        ]
+        body = {"model": model, "instructions": data.instructions, "input": data.input, "tools": definitions}
+        exchange = self.memory.begin(self.session, body, format=FORMAT)
+        self._assembled = data.input if exchange.window is not None else []
+        if exchange.body is exchange.given:
+            return data
+        changed = cast("dict[str, Any]", exchange.body)
+        return ModelInputData(input=changed["input"], instructions=changed["instructions"])
+
+
+def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = None) -> RunConfig:
+    """Return a run config that gives every model call of a run its window.
+
+    Args:
+        session: The session of the run.
+        run_config: The run config to start from. A filter that it has runs after ours.
+    """
+    config = run_config or RunConfig()
+    earlier = config.call_model_input_filter
+
+    async def fit(data: CallModelData[Any]) -> ModelInputData:
+        limit = session.memory.limit or session.session.engine.settings.agent.context_tokens
+        model = _model(config, data.agent)
+        write = on_loop(lambda messages: _write(model, messages))
+        session.session.model = FunctionModel(write, context_tokens=limit or 200_000)
+        name = str(getattr(model, "model", ""))
+        tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
+        made = await asyncio.to_thread(session.assemble, data.model_data, model=name, tools=tools)
+        if earlier is None:
+            return made
+        filtered = earlier(replace(data, model_data=made))
+        return await filtered if isawaitable(filtered) else filtered
+
+    return replace(config, call_model_input_filter=fit)
+
+
+def _model(config: RunConfig, agent: Agent[Any]) -> Model:
+    """Return the model that a run of an agent uses."""
+    model = config.model or agent.model
+    return model if isinstance(model, Model) else config.model_provider.get_model(model)
+
+
+async def _write(model: Model, messages: list[dict[str, Any]]) -> str:
+    """Let the model of the agent answer messages."""
+    system = "\n".join(message["content"] for message in messages if message["role"] == "system")
+    reply = await model.get_response(
+        system_instructions=system or None,
+        input=cast("list[TResponseInputItem]", [message for message in messages if message["role"] != "system"]),
+        model_settings=ModelSettings(),
+        tools=[],
+        output_schema=None,
+        handoffs=[],
+        tracing=ModelTracing.DISABLED,
+        previous_response_id=None,
+        conversation_id=None,
+        prompt=None,
+    )
+    return "\n".join(filter(None, (ItemHelpers.extract_text(item) for item in reply.output)))

@@ -1,0 +1,40 @@
+"""A memory and a model server for the tests of adapters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from openai import AsyncOpenAI
+
+from adapter_talk import SETTINGS
+from holdfast import Engine
+from holdfast.testing.provider import ScriptedProvider
+
+pytest_plugins = ["holdfast.testing.fixtures"]
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    """A memory that searches by words, without a thread and without a model."""
+    with Engine.open(tmp_path / "memory", settings=SETTINGS, background=False) as opened:
+        yield opened
+
+
+@pytest.fixture
+def runner() -> Iterator[asyncio.Runner]:
+    """One loop for a whole test, also for the functions of frameworks that look for one."""
+    with asyncio.Runner() as opened:
+        asyncio.set_event_loop(opened.get_loop())
+        yield opened
+    asyncio.set_event_loop(None)
+
+
+@pytest.fixture
+def openai_client(model_server: ScriptedProvider, runner: asyncio.Runner) -> Iterator[AsyncOpenAI]:
+    """A client of the server that is closed in the loop of the test."""
+    client = AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1")
+    yield client
+    runner.run(client.close())

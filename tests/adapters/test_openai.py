@@ -1,0 +1,151 @@
+"""The OpenAI SDK with memory, Chat Completions and Responses, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from openai import AsyncOpenAI, BadRequestError, OpenAI
+
+from adapter_talk import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
+from holdfast import Engine
+from holdfast.adapters.openai import wrap
+from holdfast.errors import ModelBusyError
+from holdfast.testing.provider import ScriptedProvider, overflow
+
+
+def client(server: ScriptedProvider, engine: Engine, *, limit: int = LIMIT, **options: Any) -> OpenAI:
+    """A client with memory."""
+    bare = OpenAI(api_key="k", base_url=f"{server.url}/v1", **options)
+    return wrap(bare, engine, session="s1", limit=limit)
+
+
+def say_chat(openai: OpenAI, history: list[Any], text: str, *, stream: bool = False) -> None:
+    """Send a user message by Chat Completions, and run the tools that the model calls."""
+    history.append({"role": "user", "content": text})
+    while True:
+        arguments: Any = {"model": "gpt-x", "messages": history, "tools": [{"type": "function", "function": TOOL}]}
+        if stream:
+            with openai.chat.completions.stream(**arguments) as events:
+                reply = events.get_final_completion().choices[0].message
+        else:
+            reply = openai.chat.completions.create(**arguments).choices[0].message
+        history.append(reply)
+        for call in reply.tool_calls or ():
+            shelf = int(call.function.arguments.rpartition(":")[2].strip(" }"))
+            history.append({"role": "tool", "tool_call_id": call.id, "content": lookup(shelf)})
+        if not reply.tool_calls:
+            return
+
+
+def say_responses(openai: OpenAI, history: list[Any], text: str, *, stream: bool = False) -> None:
+    """Send a user message by Responses, and run the tools that the model calls."""
+    history.append({"role": "user", "content": text})
+    while True:
+        arguments: Any = {"model": "gpt-x", "input": history, "tools": [{"type": "function", **TOOL}], "store": False}
+        if stream:
+            with openai.responses.stream(**arguments) as events:
+                reply = events.get_final_response()
+        else:
+            reply = openai.responses.create(**arguments)
+        history += reply.output
+        calls = [item for item in reply.output if item.type == "function_call"]
+        for call in calls:
+            shelf = int(call.arguments.rpartition(":")[2].strip(" }"))
+            history.append({"type": "function_call_output", "call_id": call.call_id, "output": lookup(shelf)})
+        if not calls:
+            return
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(("format", "say"), [("openai_chat", say_chat), ("openai_responses", say_responses)])
+def test_a_long_conversation_stays_in_its_window(
+    model_server: ScriptedProvider, engine: Engine, format: str, say: Any
+) -> None:
+    """Many turns with tools, streamed and not: always valid, never over, nothing lost, recalled at the end."""
+    librarian, history = Librarian(format), list[Any]()
+    model_server.set_script(librarian)
+    openai = client(model_server, engine)
+    for turn in range(TURNS):
+        say(openai, history, question(turn), stream=turn % 2 == 1)
+    check_talk(model_server, engine.session("s1"), librarian)
+
+
+def test_a_request_without_edits_is_sent_as_it_came(model_server: ScriptedProvider, engine: Engine) -> None:
+    """Without edits the provider gets what it would get without memory; other requests are not touched."""
+    arguments: Any = {"model": "gpt-x", "messages": [{"role": "user", "content": "hello", "name": "ann"}], "seed": 4}
+    model_server.set_script(["hi", "hi", "unused"])
+    bare = OpenAI(api_key="k", base_url=f"{model_server.url}/v1", default_headers={"x-mine": "1"})
+    bare.chat.completions.create(**arguments)
+    openai = wrap(bare, engine, session="s1")
+    openai.chat.completions.create(**arguments)
+    without, with_memory = model_server.requests
+    assert without.body == with_memory.body
+    assert with_memory.headers["x-mine"] == "1"
+    assert [message.text for message in archived(engine.session("s1"))] == ["hello", "hi"]
+    with pytest.raises(Exception, match="no provider has the path"):
+        openai.embeddings.create(model="e", input="x", encoding_format="float")
+
+
+def test_errors_and_retries_are_those_of_the_sdk(model_server: ScriptedProvider, engine: Engine) -> None:
+    """The SDK retries a busy provider; an overflow that cannot be helped is its own error."""
+    openai = client(model_server, engine)
+    model_server.set_script([ModelBusyError("busy", retry_after=0.01), "done"])
+    say_chat(openai, [], "hello")
+    assert [message.text for message in archived(engine.session("s1"))] == ["hello", "done"]
+    model_server.set_script(lambda _: overflow())
+    with pytest.raises(BadRequestError, match="maximum context length"):
+        say_chat(openai, [], "hello")
+
+
+def test_a_response_that_the_provider_stored_is_continued(model_server: ScriptedProvider, engine: Engine) -> None:
+    """With `previous_response_id` only what is new is sent, and archived."""
+    openai = client(model_server, engine)
+    model_server.set_script(["one", "two"])
+    first = openai.responses.create(model="gpt-x", input="hello")
+    openai.responses.create(model="gpt-x", input="and then?", previous_response_id=first.id)
+    assert model_server.bodies[1]["input"] == "and then?"
+    assert [message.text for message in archived(engine.session("s1"))] == ["hello", "one", "and then?", "two"]
+
+
+def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine) -> None:
+    """Async: streamed and not, compacted with the same model, a refused window is sent smaller, a call is cancelled."""
+    librarian, steps = Librarian("openai_chat"), ["refuse"]
+
+    def answer(body: dict[str, Any]) -> Any:
+        is_long = len(str(body)) > 5_000 and body.get("tools")
+        return overflow(9_000, 6_000) if is_long and steps and steps.pop() else librarian(body)
+
+    model_server.set_script(answer)
+
+    async def run() -> None:
+        bare = AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1")
+        async with wrap(bare, engine, session="s1", user="anna", limit=LIMIT) as openai:
+            history: list[Any] = []
+            for turn in range(16):
+                history.append({"role": "user", "content": question(turn)})
+                tools = [{"type": "function", "function": TOOL}]
+                arguments: Any = {"model": "gpt-x", "messages": history, "tools": tools}
+                while True:
+                    if turn % 2:
+                        async with openai.chat.completions.stream(**arguments) as events:
+                            reply = (await events.get_final_completion()).choices[0].message
+                    else:
+                        reply = (await openai.chat.completions.create(**arguments)).choices[0].message
+                    history.append(reply)
+                    if not reply.tool_calls:
+                        break
+                    history.append({"role": "tool", "tool_call_id": reply.tool_calls[0].id, "content": lookup(turn)})
+            task = asyncio.create_task(openai.chat.completions.create(**arguments))
+            await asyncio.sleep(0.01)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+
+    asyncio.run(run())
+    assert librarian.summaries
+    assert steps == []
+    assert model_server.check() == []
+    rows = archived(engine.session("s1", tenant="anna"))
+    assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(16)]

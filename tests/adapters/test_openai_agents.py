@@ -1,0 +1,123 @@
+"""The OpenAI Agents SDK with memory, against a real server."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+agents = pytest.importorskip("agents", reason="pip install openai-agents")
+from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, function_tool  # noqa: E402
+from openai import AsyncOpenAI, BadRequestError  # noqa: E402
+
+from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question  # noqa: E402
+from holdfast import Engine  # noqa: E402
+from holdfast.adapters.openai_agents import HoldfastSession, holdfast_config  # noqa: E402
+from holdfast.errors import ModelBusyError  # noqa: E402
+from holdfast.testing.provider import ScriptedProvider, overflow  # noqa: E402
+
+
+def open_agent(client: AsyncOpenAI) -> Agent[Any]:
+    """An agent with a tool, on the scripted server."""
+    tool = function_tool(lookup)
+    model = OpenAIResponsesModel(model="gpt-x", openai_client=client)
+    return Agent(name="Librarian", instructions="You look shelves up.", model=model, tools=[tool])
+
+
+def config(session: HoldfastSession) -> RunConfig:
+    """A run config with memory and without traces."""
+    return holdfast_config(session, RunConfig(tracing_disabled=True))
+
+
+@pytest.mark.untraced
+def test_a_long_conversation_stays_in_its_window(
+    model_server: ScriptedProvider, engine: Engine, openai_client: AsyncOpenAI, runner: asyncio.Runner
+) -> None:
+    """Many runs with tools, streamed and not: always valid, never over, nothing lost, recalled at the end."""
+    librarian = Librarian("openai_responses")
+    model_server.set_script(librarian)
+
+    async def run() -> None:
+        agent = open_agent(openai_client)
+        session = HoldfastSession(engine, "s1", limit=LIMIT)
+        for turn in range(TURNS):
+            if turn % 2:
+                streamed = Runner.run_streamed(agent, question(turn), session=session, run_config=config(session))
+                async for _ in streamed.stream_events():
+                    pass
+            else:
+                await Runner.run(agent, question(turn), session=session, run_config=config(session))
+
+    runner.run(run())
+    check_talk(model_server, engine.session("s1"), librarian)
+
+
+def test_the_conversation_goes_on_in_another_process(
+    model_server: ScriptedProvider, engine: Engine, openai_client: AsyncOpenAI, runner: asyncio.Runner
+) -> None:
+    """The runner gets the archived items; nothing is edited, so the model gets them as they were."""
+    model_server.set_script(["one", "two"])
+    agent = open_agent(openai_client)
+
+    async def run(text: str) -> None:
+        session = HoldfastSession(engine, "s1", user="anna")
+        await Runner.run(agent, text, session=session, run_config=config(session))
+
+    runner.run(run("hello"))
+    runner.run(run("and?"))
+    items = model_server.bodies[1]["input"]
+    assert [item["role"] for item in items] == ["user", "assistant", "user"]
+    assert items[1]["content"][0]["text"] == "one"
+    assert model_server.bodies[1]["instructions"] == "You look shelves up."
+    assert len(archived(engine.session("s1", tenant="anna"))) == 5  # with the instructions
+
+
+def test_items_can_be_taken_back(engine: Engine, runner: asyncio.Runner) -> None:
+    """`pop_item` and `clear_session` shorten the conversation; the archive keeps all; an item may come again."""
+
+    async def run() -> None:
+        session = HoldfastSession(engine, "s1")
+        items: Any = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+        await session.add_items(items)
+        assert await session.get_items() == items
+        assert await session.get_items(limit=1) == items[1:]
+        assert await session.pop_item() == items[1]
+        assert await session.get_items() == items[:1]
+        await session.add_items(items[1:])
+        assert await session.get_items() == items
+        await session.clear_session()
+        assert await session.get_items() == []
+        assert await session.pop_item() is None
+
+    runner.run(run())
+    assert {message.text for message in archived(engine.session("s1"))} == {"a", "b"}
+
+
+def test_errors_retries_and_cancellation(
+    model_server: ScriptedProvider, engine: Engine, openai_client: AsyncOpenAI, runner: asyncio.Runner
+) -> None:
+    """A retry archives once, a refusal is the SDK's own error, and a run that is cancelled can be repeated."""
+    agent = open_agent(openai_client)
+    session = HoldfastSession(engine, "s1")
+
+    async def run(text: str) -> Any:
+        return await Runner.run(agent, text, session=session, run_config=config(session))
+
+    model_server.set_script([ModelBusyError("busy", retry_after=0.01), "done"])
+    assert runner.run(run("hello")).final_output == "done"
+    model_server.set_script(lambda _: overflow())
+    with pytest.raises(BadRequestError, match="maximum context length"):
+        runner.run(run("again"))
+    model_server.set_script(["late"] * 3)
+
+    async def cancel() -> None:
+        task = asyncio.create_task(run("slow"))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert (await run("slow")).final_output == "late"
+
+    runner.run(cancel())
+    assert model_server.check() == []
