@@ -187,10 +187,10 @@ def _render(placed: Sequence[Placed], pieces: Sequence[_Piece], given: Sequence[
     made: list[ModelMessage] = []
     counts = Counter(index for index, _, _ in pieces)
 
-    def given_index(one: Placed) -> int | None:
+    def index_of(one: Placed) -> int | None:
         return None if one.source is None else pieces[one.source][0]
 
-    for index, group in groupby(placed, key=given_index):
+    for index, group in groupby(placed, key=index_of):
         ones = list(group)
         if index is None:
             made += (_make(one.message) for one in ones)

@@ -12,9 +12,8 @@ import click
 from holdfast import settings as configuration
 from holdfast.agent.note_files import find_notes
 from holdfast.cli.doctor import check_all
-from holdfast.cli.opening import home_option, load_settings, store_of
+from holdfast.cli.opening import home_option, load_settings, require, store_of
 from holdfast.cli.output import as_json, echo
-from holdfast.cli.serve import require
 from holdfast.engine import Engine
 
 if TYPE_CHECKING:

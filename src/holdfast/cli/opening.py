@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import reduce
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -12,7 +13,7 @@ import click
 
 from holdfast import settings as configuration
 from holdfast.cli.output import echo
-from holdfast.errors import InputError
+from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Across, Scope, Select
 from holdfast.store.opening import STORE_NAME, default_path, open_server, server_address, store_file
@@ -149,3 +150,9 @@ def no_transcript(paths: Iterable[Path | str]) -> InputError:
     return InputError(
         f"{', '.join(map(str, paths))}: no transcript of a known agent; `holdfast sessions --discover` lists yours"
     )
+
+
+def require(feature: str, *modules: str, extra: str) -> None:
+    """Refuse a command whose extra is not installed."""
+    if any(find_spec(module) is None for module in modules):
+        raise MissingExtraError(feature, extra=extra)

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 
 import click
 
-from holdfast.cli.opening import home_option, load_settings, store_of
+from holdfast.cli.opening import home_option, load_settings, require, store_of
 from holdfast.cli.output import as_json, echo
 from holdfast.engine import Engine
-from holdfast.errors import MissingExtraError
 
 
 @click.command()
@@ -38,8 +36,8 @@ def serve(
     as_json: bool,
 ) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
-    require("holdfast serve", "starlette", "uvicorn", "httpx2", extra="server")
-    from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it imports this module
+    require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
+    from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
@@ -100,9 +98,3 @@ def mcp(*, session: str, project: str | None, agent: str, port: int | None, home
         app = Guard(server.streamable_http_app(), token=load_token(file))
         echo(f"Serving MCP on http://127.0.0.1:{port}/mcp. The token is in {file}. Ctrl-C stops it.", err=True)
         uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", server_header=False)
-
-
-def require(feature: str, *modules: str, extra: str) -> None:
-    """Refuse a command whose extra is not installed."""
-    if any(importlib.util.find_spec(module) is None for module in modules):
-        raise MissingExtraError(feature, extra=extra)
