@@ -121,10 +121,9 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     room -= cost
     quotes: list[Quote] = []
     known = [hit.fact.content for hit in kept_facts]
-    if by_words and query.order.fusion == "recipe":  # the best passages by words alone are always quoted
-        words = found.ranking.stages["keyword"]
-        lead = replace(found.ranking, order=top(words, _MAX_QUESTIONS), scores=words)
-        alone = replace(found, signals=found.signals.without_vectors(), ranking=lead)
+    if by_words:  # the best passages by words alone are always quoted
+        alone = replace(found, signals=found.signals.without_vectors())
+        alone = replace(alone, ranking=_lead(store, query, alone))
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
         quotes = _Quoter(store, query, alone, deadline, best=1).pack(room=part, known=known, limit=_MAX_LEADS)
     if share:
@@ -239,6 +238,17 @@ def _rank(store: Store, query: RecallQuery, signals: Signals) -> Ranking:
     items = {Item(score=float(ranking.scores[place]), text=passage.text): place for place, passage in first.items()}
     varied = [items[item] for item in mmr(list(items), relevance_weight=query.order.variety)]
     return replace(ranking, order=np.concatenate([np.array(varied, np.int64), ranking.order[_MAX_VARIED:]]))
+
+
+def _lead(store: Store, query: RecallQuery, words: _Found) -> Ranking:
+    """Rank the best passage by words alone first, then, by the recipe, those that contain most of the question."""
+    ranking = _rank(store, query, words.signals)
+    if query.order.fusion != "recipe":
+        return replace(ranking, order=ranking.order[:1])
+    scores = ranking.stages["keyword"].copy()
+    scores[ranking.order[:1]] = 1.0
+    order = dict.fromkeys([*ranking.order[:1].tolist(), *top(scores, _MAX_QUESTIONS).tolist()])
+    return replace(ranking, order=np.array(list(order), np.int64), scores=scores)
 
 
 _NEIGHBOUR_LOSS: Final = 0.15
