@@ -27,7 +27,7 @@ test: $(STAMP)
 coverage: $(STAMP)
 	$(BIN)/python -m pytest -n auto --cov --cov-report=term
 
-# Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about ten minutes.
+# Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about twenty minutes.
 test-hosts: $(STAMP)
 	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
 

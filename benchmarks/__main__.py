@@ -7,6 +7,7 @@ import platform
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -143,6 +144,20 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
         return
     echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
     print_table(found["systems"], first="system")
+    print_table(found["by_cap"], first="R at a cap")
+
+
+@bench.command()
+@click.option("--messages", type=click.IntRange(min=60), default=1_000, show_default=True, help="Messages around them.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def lines(*, messages: int, seed: int, as_json: bool) -> None:
+    """How many of 60 facts, each one line of a long log, table, code or diff, are in the block of a plain question."""
+    from benchmarks.lines import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=False)
+    found = measure(messages=messages, embedder=embedder, seed=seed)
+    show({**found, "embedder": notes}, found["systems"], first="block", as_json=as_json)
 
 
 @bench.command()
@@ -161,10 +176,12 @@ def offtopic(*, path: Path, dataset: str, no_vectors: bool, as_json: bool) -> No
 
 
 def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
+    """Return the embedder that the settings of the user name, or none."""
     from holdfast.search.embed import choose  # noqa: PLC0415 - as above
-    from holdfast.settings import Embedding  # noqa: PLC0415 - as above
+    from holdfast.settings import Embedding, default_files, load  # noqa: PLC0415 - as above
 
-    choice = choose(Embedding(provider="none" if no_vectors else "static"))
+    chosen = Embedding(provider="none") if no_vectors else load(files=default_files()).settings.embedding
+    choice = choose(chosen, allow_remote=chosen.allow_remote)
     return choice.embedder, list(choice.reasons)
 
 
@@ -195,18 +212,19 @@ def embedding(*, path: Path, provider: str, model: str | None, as_json: bool) ->
 
 @bench.command()
 @click.option("--segments", type=click.IntRange(min=100), multiple=True, default=(20_000,), show_default=True)
+@click.option("--store", "kinds", type=click.Choice(["sqlite", "postgresql"]), multiple=True, default=("sqlite",))
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw how the figures grow, as SVG.")
 @as_json
-def store(*, segments: tuple[int, ...], plot: Path | None, as_json: bool) -> None:
+def store(*, segments: tuple[int, ...], kinds: tuple[str, ...], plot: Path | None, as_json: bool) -> None:
     """What the store costs at so many passages of 1,000 characters: build, append, open, query, memory, disk."""
     from benchmarks import growth  # noqa: PLC0415 - as above
     from benchmarks.store import measure  # noqa: PLC0415 - as above
 
     embedder, _ = _embedder(no_vectors=False)
     found: list[dict[str, Any]] = []
-    for number in segments:
+    for number, kind in product(segments, kinds):
         with Progress(number) as progress:
-            cost = measure(number, embedder=embedder, progress=lambda n: progress.advance(n, "passages"))
+            cost = measure(number, embedder=embedder, kind=kind, progress=lambda n: progress.advance(n, "passages"))
             found.append(asdict(cost))
     if plot is not None:
         plot.write_text(growth.plot(found), encoding="utf-8")
@@ -214,10 +232,28 @@ def store(*, segments: tuple[int, ...], plot: Path | None, as_json: bool) -> Non
         emit_json({**found[0], **machine()} if len(found) == 1 else [{**one, **machine()} for one in found])
         return
     parts = ("cpu", "embedding", "fts5")
-    rows = {f"{one['segments']:,}": {key: value for key, value in one.items() if key not in parts} for one in found}
-    print_table(rows, first="passages")
+    names = [f"{one['segments']:,} {one['store']}" for one in found]
+    rows = [{key: value for key, value in one.items() if key not in parts} for one in found]
+    print_table(dict(zip(names, rows, strict=True)), first="passages")
     for part, title in zip(parts, ("processor time", "real vectors", "plain FTS5"), strict=True):
-        print_table({f"{one['segments']:,}": one[part] for one in found if one[part]}, first=title)
+        print_table({name: one[part] for name, one in zip(names, found, strict=True) if one[part]}, first=title)
+
+
+@bench.command()
+@click.option("--processes", type=click.IntRange(min=1), multiple=True, default=(16,), show_default=True)
+@click.option("--tenants", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option("--seconds", type=click.FloatRange(min=1), default=300, show_default=True)
+@click.option("--kills", type=click.IntRange(min=0), default=3, show_default=True, help="Kills of the server.")
+@as_json
+def fleet(*, processes: tuple[int, ...], tenants: int, seconds: float, kills: int, as_json: bool) -> None:
+    """Processes and tenants on one PostgreSQL server that is killed meanwhile: lost, crossed, calls per second."""
+    from benchmarks.fleet import measure  # noqa: PLC0415 - as above
+
+    found = [asdict(measure(processes=number, tenants=tenants, seconds=seconds, kills=kills)) for number in processes]
+    if as_json:
+        emit_json([{**one, **machine()} for one in found])
+    else:
+        print_table({f"{one['processes']}": one for one in found}, first="processes")
 
 
 @bench.command()

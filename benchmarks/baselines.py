@@ -88,12 +88,13 @@ class _Turns:
         room = cap - count_text(block.render([], [block.Detail(role="", time=0, text="")], UNKEPT))
         chosen: list[int] = []
         for number in order:
-            cost = count_text(f"{block.header(self.details[number])}{self.texts[number]}\n\n")
+            _, header = block.headers(self.details[number], "full")[0]
+            cost = count_text(f"{header}{self.texts[number]}")
             if cost <= room:
                 chosen.append(number)
                 room -= cost
         quoted = {self.places[number]: len(self.texts[number]) for number in chosen}
-        text = block.render([], [self.details[number] for number in sorted(chosen)], UNKEPT)
+        text = block.render([], [self.details[number] for number in sorted(chosen)], UNKEPT, style="full")
         return [self.places[number] for number in order[:10]], quoted, text
 
 

@@ -123,6 +123,11 @@ def make_turn(number: int, facts: list[Fact], workspace: Path) -> str:
     return f"{_filler(rng, TURN_CHARS // 3)} {said} {_filler(rng, TURN_CHARS // 3)}"
 
 
+def make_reply(seed: int) -> str:
+    """Write what the assistant says."""
+    return "I see. " + _filler(random.Random(seed), TURN_CHARS // 4)  # noqa: S311 - as above
+
+
 # --- the model -----------------------------------------------------------------------
 
 
@@ -140,8 +145,7 @@ def _answer(body: Mapping[str, Any]) -> dict[str, Any]:
             "content": None,
             "tool_calls": [{"id": number, "type": "function", "function": call}],
         }
-    rng = random.Random(len(json.dumps(last)))  # noqa: S311
-    return {"role": "assistant", "content": "I see. " + _filler(rng, TURN_CHARS // 4)}
+    return {"role": "assistant", "content": make_reply(len(json.dumps(last)))}
 
 
 class _Model(BaseHTTPRequestHandler):

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 
@@ -29,11 +30,15 @@ from holdfast.store.base import MessageRow, Scope
 from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
+from holdfast.tokens import count_text
 
 __all__ = ["Archive", "Quality", "by_limit", "measure", "measure_offtopic"]
 
 Place = tuple[int, int]
 
+Fill: TypeAlias = Literal["adaptive", "full"]
+
+CAPS: Final = (500, 1000, 2000, 4000)
 ENOUGH: Final = 300
 """Characters of an evidence turn that the block must hold, or all of it where it is shorter."""
 
@@ -43,7 +48,8 @@ class Quality:
     """What a system reaches on a data set.
 
     `r5`, `r10`: share of the evidence among the first 5 and 10 passages. `r_cap`: share of it in the block.
-    `all_cap`: share of the questions whose evidence is all there. `coverage`: share of the answer's words.
+    `all_cap`: share of the questions whose evidence is all there. `coverage`: share of the answer's words. `tokens`:
+    mean size of a block. `found_per_1000`: pieces of evidence in 1,000 tokens of blocks.
     """
 
     r5: float
@@ -51,6 +57,8 @@ class Quality:
     r_cap: float
     all_cap: float
     coverage: float
+    tokens: float
+    found_per_1000: float
     query_ms_p50: float
     query_ms_p95: float
 
@@ -59,7 +67,7 @@ class Quality:
 class Answer:
     """What a system gave for a question: places in order of rank, quoted characters by place, and the words.
 
-    `told` is whether it would have said so by itself.
+    `told` is whether it would have said so by itself. `milliseconds` are those of the processor.
     """
 
     ranked: list[Place]
@@ -102,10 +110,10 @@ class Archive:
         if self._indexer is not None:
             embed_all(self.store, self._indexer)
 
-    def request(self, question: Question, *, cap: int, gate: float = 1.0) -> RecallQuery:
+    def request(self, question: Question, *, cap: int, gate: float = 1.0, fill: Fill = "adaptive") -> RecallQuery:
         """A question to all sessions, asked from one of its own."""
-        scope = Scope(session="ask")
-        return RecallQuery(texts=(question.text,), scope=scope, across=True, cap=cap, now=_ms(question.date), gate=gate)
+        scope, now = Scope(session="ask"), _ms(question.date)
+        return RecallQuery(texts=(question.text,), scope=scope, across=True, cap=cap, now=now, gate=gate, fill=fill)
 
 
 def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> MessageRow:
@@ -151,29 +159,44 @@ def measure(
     *,
     embedder: Embedder | None,
     cap: int = 4000,
+    caps: Sequence[int] = CAPS,
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Ask every question of every conversation; the JSON that `python -m benchmarks recall` prints."""
-    asked: dict[str, list[Asked]] = {"holdfast": [], "bm25": [], "seed": []}
+    """Ask every question of every conversation; the JSON that `python -m benchmarks recall` prints.
+
+    `holdfast` is the adaptive block, `full` one that is filled to the cap. `by_cap` is `r_cap` of full blocks.
+    """
+    asked: dict[str, list[Asked]] = {"holdfast": [], "full": [], "bm25": [], "seed": []}
+    at: dict[str, dict[int, list[float]]] = {name: {each: [] for each in caps} for name in ("full", "bm25", "seed")}
     indexer = None if embedder is None else Remembering(embedder)
     hashed = Remembering(HashEmbedder())
     for conversation in conversations:
         with tempfile.TemporaryDirectory() as folder:
             held = Archive(conversation, Path(folder), embedder=embedder, indexer=indexer)
-            baselines = {"bm25": plain_bm25(conversation), "seed": seed_formula(conversation, embedder=hashed)}
+            systems: dict[str, Callable[[Question, int], Answer]] = {
+                "holdfast": partial(_ask, held, fill="adaptive"),
+                "full": partial(_ask, held, fill="full"),
+                "bm25": partial(_ask_baseline, plain_bm25(conversation)),
+                "seed": partial(_ask_baseline, seed_formula(conversation, embedder=hashed)),
+            }
             for limit, questions in by_limit(conversation):
                 held.grow(limit)
                 for question in questions:
-                    asked["holdfast"].append((question, conversation, _ask(held, question, cap)))
-                    for name, baseline in baselines.items():
-                        asked[name].append((question, conversation, _ask_baseline(baseline, question, cap)))
+                    for name, ask in systems.items():
+                        asked[name].append((question, conversation, ask(question, cap)))
+                        for each, shares in at.get(name, {}).items():
+                            answer = asked[name][-1][2] if each == cap else ask(question, each)
+                            shares.append(_shares(question, conversation, answer)[2])
                     progress(1)
             held.store.close()
-    systems = {name: asdict(_quality(rows)) for name, rows in asked.items()}
     return {
         "questions": len(asked["holdfast"]),
         "cap": cap,
-        "systems": systems,
+        "systems": {name: asdict(_quality(rows)) for name, rows in asked.items()},
+        "by_cap": {
+            name: {f"{each}": round(float(np.mean(shares)), 4) for each, shares in found.items()}
+            for name, found in at.items()
+        },
         "gated": _gated(asked["holdfast"]),
     }
 
@@ -187,12 +210,12 @@ def by_limit(conversation: Conversation) -> list[tuple[int, list[Question]]]:
     return sorted(groups.items())
 
 
-def _ask(held: Archive, question: Question, cap: int) -> Answer:
-    request = held.request(question, cap=cap, gate=0.0)
+def _ask(held: Archive, question: Question, cap: int, *, fill: Fill) -> Answer:
+    request = held.request(question, cap=cap, gate=0.0, fill=fill)
     ranked = search(held.store, request, embedder=held.embedder, limit=10)
-    start = time.perf_counter()
+    start = time.process_time()
     found = recall(held.store, request, embedder=held.embedder)
-    spent = (time.perf_counter() - start) * 1000
+    spent = (time.process_time() - start) * 1000
     quoted: dict[Place, int] = {}
     for hit in found.hits:
         place = held.places[hit.message]
@@ -202,9 +225,9 @@ def _ask(held: Archive, question: Question, cap: int) -> Answer:
 
 
 def _ask_baseline(baseline: Baseline, question: Question, cap: int) -> Answer:
-    start = time.perf_counter()
+    start = time.process_time()
     ranked, quoted, text = baseline(question, cap)
-    return Answer(ranked, quoted, text, (time.perf_counter() - start) * 1000)
+    return Answer(ranked, quoted, text, (time.process_time() - start) * 1000)
 
 
 def _quality(rows: Sequence[Asked]) -> Quality:
@@ -212,12 +235,16 @@ def _quality(rows: Sequence[Asked]) -> Quality:
     covered = [share for question, _, answer in rows if (share := _coverage(question, answer)) is not None]
     times = [answer.milliseconds for _, _, answer in rows]
     means = [float(np.mean(column)) for column in zip(*shares, strict=True)]
+    tokens = [count_text(answer.text) for _, _, answer in rows]
+    evidence = sum(share[2] * len(question.evidence) for share, (question, _, _) in zip(shares, rows, strict=True))
     return Quality(
         r5=round(means[0], 4),
         r10=round(means[1], 4),
         r_cap=round(means[2], 4),
         all_cap=round(means[3], 4),
         coverage=round(float(np.mean(covered)), 4) if covered else 0.0,
+        tokens=round(float(np.mean(tokens)), 1),
+        found_per_1000=round(1000 * evidence / max(1, sum(tokens)), 3),
         query_ms_p50=round(float(np.percentile(times, 50)), 2),
         query_ms_p95=round(float(np.percentile(times, 95)), 2),
     )
@@ -274,24 +301,31 @@ def measure_offtopic(
     """Ask every question of its own conversation, and of another; the JSON that `python -m benchmarks offtopic` prints.
 
     `kept` is the share of questions that get a block from their own conversation, `injected_offtopic` that of
-    those that get one from the other. Where there is one conversation only, its halves are the two.
+    those that get one from the other; `tokens` and `offtopic_tokens` are the mean sizes of all. Where there is one
+    conversation only, its halves are the two.
     """
     if len(conversations) == 1:
         conversations = [half for half in _halves(conversations[0]) if half.questions]
     if len(conversations) < 2:
         raise InputError("off-topic questions need a data set of at least two conversations")
-    own: list[bool] = []
-    other: list[bool] = []
+    own: list[int] = []
+    other: list[int] = []
     for number, conversation in enumerate(conversations):
         with _archive(conversation, embedder) as mine, _archive(conversations[number - 1], embedder) as foreign:
             foreign.grow(len(foreign.conversation.sessions))
             for limit, questions in by_limit(conversation):
                 mine.grow(limit)
                 for question in questions:
-                    own.append(_gets_block(mine, question, cap))
-                    other.append(_gets_block(foreign, question, cap))
+                    own.append(_block_tokens(mine, question, cap))
+                    other.append(_block_tokens(foreign, question, cap))
                     progress(1)
-    return {"questions": len(own), "kept": _share(own), "injected_offtopic": _share(other)}
+    return {
+        "questions": len(own),
+        "kept": round(sum(map(bool, own)) / len(own), 4),
+        "injected_offtopic": round(sum(map(bool, other)) / len(other), 4),
+        "tokens": round(sum(own) / len(own), 1),
+        "offtopic_tokens": round(sum(other) / len(other), 1),
+    }
 
 
 def _halves(conversation: Conversation) -> tuple[Conversation, Conversation]:
@@ -315,9 +349,5 @@ def _archive(conversation: Conversation, embedder: Embedder | None) -> Iterator[
             held.store.close()
 
 
-def _gets_block(held: Archive, question: Question, cap: int) -> bool:
-    return bool(recall(held.store, held.request(question, cap=cap), embedder=held.embedder).block)
-
-
-def _share(answers: Sequence[bool]) -> float:
-    return round(sum(answers) / len(answers), 4)
+def _block_tokens(held: Archive, question: Question, cap: int) -> int:
+    return recall(held.store, held.request(question, cap=cap), embedder=held.embedder).tokens

@@ -1,4 +1,4 @@
-"""What the embedded store costs: building, appending, opening, asking, memory and disk, beside plain FTS5.
+"""What a store costs: building, appending, opening, asking, memory and disk, beside plain FTS5.
 
 Every time is taken twice: by the clock, and as the processor time of the one thread that does the work. On a machine
 that others use too, only the second says what the store itself costs.
@@ -20,6 +20,7 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.postgres import open_store, place_of
 from holdfast.memory import archive
 from holdfast.memory.embedding import vector_rows
 from holdfast.messages import Message, Text
@@ -27,6 +28,7 @@ from holdfast.search.embed.base import Embedder, Space
 from holdfast.search.fuse import Signals, rank
 from holdfast.search.vectors import quantise
 from holdfast.store.base import MessageRow, Scope, SearchQuery, Select, VectorRow
+from holdfast.store.postgres import PostgresStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 
@@ -50,6 +52,7 @@ class StoreCost:
     """The figures of one run.
 
     Attributes:
+        store: Where they are: `sqlite` or `postgresql`.
         segments: Passages of about 1,000 characters, a fifth of them Chinese, words by Zipf's law.
         build_per_s: Passages imported in a second: secrets masked, indexed by their words, in batches, durable.
         append_ms_p50: Milliseconds of one durable append.
@@ -65,6 +68,7 @@ class StoreCost:
         fts5: The same words in a plain FTS5 table of SQLite's, for comparison: build and query.
     """
 
+    store: str
     segments: int
     build_per_s: float
     append_ms_p50: float
@@ -102,37 +106,38 @@ def measure(
     seed: int = 1,
     dimension: int = DIMENSION,
     embedder: Embedder | None = None,
+    kind: str = "sqlite",
     progress: Callable[[int], None] = lambda _: None,
 ) -> StoreCost:
-    """Build a store of so many passages in a temporary folder and measure it."""
+    """Build a store of so many passages in a temporary folder, or on a server, and measure it."""
     writer = Writer(seed)
     space = Space(name="bench", dimension=dimension, digest="random unit vectors")
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, place_of(kind) as path:
         folder = Path(name)
-        path = folder / "bench.db"
-        with SqliteStore(path) as store:
+        with open_store(path) as store:
             built, size, texts = _build(store, writer, segments, progress)
             vectors = _embed(store, space, seed)
             appended = [
                 _Times.of(lambda: store.add_messages(_rows([writer.text()], segments))) for _ in range(_APPENDS)
             ]
-        disk = sum(file.stat().st_size for file in folder.iterdir())
+            disk = store.counts()["bytes"]
         questions = [writer.question(text) for text in texts[: _QUERIES + 1]]
         asked = _in_new_process(_ask, path, questions, space)
         forgot = _in_new_process(_forget, path)
         fts5 = _fts5(folder / "fts5.db", texts, questions)
-        embedding = _embedding(folder / "embedded.db", texts, embedder)
+        embedding = _embedding(folder / "embedded.db", texts, embedder if kind == "sqlite" else None)
     found: dict[str, dict[str, float]] = {}
-    for kind in ("wall", "cpu"):
-        found[kind] = {
-            "build_per_s": round(segments / getattr(built, kind), 1),
-            "append_ms_p50": _percentile([getattr(one, kind) for one in appended], 50),
-            "open_ms": _percentile([getattr(asked.opened, kind)], 50),
-            "query_ms_p50": _percentile([getattr(one, kind) for one in asked.queries], 50),
-            "query_ms_p95": _percentile([getattr(one, kind) for one in asked.queries], 95),
-            "forget_ms": _percentile([getattr(forgot, kind)], 50),
+    for clock in ("wall", "cpu"):
+        found[clock] = {
+            "build_per_s": round(segments / getattr(built, clock), 1),
+            "append_ms_p50": _percentile([getattr(one, clock) for one in appended], 50),
+            "open_ms": _percentile([getattr(asked.opened, clock)], 50),
+            "query_ms_p50": _percentile([getattr(one, clock) for one in asked.queries], 50),
+            "query_ms_p95": _percentile([getattr(one, clock) for one in asked.queries], 95),
+            "forget_ms": _percentile([getattr(forgot, clock)], 50),
         }
     return StoreCost(
+        store=kind,
         segments=segments,
         rss_mb=asked.rss_mb,
         disk_ratio=round(disk / size, 2),
@@ -153,7 +158,7 @@ def _percentile(seconds: Sequence[float], percent: int) -> float:
 
 
 def _build(
-    store: SqliteStore, writer: Writer, segments: int, progress: Callable[[int], None]
+    store: PostgresStore | SqliteStore, writer: Writer, segments: int, progress: Callable[[int], None]
 ) -> tuple[_Times, int, list[str]]:
     """Import passages; what it took, the bytes of text, and some of the texts from everywhere."""
     size, wall, cpu = 0, 0.0, 0.0
@@ -183,7 +188,7 @@ def _rows(texts: Sequence[str], number: int) -> list[MessageRow]:
     return archive.rows(said, scope=scope)
 
 
-def _embed(store: SqliteStore, space: Space, seed: int) -> int:
+def _embed(store: PostgresStore | SqliteStore, space: Space, seed: int) -> int:
     """Random unit vectors for every window: the scan does not care what they mean."""
     chance = np.random.default_rng(seed)
     count = 0
@@ -236,7 +241,7 @@ def _in_new_process(work: Callable[..., T], *given: object) -> T:
         return pool.apply(work, given)
 
 
-def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
+def _ask(path: str, questions: Sequence[str], space: Space) -> _Asked:
     chance = np.random.default_rng(2)
     vectors = chance.standard_normal((len(questions), space.dimension), dtype=np.float32)
     asked = [
@@ -250,10 +255,10 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
         )
         for text, vector in zip(questions, vectors, strict=True)
     ]
-    stores: list[SqliteStore] = []
+    stores: list[PostgresStore | SqliteStore] = []
 
     def first() -> None:
-        stores.append(SqliteStore(path))
+        stores.append(open_store(path))
         _best(stores[0], asked[0])
 
     opened = _Times.of(first)
@@ -263,16 +268,16 @@ def _ask(path: Path, questions: Sequence[str], space: Space) -> _Asked:
     return _Asked(opened, queries, round(rss, 1))
 
 
-def _best(store: SqliteStore, question: SearchQuery) -> list[int]:
+def _best(store: PostgresStore | SqliteStore, question: SearchQuery) -> list[int]:
     """The twenty best passages, by words and vectors."""
     found = store.search(question)
     order: list[int] = found.passages[rank(Signals(candidates=found)).order[:20]].tolist()
     return order
 
 
-def _forget(path: Path) -> _Times:
+def _forget(path: str) -> _Times:
     """Forget a message in the middle of the archive."""
-    with SqliteStore(path) as store:
+    with open_store(path) as store:
         middle = store.counts()["messages"] // 2
         select = Select(scope=Scope(session="0"), across=True, ids=(middle,))
         return _Times.of(lambda: store.remove_messages(select))

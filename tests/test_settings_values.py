@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from holdfast.settings import Secret, read_duration, spell_duration
-from holdfast.settings.values import read_bytes
+from holdfast.settings.schema import read_bytes
 
 
 @pytest.mark.parametrize(

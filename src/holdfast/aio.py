@@ -50,7 +50,7 @@ class AsyncSession(_Async[Session]):
 
     All methods of `Session` exist with the same arguments and results, and are awaited: `append`, `assemble`, `edits`,
     `facts`, `forget`, `forget_facts`, `get`, `learn`, `pin`, `recall`, `remember`, `search`, `size`, `timeline`,
-    `token_scale` and `undo_trim`, and `compact`, which is cancelled with its task.
+    `token_scale`, `undo_trim` and `window`, and `compact`, which is cancelled with its task.
 
     Attributes:
         sync: The session itself.
@@ -69,6 +69,7 @@ class AsyncSession(_Async[Session]):
     size = _awaitable(Session.size)
     token_scale = _awaitable(Session.token_scale)
     timeline = _awaitable(Session.timeline)
+    window = _awaitable(Session.window)
     recall = _awaitable(Session.recall)
     search = _awaitable(Session.search)
     get = _awaitable(Session.get)

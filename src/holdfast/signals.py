@@ -80,6 +80,11 @@ def is_stated(sentence: str) -> bool:
     return not any(_compile("forms", form).search(sentence) for form in ("not_stated", "not_now"))
 
 
+def is_asked(sentence: str) -> bool:
+    """Tell whether a sentence asks, supposes, plans or quotes."""
+    return _compile("forms", "not_stated").search(sentence) is not None
+
+
 def is_additive(sentence: str) -> bool:
     """Tell whether a sentence adds one more value instead of replacing one."""
     return _compile("forms", "additive").search(sentence) is not None
@@ -87,8 +92,17 @@ def is_additive(sentence: str) -> bool:
 
 def find_change(sentence: str) -> re.Match[str] | None:
     """Find what a correction changes: the groups `subject` and `value`, and `old` where it names the old value."""
+    return _match_form(sentence, "changes")
+
+
+def find_replacement(sentence: str) -> re.Match[str] | None:
+    """Find what a sentence replaces: `use NATS instead of Kafka` has the `value` NATS and the `old` one Kafka."""
+    return _match_form(sentence, "replacements")
+
+
+def _match_form(sentence: str, table: str) -> re.Match[str] | None:
     plain = sentence.strip().rstrip(".。!！")
-    forms = (compile_once(form, re.IGNORECASE) for form in load("signals")["changes"])
+    forms = (compile_once(form, re.IGNORECASE) for form in load("signals")[table])
     return next((match for form in forms if (match := form.fullmatch(plain))), None)
 
 

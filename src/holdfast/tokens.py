@@ -46,9 +46,14 @@ _FILE: Final = re.compile(r"(?:data:[^,]{0,200};base64,)?[A-Za-z0-9+/_=\r\n-]{10
 
 def count_text(text: str, *, family: str = "any") -> int:
     """Estimate the tokens of a text for a family of tokenizers."""
+    return math.ceil(measure_text(text, family=family))
+
+
+def measure_text(text: str, *, family: str = "any") -> float:
+    """Estimate the tokens of a part of a text, not rounded up, since parts are added up."""
     if len(text) <= _MAX_SHORT_CHARS:
-        return -(-_weigh_short(text, family) // 100)
-    return -(-sum(_weigh(text, start, family) for start in range(0, len(text), _CHUNK_CHARS)) // 100)
+        return _weigh_short(text, family) / 100
+    return sum(_weigh(text, start, family) for start in range(0, len(text), _CHUNK_CHARS)) / 100
 
 
 def count_thirds(text: str) -> int:

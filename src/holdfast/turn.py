@@ -122,15 +122,18 @@ def assemble(
         provider = turn.provider = provider or state.provider(default=turn.provider)
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
-            history = [item.message for item in state.history] if provider == "openai_responses" else []
-            if items or not turn.question:
-                valid = state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
-            else:  # the question is the first message
-                valid = ValidWindow(provider=provider, messages=(), wire=(), repairs=())
+            valid = _validate(state, turn, items, provider)
     turn.warnings += engine.take_warnings(state)
     block = turn.recall.block if turn.question else ""
     report = _report(state, turn, items, new, valid)
     return Window(items=items, provider=provider, valid=valid, report=report, block=block)
+
+
+def _validate(state: SessionState, turn: Turn, items: tuple[Item, ...], provider: str) -> ValidWindow:
+    if turn.question and not items:  # the question is the first message
+        return ValidWindow(provider=provider, messages=(), wire=(), repairs=())
+    history = [item.message for item in state.history] if provider == "openai_responses" else []
+    return state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
 
 
 def _plan_and_record(state: SessionState, turn: Turn) -> Planned:

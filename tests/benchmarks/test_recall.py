@@ -10,16 +10,17 @@ from embed_models import static_folder
 from holdfast.search.embed.static import StaticEmbedder
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
-FIGURES = {"r5", "r10", "r_cap", "all_cap", "coverage", "query_ms_p50", "query_ms_p95"}
+FIGURES = {"r5", "r10", "r_cap", "all_cap", "coverage", "tokens", "found_per_1000", "query_ms_p50", "query_ms_p95"}
 
 
-def test_three_systems_are_measured_in_the_same_run() -> None:
-    """Ours, plain BM25 and the original formula, each with the same figures."""
+def test_all_systems_are_measured_in_the_same_run() -> None:
+    """Ours, adaptive and full, plain BM25 and the original formula, each with the same figures and caps."""
     ticks: list[int] = []
     found = measure(load("locomo", FILES / "locomo.json"), embedder=None, progress=ticks.append)
     assert found["questions"] == len(ticks) == 3
     assert found["cap"] == 4000
-    assert set(found["systems"]) == {"holdfast", "bm25", "seed"}
+    assert set(found["systems"]) == {"holdfast", "full", "bm25", "seed"}
+    assert all(list(shares) == ["500", "1000", "2000", "4000"] for shares in found["by_cap"].values())
     assert all(set(figures) == FIGURES for figures in found["systems"].values())
     ours = found["systems"]["holdfast"]
     assert ours["r_cap"] == ours["all_cap"] == 1
@@ -71,4 +72,4 @@ def test_later_sessions_are_out_of_sight() -> None:
     talk = Conversation(sessions, (late, early))
     assert [limit for limit, _ in by_limit(talk)] == [1, 2]
     systems = measure([talk], embedder=None)["systems"]
-    assert {name: figures["r5"] for name, figures in systems.items()} == {"holdfast": 0.5, "bm25": 0.5, "seed": 0.5}
+    assert {name: figures["r5"] for name, figures in systems.items()} == dict.fromkeys(systems, 0.5)

@@ -160,6 +160,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "forget": lambda _: ("forget", EVIL, "--yes"),
     "get": lambda _: ("get", "1", "--around", "3"),
     "import": lambda home: ("import", home.file, home.folder / NAME / "nothing"),
+    "install": lambda _: ("install", EVIL),
     "learn": lambda home: ("learn", "--model", script(home, {"error": "refused", "message": EVIL})),
     "recall": lambda _: ("recall", "answer words turn 3"),
     "reindex": lambda _: ("reindex",),
@@ -179,11 +180,12 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "tokens": lambda home: ("tokens", home.file),
     "tokens by nobody": lambda home: ("tokens", home.file, "--counter", EVIL),
     "trust": trusting,
+    "uninstall": lambda _: ("uninstall", EVIL),
     "unknown": lambda _: (EVIL,),
     "usage": lambda home: ("show", home.file, EVIL),
     "vacuum": lambda _: ("vacuum",),
 }
-OWN_WORDS = {"demo", "hook", "mcp", "models", "rpc", "serve", "version"}
+OWN_WORDS = {"demo", "hook", "mcp", "models", "rpc", "serve", "ui", "version"}
 """Commands that print nothing of anybody else's, or JSON for programs alone."""
 
 

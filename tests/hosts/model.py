@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
+from holdfast.errors import ModelError
 from holdfast.messages import Usage
 from holdfast.models.scripted import Said
 from holdfast.testing.provider import ScriptedProvider
@@ -21,14 +22,16 @@ class Model(ScriptedProvider):
 
     def __init__(self) -> None:
         super().__init__(self._reply)
-        self.steps: deque[Said] = deque()
+        self.steps: deque[Said | ModelError] = deque()
         self.usage = Usage(input=2_000, output=20)
 
-    def _reply(self, body: dict[str, Any]) -> Said:
+    def _reply(self, body: dict[str, Any]) -> Said | ModelError:
         step = self.steps.popleft() if self.steps and body.get("tools") else Said(text=SUMMARY)
+        if isinstance(step, ModelError):
+            return step
         return Said(text=step.text, calls=step.calls, usage=step.usage or self.usage)
 
-    def expect(self, steps: Iterable[Said]) -> None:
+    def expect(self, steps: Iterable[Said | ModelError]) -> None:
         """Set the replies of the next turn."""
         self.steps = deque(steps)
 

@@ -53,6 +53,8 @@ class Program:
     """The tool that runs a command, and the name of its argument."""
     prunes: ClassVar[bool] = True
     """Whether it lets a very long tool output be replaced."""
+    refuses: ClassVar[bool] = False
+    """Whether the model refuses the question once as too long, and Holdfast compacts in place of the host."""
     last_usage: ClassVar[Usage | None] = None
     """The usage of the third turn, where the host compacts because of it."""
 
@@ -210,6 +212,25 @@ class OpenCode(Program):
         return ["run", *last, "--format", "json", prompt]
 
 
+class OpenClaw(Program):
+    """OpenClaw without its gateway: the model refuses the question once, as too long, so that it compacts."""
+
+    name, package, version, binary = "openclaw", "openclaw", "2026.9.6", "openclaw"
+    shell = ("exec", "command")
+    prunes = False
+    refuses = True
+
+    def prepare(self) -> None:
+        model = {"id": "m1", "name": "m1", "contextWindow": 32_000, "maxTokens": 4_000}
+        provider = {"baseUrl": f"{self.url}/v1", "apiKey": "x", "api": "openai-completions", "models": [model]}
+        defaults = {"model": {"primary": "test/m1"}, "workspace": str(self.work), "skipBootstrap": True}
+        settings = {"agents": {"defaults": defaults}, "models": {"providers": {"test": provider}}}
+        self.write(".openclaw/openclaw.json", settings)
+
+    def arguments(self, prompt: str) -> list[str]:
+        return ["agent", "--local", "--agent", "main", "--session-id", "s1", "-m", prompt, "--json"]
+
+
 class Pi(Program):
     """pi: compacts when the usage of a reply passes the window of the model."""
 
@@ -251,4 +272,4 @@ class Qwen(Program):
         self.turn("/compress")
 
 
-PROGRAMS: tuple[type[Program], ...] = (Pi, ClaudeCode, Codex, OpenCode, Gemini, Qwen)
+PROGRAMS: tuple[type[Program], ...] = (Pi, ClaudeCode, Codex, OpenCode, Gemini, Qwen, OpenClaw)

@@ -19,6 +19,7 @@ from holdfast import Engine
 from holdfast.models.scripted import Said
 from holdfast.server.process import find
 from holdfast.settings import Settings
+from holdfast.testing.provider import overflow
 from hosts.model import Model, shown, shown_without_recall
 from hosts.programs import PROGRAMS, Pi, Program
 
@@ -71,12 +72,13 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
     model.expect([Said(calls=(host.call(3, "seq 1 30"),)), Said(text="Counted again.", usage=host.last_usage)])
     host.turn("Count to thirty.")
     host.compact()
-    model.expect([Said(text="Fine.")])
+    model.expect([*([overflow()] if host.refuses else []), Said(text="Fine.")])
     host.turn(QUESTION)
 
-    request = next(body for body in model.bodies if body.get("tools") and QUESTION in shown(body))
-    assert "5433" not in shown_without_recall(request)
-    assert FACT in shown(request)
+    requests = [body for body in model.bodies if body.get("tools") and QUESTION in shown(body)]
+    request = requests[1 if host.refuses else 0]
+    assert host.refuses or "5433" not in shown_without_recall(request)  # else the summary is Holdfast's own
+    assert "5433" in shown(request)
 
     with Engine.open(host.home / "memory", settings=Settings(), background=False) as engine:
         (scope,) = engine.sessions()
@@ -84,7 +86,7 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
         results = [result.text for row in rows for result in row.message.results]
         assert any(FACT in text for text in results)
         assert not host.prunes or any(MIDDLE in text for text in results)
-        assert scope.project == str(host.work)
+        assert host.refuses or scope.project == str(host.work)
 
     found = json.loads(
         host.holdfast("import", "--discover", "--no-vectors", "--json", "--home", f"{host.home / 'other'}")

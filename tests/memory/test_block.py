@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from holdfast import providers
-from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, header, render, strip_message, strip_text
+from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, headers, render, strip_message, strip_text
 from holdfast.messages import Image, Message, Text, ToolCall, ToolResult
 from talk import MARKS
 
@@ -35,10 +35,24 @@ def test_a_block_may_have_only_one_of_them() -> None:
     assert render([], [], MARKS) == ""
 
 
+def test_a_compact_block_has_a_date_once() -> None:
+    """Passages of a day and session share the date, those of a minute the time; a full block repeats both."""
+    hour = 3_600_000
+    said = ((MOMENT, "a", 1), (MOMENT + 5, "b", 1), (MOMENT + hour, "c", 1), (MOMENT + 60_000, "d", 2))
+    details = [Detail(role="user", time=time, text=text, session=session) for time, text, session in said]
+    compact = "[2026-02-10 14:31 user] a\n[user] b\n[15:31 user] c\n\n[2026-02-10 14:32 user] d"
+    full = (
+        "[2026-02-10 14:31 user] a\n\n[2026-02-10 14:31 user] b\n\n"
+        "[2026-02-10 14:32 user] d\n\n[2026-02-10 15:31 user] c"
+    )
+    assert f"<detail>\n{compact}\n</detail>" in render([], details, MARKS)
+    assert f"<detail>\n{full}\n</detail>" in render([], details, MARKS, style="full")
+
+
 def test_an_unknown_moment_is_left_out() -> None:
     """A passage whose time is not known, or beyond any calendar, stands under its speaker alone."""
     for time in (0, -5, 10**18):
-        assert header(replace(DETAIL, time=time)) == "[user] "
+        assert headers(replace(DETAIL, time=time), "compact") == ((None, "\n\n[user] "),)
 
 
 @pytest.mark.parametrize(

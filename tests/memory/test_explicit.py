@@ -48,7 +48,7 @@ def test_a_memory_or_decision_is_kept_as_it_was_written(text: str) -> None:
         ("The docs have moved to https://docs.acme.test/v2.", "The docs", "url", "https://docs.acme.test/v2", ""),
         ("We upgraded Terraform from 1.5.7 to 1.6.0.", "Terraform", "version", "1.6.0", "1.5.7"),
         ("我们把支付服务的端口从 8080 改为 9090。", "支付服务", "port", "9090", "8080"),
-        ("Use ruff instead of flake8.", "", "", "", ""),
+        ("Use ruff instead of flake8.", "", "", "ruff", "flake8"),
         ("Correction: the demo is on Friday.", "", "", "", ""),
         ("I changed my mind: keep the old logo on the page.", "", "", "", ""),
         ("请不要用 npm，改用 pnpm。", "", "", "", ""),

@@ -289,6 +289,31 @@ def test_without_a_model_only_what_is_explicit_is_read() -> None:
     assert found.calls == 0
 
 
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("Let's go with Kafka", "use NATS instead of Kafka"),
+        ("Let's go with Kafka for the event bus.", "Actually, use NATS instead of Kafka."),
+        ("We decided to use Kafka for all events.", "Let's switch from Kafka to NATS."),
+        ("我们决定用 Kafka 做消息队列。", "改用 NATS，不用 Kafka 了。"),
+        ("We moved the API to port 8080.", "The API moved to port 7654."),
+    ],
+)
+def test_a_decision_is_superseded_by_one_that_names_it(first: str, second: str) -> None:
+    """What is said to be replaced no longer holds; other facts do."""
+    kept = "We decided to use Postgres for storage."
+    learned = learn(rows(first, kept, second))
+    held = [row.content for row in facts.current(learned.rows_to_add)]
+    assert held == [kept, second]
+
+
+def test_what_is_only_asked_or_ambiguous_replaces_nothing() -> None:
+    """A question is no decision, and of two decisions that name the old value no rule can tell which is over."""
+    two = ("Let's go with Kafka for orders.", "Let's go with Kafka for the audit trail.")
+    learned = learn(rows(*two, "Should we use NATS instead of Kafka?", "Use NATS instead of Kafka."))
+    assert [row.content for row in facts.current(learned.rows_to_add)] == [*two, "Use NATS instead of Kafka."]
+
+
 def test_a_correction_replaces_what_a_model_read() -> None:
     """The same subject and slot are superseded, whoever read the older fact; another subject is left alone."""
     known = list(learn(TALK, model=Script(facts_json(PORT))).rows_to_add)

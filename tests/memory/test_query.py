@@ -138,7 +138,10 @@ def test_neighbours_come_along_as_far_as_allowed(store: SqliteStore) -> None:
 
     def texts(fusion: str, neighbours: int) -> list[str]:
         found = recalled(
-            store, "8080", search={"fusion": fusion}, recall={"neighbours": neighbours, "min_score": 0, "max_facts": 0}
+            store,
+            "8080",
+            search={"fusion": fusion},
+            recall={"neighbours": neighbours, "min_score": 0, "max_facts": 0, "fill": "full"},
         )
         return [hit.text.split()[0] for hit in found.hits]
 

@@ -18,7 +18,7 @@ from holdfast import providers
 from holdfast.memory import archive
 from holdfast.messages import Message
 from holdfast.store.base import MessageRow, Scope, Select, Store, VectorRow
-from holdfast.store.codec import decode_message, encode_message
+from holdfast.store.codec import decode_message, decode_words, encode_message, words
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check
 from holdfast.testing.rows import MODEL, asks, find_messages, on_disk, plant, says, word
@@ -156,6 +156,7 @@ def test_canaries_are_never_seen_from_another_scope(opener: Callable[[Path], Sto
 def test_any_message_survives_the_archive(message: Message) -> None:
     """I1: whatever a message is made of, it comes back the same, and renders the same for every provider."""
     kept = decode_message(encode_message(message))
+    assert decode_words(encode_message(message)) == words(message)
     assert kept == message
     assert kept.digest == message.digest
     for name in providers.FORMATS:
@@ -169,6 +170,7 @@ def test_any_providers_message_survives_the_archive(data: st.DataObject, name: s
     wire = data.draw(FORMS[name])
     (message,) = providers.read([wire], format=name)
     kept = decode_message(encode_message(message))
+    assert decode_words(encode_message(message)) == words(message)
     assert kept == message
     assert providers.render([kept], name) == providers.render([message], name) == [wire]
     masked = archive.mask(message)

@@ -19,16 +19,15 @@ def candidate(
     spans = windows(text)
     scores = np.full(len(spans), 0.1, np.float32)
     scores[slice(None) if good is None else good] = 1
-    known = Quotable(
-        passage=number, text=text, windows=spans, window_scores=scores, header="[2026-02-10 14:31 user] ", room=room
-    )
+    headers = ((None, "\n\n[2026-02-10 14:31 user] "),)
+    known = Quotable(passage=number, text=text, windows=spans, window_scores=scores, headers=headers, room=room)
     return known if not more else Quotable(**{**{name: getattr(known, name) for name in known.__slots__}, **more})
 
 
 def packed(candidates: list[Quotable], *, room: float) -> list[Quote]:
     """The quotes of candidates in this order."""
     known = {each.passage: each for each in candidates}
-    sizes = [(each.passage, len(each.text)) for each in candidates]
+    sizes = [(each.passage, len(each.text), 1.0) for each in candidates]
     return pack(sizes, known.get, room=room, weights={"databas": 1.0, "port": 1.0}, measure=lambda text: len(text) / 3)
 
 
@@ -89,7 +88,7 @@ def test_what_cannot_fit_is_not_even_read() -> None:
     """A passage too long for what is left costs nothing."""
     read: list[int] = []
     pack(
-        [(1, 5000), (2, 20)],
+        [(1, 5000, 1.0), (2, 20, 1.0)],
         read.append,
         room=20,
         weights={},
@@ -100,14 +99,63 @@ def test_what_cannot_fit_is_not_even_read() -> None:
 
 def test_a_passage_that_is_gone_is_passed_over() -> None:
     """Forgotten between ranking and reading: nothing is quoted of it."""
-    assert pack([(1, 10)], lambda _: None, room=100, weights={}, measure=count_text) == []
+    assert pack([(1, 10, 1.0)], lambda _: None, room=100, weights={}, measure=count_text) == []
 
 
 def test_what_was_said_together_shares_a_header() -> None:
-    """The second passage of a minute is charged its speaker alone."""
-    one, two = (candidate("x" * 60, number=number, brief="[user] ", group="minute") for number in (1, 2))
-    first, second = packed([one, two], room=200)
-    assert first.tokens - second.tokens == (len("2026-02-10 14:31 ") + 1) / 3
+    """The second passage of a day is charged no date, the third of a minute only its speaker."""
+    texts = ("the red fox", "the old oak", "the tall pine")
+    headers = (("day", "\n\n[2026-02-10 14:31 user] "), ("minute", "\n[14:31 user] "), (None, "\n[user] "))
+    later = (headers[0], ("later", headers[1][1]), headers[2])
+    found = packed(
+        [
+            candidate(text, number=number, headers=each)
+            for number, (text, each) in enumerate(zip(texts, (headers, later, later), strict=True))
+        ],
+        room=200,
+    )
+    costs = [len(quote.text) + len(each) for quote, (_, each) in zip(found, headers, strict=True)]
+    assert [quote.tokens for quote in found] == [cost / 3 for cost in costs]
+
+
+def test_the_same_text_is_quoted_once() -> None:
+    """Boilerplate, what a longer quote contains, and what is hardly more than another quote are left out."""
+    report = "The nightly build of the harbour service has finished without any error at all"
+    texts = ("Waiting.", "waiting", report, f"{report}.", f"Note: {report}.", "port 80", "port 8080")
+    found = packed([candidate(text, number=number) for number, text in enumerate(texts)], room=900)
+    assert [quote.text for quote in found] == ["Waiting.", report, "port 80", "port 8080"]
+
+
+def test_a_person_may_say_the_same_in_another_session() -> None:
+    """When it was said again is worth knowing; a tool's output is not."""
+    text = "We deploy to Frankfurt on Tuesdays, after the tests of the night"
+    sessions = (1, 1, 2, None)
+    found = packed([candidate(text, number=place, said_in=where) for place, where in enumerate(sessions)], room=900)
+    assert [quote.passage for quote in found] == [0, 2]
+
+
+def test_an_adaptive_block_ends_where_scores_are_low() -> None:
+    """The more is quoted, the better a passage must be; a full block takes what fits."""
+    texts = [f"{word * 45}" for word in ("alpha ", "beta ", "gamma ", "delta ", "omega ")]
+    known = {number: candidate(text, number=number) for number, text in enumerate(texts)}
+    scores = (1.0, 0.6, 0.24, 0.21, 0.1)
+    order = [(number, len(texts[number]), score) for number, score in enumerate(scores)]
+
+    def quote(*, adaptive: bool) -> list[int]:
+        found = pack(order, known.get, room=4000, weights={}, measure=lambda text: len(text) / 3, adaptive=adaptive)
+        return [each.passage for each in found]
+
+    assert quote(adaptive=False) == [0, 1, 2, 3, 4]
+    assert quote(adaptive=True) == [0, 1, 2]
+
+
+def test_a_list_is_quoted_with_what_announces_it() -> None:
+    """An excerpt of one of the best passages does not end before the list that it announces."""
+    items = "".join(f"- step {number}: restart the {name} service\n" for number, name in enumerate("abcdefgh"))
+    text = FILLER * 9 + "To move the production database to another port, take these steps:\n" + items + FILLER * 9
+    best = next(place for place, (start, stop) in enumerate(windows(text)) if "take these" in text[start:stop])
+    start, stop = excerpt(candidate(text, room=MAX_EXCERPT_CHARS, good=best), {"databas": 1.0, "port": 1.0})
+    assert items.strip() in text[start:stop]
 
 
 def test_no_room_no_quotes() -> None:

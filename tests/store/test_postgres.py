@@ -3,13 +3,16 @@
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from threading import Event, Thread
 
+import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
 
+from benchmarks.scopes import crossings
 from holdfast import Engine
 from holdfast.errors import InputError, StorageError, UnavailableError
 from holdfast.settings import Embedding, Settings
@@ -17,7 +20,7 @@ from holdfast.settings.schema import Postgres
 from holdfast.store.base import Job, Record, Select
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import ROLE
-from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, says, texts, vectors
+from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, plant, says, texts, vectors
 from postgres_server import open_postgres, schema_of, start
 
 OTHER = replace(HERE, tenant="other")
@@ -115,7 +118,11 @@ class TestTenants:
         """Transactions of a superuser's login run as a role that row security applies to."""
         found = admin.execute("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = %s", (ROLE,))
         assert found.fetchone() == (False, False, False)
-        assert store._read("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
+        assert store.read_rows("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
+
+    def test_no_read_crosses(self, store: PostgresStore) -> None:
+        """Reads of every kind, in scopes drawn by chance, show no row of another scope."""
+        assert crossings(store, plant(store), reads=300) == 0
 
     def test_numbers_of_passages_differ_between_tenants(self, store: PostgresStore) -> None:
         """A vector is stored with the passage of its tenant, and found by no other."""
@@ -130,6 +137,38 @@ class TestTenants:
         found = store.search(asks("theirs", seed=3, scope=OTHER))
         assert found.passages.tolist() == [theirs.number]
         assert store.embedded(MODEL) == 1
+
+
+class TestVectors:
+    def test_vectors_of_a_large_tenant_stay_on_the_server(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path
+    ) -> None:
+        """An index proposes windows; the best are those that a comparison with all finds, in any scope."""
+        space = replace(MODEL, dimension=64)
+        scopes = [HERE, replace(HERE, session="s2")]
+        for scope in scopes:
+            store.add_messages([says(f"passage {n}", scope=scope) for n in range(700)])
+        passages = store.read_passages(Select(scope=HERE, across=True))
+        store.add_vectors([vectors(row.number, [row.number], space=space) for row in passages])
+        large = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), max_loaded_windows=1000)
+        with closing(large):
+            assert large.index_vectors() == ["vectors_near_0_1"]
+            assert large.index_vectors() == []
+            for number, across in product((3, 650, 1399), (False, True)):
+                scope = scopes[number >= 700]
+                exact, found = (
+                    each.search(asks(seed=number, scope=scope, across=across, space=space)) for each in (store, large)
+                )
+                assert exact.cosine is not None
+                assert found.cosine is not None
+                assert found.passages[found.cosine.argmax()] == exact.passages[exact.cosine.argmax()] == number
+                assert np.allclose(found.nearest, exact.nearest, atol=0.01)
+            large.remove_messages(Select(scope=HERE, ids=(4,)))
+            gone = large.search(asks(seed=3, scope=HERE, space=space))
+            assert gone.cosine is not None
+            assert gone.cosine.max() < 0.9
+        plans = admin.execute("SELECT indexdef FROM pg_indexes WHERE indexname = 'vectors_near_0_1'").fetchone()
+        assert "bit_hamming_ops" in str(plans)
 
 
 class TestWork:
@@ -208,6 +247,25 @@ class TestTrouble:
             raise InputError("something else")
         assert not store._has_committed(undone)
         assert not store._has_committed(str(2**40))
+
+    def test_a_commit_that_fails_is_repeated(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """Where the server ends the connection in the middle of the commit, the message is stored once all the same."""
+        admin.execute("CREATE SEQUENCE commits")
+        admin.execute(
+            "CREATE FUNCTION end_first_commit() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN"
+            " IF nextval('commits') = 1 THEN PERFORM pg_terminate_backend(pg_backend_pid()); END IF;"
+            " RETURN NULL; END $$"
+        )
+        admin.execute(
+            "CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON messages DEFERRABLE INITIALLY DEFERRED"
+            " FOR EACH ROW EXECUTE FUNCTION end_first_commit()"
+        )
+        store.add_facts([fact("f", "stored already")])
+        assert store.add_messages([says("once")]) == [1]
+        assert texts(store) == ["once"]
+        assert admin.execute("SELECT last_value FROM commits").fetchone() == (2,)
 
     def test_a_slow_statement_ends(self, store: PostgresStore, tmp_path: Path) -> None:
         """A statement that takes longer than allowed is a typed error; nothing is retried or changed."""

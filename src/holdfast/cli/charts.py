@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from rich.console import Console, Group
 from rich.text import Text as Styled
@@ -39,14 +39,13 @@ def make_point(report: ContextReport) -> Point:
     return Point(tokens=report.total_tokens, cut=cut, recalled="recalled" in kinds)
 
 
-@dataclass(frozen=True, slots=True)
-class _Column:
+class _Column(NamedTuple):
     """One column: the smallest and largest of its requests, and whether there was a cut or a recall."""
 
     low: int
     high: int
-    cut: bool
-    recalled: bool
+    cut: bool = False
+    recalled: bool = False
 
 
 def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int = 8, turns: int = 0) -> Styled:
@@ -61,15 +60,13 @@ def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int
     for start in range(0, len(points), step):
         some = points[start : start + step]
         sizes = [one.tokens for one in some]
-        cut, recalled = any(one.cut for one in some), any(one.recalled for one in some)
-        columns.append(_Column(min(sizes), max(sizes), cut, recalled))
-        columns += [_Column(min(sizes), max(sizes), cut=False, recalled=False)] * (repeat - 1)
+        marks = any(one.cut for one in some), any(one.recalled for one in some)
+        columns += [_Column(min(sizes), max(sizes), *marks), *[_Column(min(sizes), max(sizes))] * (repeat - 1)]
     top = max([ceiling, *(column.high for column in columns)])
     lines = [_draw_row(columns, row, top=top, height=height) for row in reversed(range(height))]
     lines.append(Styled("    0 └" + "─" * len(columns), style=_DIM))
-    marks = "".join("◆" if column.recalled else " " for column in columns).rstrip()
-    if marks:
-        lines.append(Styled(" " * _MARGIN + marks, style=_RECALL))
+    if recalls := "".join("◆" if column.recalled else " " for column in columns).rstrip():
+        lines.append(Styled(" " * _MARGIN + recalls, style=_RECALL))
     legend = Styled(" " * _MARGIN).append("▼", style=_CUT).append(" cut  ", style=_DIM)
     legend.append("◆", style=_RECALL).append(" recall", style=_DIM)
     count = plural(len(points), "request")

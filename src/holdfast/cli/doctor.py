@@ -30,10 +30,10 @@ from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
 from holdfast.store.folder import FolderStore
-from holdfast.store.opening import database_file, store_file
+from holdfast.store.opening import database_file, default_path, open_server, server_address, store_file
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
-from holdfast.store.upkeep import check
+from holdfast.store.upkeep import Health, check
 from holdfast.text import printable
 
 Level = Literal["ok", "note", "wrong"]
@@ -94,15 +94,17 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
             others = ", ".join(sorted(loaded.ignored))
             problems.append(Finding("note", f"settings of other programs that were ignored: {others}"))
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
-    file = store_file(home, settings=settings)
-    memory = [*_check_memory(file, choice, mend=mend), *_check_hooks(file.parent)]
+    address = server_address(home, settings=settings)
+    file = default_path() if address else store_file(home, settings=settings)
+    folder = file if address else file.parent
+    memory = _check_server(address, settings) if address else _check_memory(file, choice, mend=mend)
     return [
         *_check_installation(),
         *problems,
         *_check_search(settings, choice),
         *memory,
-        *_check_agents(),
-        *_check_hosts(file.parent),
+        *_check_hooks(folder),
+        *_check_agents(folder),
     ]
 
 
@@ -148,16 +150,28 @@ def _check_memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding
         yield Finding("wrong", str(error))
 
 
-def _check_database(file: Path, choice: Choice) -> Iterator[Finding]:
-    health = check(file)
+def _check_server(address: str, settings: configuration.Settings) -> Iterator[Finding]:
+    try:
+        with open_server(address, settings, timeout=0) as store:
+            yield from _list_health(store.check(), repair="restore it from a backup of the server")
+    except HoldfastError as error:
+        yield Finding("wrong", str(error))
+
+
+def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
     counts = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
-    yield Finding("ok" if health.sound else "note", f"{file}: {counts or 'empty'}")
+    yield Finding("ok" if health.sound else "note", f"{health.path}: {counts or 'empty'}")
     for damage in health.damage:
-        yield Finding("wrong", f"{damage}: run `holdfast doctor --repair`")
+        yield Finding("wrong", f"{damage}: {repair}")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
     for note in health.notes:
         yield Finding("note", note)
+
+
+def _check_database(file: Path, choice: Choice) -> Iterator[Finding]:
+    health = check(file)
+    yield from _list_health(health, repair="run `holdfast doctor --repair`")
     if health.sound and choice.embedder is not None:
         with SqliteStore(file) as store:
             missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
@@ -175,17 +189,14 @@ def _check_hooks(home: Path) -> Iterator[Finding]:
         yield Finding("note", f"hook: {line}")
 
 
-def _check_agents() -> Iterator[Finding]:
+def _check_agents(memory: Path) -> Iterator[Finding]:
+    """List the sessions of agents; check those that Holdfast is installed into, and say which others could have it."""
     places = transcripts.default_places(os.environ, Path.home())
     for place in places:
-        number = sum(1 for _ in transcripts.sessions(place.folder))
+        number = len(list(transcripts.sessions(place.folder)))
         yield Finding("ok", f"{place.agent}: {number} sessions in {place.folder}")
     if not places:
         yield Finding("note", "no sessions of a known agent in their usual places")
-
-
-def _check_hosts(memory: Path) -> Iterator[Finding]:
-    """Check the agents that Holdfast is installed into; say which others could have it."""
     log = memory / "hooks.log"
     if log.is_file() and (lines := log.read_text("utf-8", "replace").splitlines()):
         yield Finding("note", f"hooks failed {len(lines):,} times, last {lines[-1]} ({log})")

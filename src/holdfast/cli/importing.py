@@ -79,8 +79,6 @@ def import_(
     if discover:
         paths = (*paths, *_find_places(os.environ, Path.home()))
     result = _Result()
-    if not paths:
-        result.problems.append(f"no agent that we know has sessions in {Path.home()}: name files or folders")
     with open_memory(home, create=True) as memory:
         _import_all(memory, paths, whose, result, vectors=vectors)
         if not as_json:
@@ -140,6 +138,8 @@ def _import_all(
 ) -> None:
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
+    if not paths:
+        result.problems.append(f"no agent that we know has sessions in {Path.home()}: name files or folders")
     before = memory.store.counts()["messages"]
     exports, folders = list(filter(transfer.claims, paths)), list(filter(is_folder, paths))
     refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))

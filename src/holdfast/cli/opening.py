@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
@@ -14,10 +15,11 @@ from holdfast.cli.output import echo
 from holdfast.errors import InputError
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Across, Scope, Select
-from holdfast.store.opening import store_file
+from holdfast.store.opening import STORE_NAME, default_path, open_server, server_address, store_file
 
 if TYPE_CHECKING:
     from holdfast.models.base import Model
+    from holdfast.store.postgres import PostgresStore
 
 F = TypeVar("F", bound=Callable[..., Any])
 _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", "agent", "session")
@@ -35,17 +37,22 @@ home_option: Final = click.option(
 )
 
 
-def opens_memory(function: F) -> F:
-    """Add the options that select a memory and its owner to a command."""
-    options = (
-        home_option,
-        click.option("--project", default=None, help="The project; default all, for a new row none."),
-        click.option("--agent", default=None, help="The agent; default all, for a new row main."),
-        click.option("--session", default=None, help="Only the session of this name; default all."),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Return a decorator that adds options to a command, in this order."""
+
+    def add(function: F) -> F:
+        return reduce(lambda command, option: option(command), reversed(options), function)
+
+    return add
+
+
+opens_memory: Final = add_options(
+    home_option,
+    click.option("--project", default=None, help="The project; default all, for a new row none."),
+    click.option("--agent", default=None, help="The agent; default all, for a new row main."),
+    click.option("--session", default=None, help="Only the session of this name; default all."),
+)
+"""Adds the options that select a memory and its owner to a command."""
 
 
 def open_memory(home: Path | None, *, create: bool = False) -> Memory:
@@ -76,8 +83,17 @@ def open_model(name: str | None, settings: configuration.Settings) -> Model | No
 
 
 def store_of(home: Path | None) -> Path:
-    """Return the file of this machine's memory, by its settings."""
-    return store_file(home, settings=load_settings())
+    """Return the file of this machine's memory, by its settings; local files of one on a server are beside it."""
+    settings = load_settings()
+    is_remote = server_address(home, settings=settings) is not None
+    return default_path() / STORE_NAME if is_remote else store_file(home, settings=settings)
+
+
+def server_of(home: Path | str | None) -> PostgresStore | None:
+    """Open the store on a server that is named here or in the settings, without a limit of time; None for files."""
+    settings = load_settings()
+    address = server_address(home, settings=settings)
+    return None if address is None else open_server(address, settings, timeout=0)
 
 
 def load_settings() -> configuration.Settings:

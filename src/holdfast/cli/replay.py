@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import numpy as np
@@ -18,7 +18,7 @@ from holdfast import settings as configuration
 from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import no_transcript
+from holdfast.cli.opening import add_options, no_transcript
 from holdfast.cli.output import as_json, emit_json, human_tokens, plural
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
@@ -155,8 +155,6 @@ def _describe_stats(stats: ReplayStats, *, limit: int) -> Styled:
 # --- one transcript, up to one request --------------------------------------------
 
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _RECALL_DEADLINE_MS: Final = 60_000
 """A long deadline, so that a slow machine recalls the same as a fast one."""
 
@@ -180,22 +178,16 @@ class Replay:
         return replace(report, files=files, model=report.model or self.transcript.model)
 
 
-def replay_options(function: F) -> F:
-    """Add the options of a replay to a command."""
-    options = (
-        click.option("--turn", type=click.IntRange(min=1), help="Up to this request of the file; default the last."),
-        click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's."),
-        click.option(
-            "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter of it."
-        ),
-        click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
-        click.option(
-            "--home", "--store", "home", type=click.Path(path_type=Path), help="A memory to use; default a new one."
-        ),
-    )
-    for option in reversed(options):
-        function = option(function)
-    return function
+replay_options: Final = add_options(
+    click.option("--turn", type=click.IntRange(min=1), help="Up to this request of the file; default the last."),
+    click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's."),
+    click.option("--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter of it."),
+    click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
+    click.option(
+        "--home", "--store", "home", type=click.Path(path_type=Path), help="A memory to use; default a new one."
+    ),
+)
+"""Adds the options of a replay to a command."""
 
 
 def make_settings(*, reserve: int | None = None, position: str | None = None) -> Settings:

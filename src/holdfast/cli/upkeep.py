@@ -1,8 +1,9 @@
-"""The commands that maintain a memory and what it needs: reindex, backup, vacuum, export, learn, models, trust."""
+"""The commands that maintain a memory: reindex, backup, vacuum, migrate, export, learn, models, trust."""
 
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -10,7 +11,17 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from holdfast import settings as configuration
-from holdfast.cli.opening import home_option, open_memory, open_model, opens_memory, owners, scope_of, store_of
+from holdfast.cli.opening import (
+    home_option,
+    load_settings,
+    open_memory,
+    open_model,
+    opens_memory,
+    owners,
+    scope_of,
+    server_of,
+    store_of,
+)
 from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
 from holdfast.errors import InputError, StorageError
 from holdfast.memory.memory import Memory
@@ -19,10 +30,12 @@ from holdfast.settings.loading import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store import upkeep
 from holdfast.store.base import Scope, Select
-from holdfast.store.opening import database_file
+from holdfast.store.opening import database_file, server_address, store_file
+from holdfast.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
     from holdfast.models.base import Model
+    from holdfast.store.postgres import PostgresStore
 
 _EMBED_BATCH: Final = 1024
 _NO_LIMIT: Final = 2**31
@@ -45,7 +58,11 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
             progress.advance(stop - done, f"{stop:,} passages")
             done = stop
 
-        number = upkeep.reindex(database_file(memory.store.path), progress=advance)
+        if server := server_of(home):
+            with server:
+                number = server.reindex()
+        else:
+            number = upkeep.reindex(database_file(memory.store.path), progress=advance)
         while vectors and (step := memory.embed(limit=_EMBED_BATCH)):
             embedded += step
             progress.describe(f"{embedded:,} embedded")
@@ -64,6 +81,8 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
 @as_json
 def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     """Copy the store to the new file TARGET. Other processes may use it meanwhile."""
+    if server_address(home, settings=load_settings()) is not None:
+        raise InputError("this memory is on a server: back it up with pg_dump, or the server's own backups")
     upkeep.backup(database_file(store_of(home)), target)
     if as_json:
         emit_json({"path": str(target), "bytes": target.stat().st_size})
@@ -75,12 +94,55 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
 @home_option
 @as_json
 def vacuum(*, home: Path | None, as_json: bool) -> None:
-    """Shrink the store file by the space of deleted rows."""
-    before, after = upkeep.vacuum(database_file(store_of(home)))
+    """Shrink the store by the space of deleted rows. On a server, others wait for each table meanwhile."""
+    if server := server_of(home):
+        with server:
+            before, after = server.vacuum()
+    else:
+        before, after = upkeep.vacuum(database_file(store_of(home)))
     if as_json:
         emit_json({"before": before, "after": after})
     else:
         echo(f"{human_bytes(before)} -> {human_bytes(after)}")
+
+
+@click.command()
+@click.argument("source")
+@click.argument("target")
+@click.option("--tenant", "tenants", multiple=True, help="Only this tenant; repeatable. Default all.")
+@as_json
+def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool) -> None:
+    """Copy a memory from SOURCE to TARGET: folders, `.db` files or addresses of PostgreSQL servers.
+
+    An interrupted copy continues where it stopped. At the end all rows are read from both and compared.
+    """
+    from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
+    from holdfast.store.moving import move  # noqa: PLC0415 - only for this
+
+    with _open_tables(source) as old, _open_tables(target) as new, Progress(1) as progress:
+        total = sum(count for name, count in old.counts().items() if name in {"messages", "passages", "facts"})
+        progress.set_total(max(1, total))
+        names = tenants or tuple(old.tenants())
+        if len(names) > 1 and isinstance(new, SqliteStore):
+            raise InputError(
+                "tenants number their messages from 1, so a file takes one: name it with --tenant, each with a TARGET"
+            )
+        found = [move(old, new, name, progress=lambda table, count: progress.advance(count, table)) for name in names]
+    if as_json:
+        emit_json([asdict(one) for one in found])
+        return
+    for one in found:
+        rows = ", ".join(f"{count:,} {table}" for table, count in one.rows.items())
+        echo(f"{one.tenant}: {rows}; compared, sha256 {one.digest[:16]}")
+
+
+def _open_tables(place: str) -> PostgresStore | SqliteStore:
+    if server := server_of(place):
+        return server
+    file = store_file(place, settings=load_settings())
+    if file.is_dir():
+        raise InputError(f"{place} is a memory-context folder: use `holdfast export` and `holdfast import`")
+    return SqliteStore(file)
 
 
 @click.command()

@@ -17,6 +17,7 @@ from msgspec import structs
 
 from holdfast.context.edits import GAP, Edit, Item, Pruned, shorten, tokens
 from holdfast.messages import Image, Opaque, ToolResult
+from holdfast.patterns import load
 from holdfast.settings import Pruning
 from holdfast.text import head, tail
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
@@ -232,16 +233,6 @@ def _make_edits(steps: Iterable[_Step], reason: str) -> tuple[Edit, ...]:
 Span: TypeAlias = tuple[int, int]
 """A part of a text: start and stop."""
 
-_STATUS: Final = (
-    "exit code|exit status|exit_code|exited with|return code|returncode|code de sortie|código de salida|"
-    "код завершения|код возврата|退出码|退出代码|退出状态|返回码|返回值|結束代碼|終了コード|종료 코드"
-)
-_ERRORS: Final = (
-    "error|exception|traceback|failed|failure|fatal|panic|abort|denied|refused|timed out|no such file|"
-    "not found|undefined|segmentation fault|killed|assert|erreur|échec|échoué|fehler|fehlgeschlagen|"
-    "ausnahme|falló|excepción|falha|ошибка|исключение|не удалось|"
-    "错误|失败|异常|崩溃|超时|拒绝|錯誤|失敗|異常|逾時|エラー|例外|タイムアウト|오류|실패|예외"
-)
 MAX_MATCHES: Final = 4
 """How many matches of one word are examined, from the beginning and from the end."""
 MAX_LINE_CHARS: Final = 240
@@ -280,8 +271,8 @@ def _find_lines(text: str, start: int, stop: int) -> list[Span]:
     if len(lowered) != len(text):  # a few letters grow in lower case; then only lower-case words match
         lowered = text
     statuses, errors = (
-        {line for word in words.split("|") for line in _matching_lines(lowered, word, start, stop)}
-        for words in (_STATUS, _ERRORS)
+        {line for word in load("tools")["outcomes"][kind] for line in _matching_lines(lowered, word, start, stop)}
+        for kind in ("statuses", "errors")
     )
     order = sorted(errors - statuses)
     inwards = [order[-1 - place // 2] if place % 2 else order[place // 2] for place in range(len(order))]

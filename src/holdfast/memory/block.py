@@ -4,8 +4,9 @@ Stored text cannot close or fake the block. A `<` that begins one of the block's
 that begins like an entry of the block, `[2026-02-10 14:31 user] ` or `- [decision] `, gets a backslash before the
 bracket; a fact is one line. Nothing has to be undone: the archive has the original text.
 
-A passage follows its time and its speaker, `[2026-02-10 14:31 user] `, after a blank line. A passage of the same minute
-and session follows on the next line with its speaker alone: `[assistant] `.
+A passage follows its time and its speaker, `[2026-02-10 14:31 user] `, after a blank line. In a compact block a passage
+of the same day and session follows on the next line without the date, `[14:35 assistant] `, and one of the same minute
+with its speaker alone, `[assistant] `.
 
 A block is recognised by the mark in its tags. A mark is a digest of the block and a proof made with a key of the store,
 so every process that opens the store recognises its blocks without a list of them, the same block always has the same
@@ -21,10 +22,11 @@ import re
 import secrets
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeAlias, get_args
+from operator import attrgetter
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.moments import minute
@@ -103,6 +105,10 @@ CLOSE: Final = "</recalled-context"
 """The beginning of a block's tags; the mark follows: ` mark="k3v9x...">`."""
 
 _MINUTE: Final = 60_000
+_DAY: Final = 86_400_000
+
+Style: TypeAlias = Literal["compact", "full"]
+Header: TypeAlias = tuple[Hashable | None, str]
 _INVISIBLE: Final = (
     "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
     "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
@@ -159,15 +165,15 @@ class Detail:
     session: int = 0
 
 
-def render(facts: Sequence[Fact], details: Sequence[Detail], marks: Marks) -> str:
-    """Render a block; an empty text where there is nothing to quote. Details come oldest first."""
-    if not facts and not details:
-        return ""
+def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, style: Style = "compact") -> str:
+    """Render a block; an empty text where there is nothing to quote."""
     parts: list[str] = []
     if facts:
         parts.append("\n".join(["<knowledge>", *map(fact_line, facts), "</knowledge>"]))
-    if details:
-        parts.append("<detail>\n" + "".join(_entries(details)).lstrip("\n") + "\n</detail>")
+    if entries := "".join(_render_entries(details, style)):
+        parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
+    if not parts:
+        return ""
     body = "\n\n".join(parts)
     mark = marks.sign(body)
     return f'{OPEN} mark="{mark}">\n\n{body}\n\n{CLOSE} mark="{mark}">'
@@ -178,28 +184,34 @@ def fact_line(fact: Fact) -> str:
     return f"- [{_name(fact.type)}] {_escape(_BREAK.sub(' ', fact.text.strip()))}"
 
 
-def _entries(details: Sequence[Detail]) -> Iterator[str]:
-    before: tuple[int, int] | None = None
-    for detail in details:
-        now = moment(detail)
-        is_grouped = now is not None and now == before
-        yield ("\n" + brief_header(detail) if is_grouped else "\n\n" + header(detail)) + _escape(detail.text)
-        before = now
+def _render_entries(details: Iterable[Detail], style: Style) -> Iterator[str]:
+    """Render passages oldest first; a compact block keeps those of a day and session together."""
+    ordered = sorted(details, key=attrgetter("time"))  # stable: those of one moment stay in order
+    if style == "compact":
+        ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
+    shown: set[Hashable] = set()
+    for detail in ordered:
+        yield choose_header(headers(detail, style), shown) + _escape(detail.text)
 
 
-def moment(detail: Detail) -> tuple[int, int] | None:
-    """Return the minute and the session of a passage, which passages that are grouped share; None without a time."""
-    return (detail.time // _MINUTE, detail.session) if _format_time(detail.time) else None
+def headers(detail: Detail, style: Style) -> tuple[Header, ...]:
+    """Return the headers of a passage, the longest first, each after its line ends.
+
+    Each but the last has the group of passages of which one needs it: those of a day or a minute of a session.
+    """
+    day, clock = _format_time(detail.time)
+    full = f"\n\n[{day}{clock}{_name(detail.role)}] "
+    if style == "full" or not clock:
+        return ((None, full),)
+    minute = ((detail.time // _MINUTE, detail.session), f"\n[{clock}{_name(detail.role)}] ")
+    return ((detail.time // _DAY, detail.session, "day"), full), minute, (None, f"\n[{_name(detail.role)}] ")
 
 
-def header(detail: Detail) -> str:
-    """Render the header of a passage: `[2026-02-10 14:31 user] `."""
-    return f"[{_format_time(detail.time)}{_name(detail.role)}] "
-
-
-def brief_header(detail: Detail) -> str:
-    """Render the header of a passage of the same minute as the one above it: `[assistant] `."""
-    return f"[{_name(detail.role)}] "
+def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:
+    """Return the longest header whose group is not `shown` yet, and add the groups of the passage."""
+    header = next(text for group, text in found if group is None or group not in shown)
+    shown.update(group for group, _ in found if group is not None)
+    return header
 
 
 @lru_cache(maxsize=1024)
@@ -208,9 +220,10 @@ def _name(role: str) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _format_time(milliseconds: int) -> str:
-    text = minute(milliseconds) if milliseconds > 0 else ""
-    return f"{text} " if text else ""
+def _format_time(milliseconds: int) -> tuple[str, str]:
+    """Return the day and the time of day, each with a space behind it; empty where the time is not known."""
+    day, _, clock = minute(milliseconds).partition(" ") if milliseconds > 0 else ("", "", "")
+    return (f"{day} ", f"{clock} ") if clock else ("", "")
 
 
 def _escape(text: str) -> str:

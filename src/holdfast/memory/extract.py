@@ -163,7 +163,11 @@ def _read_text(text: str) -> Iterator[Draft]:
     own = signals.line_pattern("pasted").sub("\n", todo.sub("\n", setting.sub("\n", lines)))
     for sentence in signals.sentences(own):
         kind = signals.classify_sentence(sentence)
-        if kind is not None and not signals.line_pattern("quoted").search(sentence):
+        if signals.line_pattern("quoted").search(sentence):
+            continue
+        if (over := signals.find_replacement(sentence)) and not signals.is_asked(sentence):
+            yield Draft(type="decision", content=sentence, value=over["value"].strip(), old=over["old"].strip())
+        elif kind is not None:
             yield _read_change(sentence) if kind == "correction" else Draft(type="decision", content=sentence)
 
 

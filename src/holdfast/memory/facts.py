@@ -167,6 +167,11 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
         return _add_detail(draft, twins[0])
     if rivals:
         return _replace_rivals(draft, new, rivals)
+    named = [fact for fact in current(known) if not draft.slot and _is_named(draft, fact)]
+    if named and all(_is_newer(draft, fact) for fact in named):
+        if len(named) > 1:  # no rule can tell which of them is over
+            return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
+        return Decision(action="SUPERSEDE", reason=f"instead of {draft.old}", rows=(new, supersede(named[0], new)))
     # Facts about the same subject with much the same words, though not the same slot.
     ours = set(terms(draft.content))
     others = [(fact.id, set(terms(fact.content))) for fact in related if draft.subject]
@@ -228,6 +233,13 @@ def _is_replaced(draft: Draft, fact: FactRow, *, alone: bool) -> bool:
     tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(fact.content.replace("=", " ")))
     kinds = {kind_of(token) for token in tokens} - {"words"}
     return kind_of(draft.value) in (kinds or {"words"})
+
+
+def _is_named(draft: Draft, fact: FactRow) -> bool:
+    """Tell whether a fact is a decision for what a draft says is replaced, and not for what replaces it."""
+    if not draft.old or fact.type != "decision" or fact.slot or fact.pinned:
+        return False
+    return _contains(fact.content, draft.old) and not _contains(fact.content, draft.value)
 
 
 def _is_newer(draft: Draft, fact: FactRow) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
-from typing import Final
+from typing import Final, Literal
 
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.settings import Settings
@@ -27,6 +27,8 @@ class RecallQuery:
         scope: Whose memory is searched.
         across: Whether passages of the agent's other sessions are searched; facts always are.
         cap: The most tokens of the block, tags and headers included.
+        fill: Whether the block ends where more passages would not help, or is filled to the cap.
+        header: Whether the date is repeated before every passage.
         now: The time of the question, in Unix milliseconds, for "two weeks ago".
         in_window: Archived messages that the window contains already.
         quoted: Passages that an earlier block in the window quotes.
@@ -46,6 +48,8 @@ class RecallQuery:
     scope: Scope
     across: Across = False
     cap: int = 4000
+    fill: Literal["adaptive", "full"] = "adaptive"
+    header: Literal["compact", "full"] = "compact"
     now: int | None = None
     in_window: Collection[int] = ()
     quoted: Collection[int] = ()
@@ -83,6 +87,8 @@ def build_query(
         scope=scope,
         across=settings.archive.cross_session if across is None else across,
         cap=recall.hard_cap_tokens if cap is None else cap,
+        fill=recall.fill,
+        header=recall.header,
         now=now,
         in_window=in_window,
         knowledge_share=recall.knowledge_share,

@@ -7,10 +7,11 @@ gets no block.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from operator import attrgetter
 from typing import Final
 
 import numpy as np
@@ -28,11 +29,11 @@ from holdfast.search.embed.base import Embedder, Floats
 from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
-from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Quotable, Quote, pack
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack
 from holdfast.search.relevance import combined_relevance, relevance, word_relevance
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
-from holdfast.tokens import count_text
+from holdfast.tokens import count_text, measure_text
 
 _MAX_TIME: Final = 32_503_680_000_000
 """The year 3000, in Unix milliseconds."""
@@ -119,18 +120,22 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
     quotes: list[Quote] = []
-    if by_words and found.candidates.cosine is not None:  # the best passage by words alone is quoted with vectors too
-        words = found.signals.without_vectors()
-        alone = replace(found, signals=words, ranking=_rank(store, query, words))
-        quotes = _Quoter(store, query, alone, deadline).pack(room=room, limit=1)
+    known = [hit.fact.content for hit in kept_facts]
+    if by_words and query.order.fusion == "recipe":  # the best passages by words alone are always quoted
+        words = found.ranking.stages["keyword"]
+        lead = replace(found.ranking, order=top(words, _MAX_QUESTIONS), scores=words)
+        alone = replace(found, signals=found.signals.without_vectors(), ranking=lead)
+        part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
+        quotes = _Quoter(store, query, alone, deadline, best=1).pack(room=part, known=known, limit=_MAX_LEADS)
     if share:
-        quotes = _Quoter(store, query, found, deadline).pack(room=room, after=quotes)
+        quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
 
 
-NEARLY: Final = 0.8
-"""The part of the gate that is enough for a short block where words and vectors both reach it."""
+NEAR_WORDS: Final = 0.8
+NEAR_COMBINED: Final = 0.75
+"""The parts of the gate that are enough for a short block where words and vectors both reach theirs."""
 NEAR_SHARE: Final = 1 / 3
 """The share of the cap that such a block may take."""
 
@@ -142,7 +147,8 @@ def _block_share(found: _Found, query: RecallQuery) -> float:
     words, combined = word_relevance(found.signals), combined_relevance(found.signals)
     if combined >= query.gate:
         return 1.0
-    return NEAR_SHARE if min(words, combined) >= NEARLY * query.gate else 0.0
+    is_near = words >= NEAR_WORDS * query.gate and combined >= NEAR_COMBINED * query.gate
+    return NEAR_SHARE if is_near else 0.0
 
 
 def _find_facts(store: Store, query: RecallQuery) -> list[FactHit]:
@@ -261,13 +267,18 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
 
 # --- quoting passages ------------------------------------------------------------------
 
-_BATCH: Final = 32
+_BATCH: Final = 16
+"""The number of passages that are read at once."""
 _MAX_QUESTIONS: Final = 10
 """The number of best passages that are looked at as questions;"""
 _ANSWER_REACH: Final = 3
 """the answer is at most this many passages behind,"""
 _MAX_ANSWER_CHARS: Final = 100
 """and too short to match by itself."""
+_MAX_LEADS: Final = 6
+"""The number of best passages by words alone that are quoted first, in a quarter of the room,"""
+_MIN_LEAD_TOKENS: Final = 300
+"""or in this many tokens, which is enough for one."""
 _ONE: Final = np.ones(1, np.float32)
 
 
@@ -283,41 +294,53 @@ def _read_passages(
 class _Quoter:
     """Reads the passages of a ranking in batches, and packs quotes of them into a number of tokens."""
 
-    def __init__(self, store: Store, query: RecallQuery, found: _Found, deadline: Deadline) -> None:
+    def __init__(
+        self, store: Store, query: RecallQuery, found: _Found, deadline: Deadline, *, best: int | None = None
+    ) -> None:
         self._store, self._query, self._found, self._deadline = store, query, found, deadline
         recipe, order, is_recipe = query.order.recipe, found.ranking.order, query.order.fusion == "recipe"
         if is_recipe and query.order.variety is None:
             order = found.ranking.for_quoting(found.candidates.sizes, brevity=recipe.brevity, best=recipe.best)
         places: list[int] = order.tolist()
-        self._order = _add_answers(places, found.candidates) if is_recipe and query.neighbours > 0 else places
-        self._best = frozenset(places[: recipe.best])
+        self._best = frozenset(places[: recipe.best if best is None else best])
+        # A passage that has most of the question in one window is worth its tokens, whatever others score.
+        scores = np.maximum(relative(found.ranking.scores[order]), found.candidates.together[order] ** 2).tolist()
+        self._values = dict(zip(places, scores, strict=True))
+        if is_recipe and query.neighbours > 0:
+            self._values = _add_answers(self._values, found.candidates)
+        if query.fill == "adaptive":
+            self._values = {place: value for place, value in self._values.items() if value >= MIN_SCORE}
+        self._order = list(self._values)
         self._ranks = {place: number for number, place in enumerate(self._order)}
-        # Windows of passages that have several are scored by words and by vector: 0 to 1 within each passage.
         self._scores: dict[int, Floats] = {}
-        chosen, windows = np.sort(np.array(self._order, np.int64)), found.candidates.windows
-        chosen = chosen[windows[chosen] > 1]
-        words, cosines = found.candidates.score_windows(chosen)
-        stops = windows[chosen].cumsum()
-        for place, start, stop in zip(chosen.tolist(), stops - windows[chosen], stops, strict=True):
-            scores = relative(words[start:stop])
-            if cosines is not None:
-                scores = (scores + relative(np.maximum(cosines[start:stop], 0))) / np.float32(2)
-            self._scores[place] = scores
 
-    def pack(self, *, room: float, after: Sequence[Quote] = (), limit: int | None = None) -> list[Quote]:
+    def pack(
+        self, *, room: float, known: Sequence[str] = (), after: Sequence[Quote] = (), limit: int | None = None
+    ) -> list[Quote]:
         """Quote what fits into `room` tokens; see `holdfast.search.pack.pack`."""
-        sizes = zip(self._order, self._found.candidates.sizes[self._order].tolist(), strict=True)
-        weights = self._found.weights
-        return pack(sizes, self._read, room=room, weights=weights, measure=_measure, after=after, limit=limit)
+        sizes = self._found.candidates.sizes[self._order].tolist()
+        return pack(
+            zip(self._order, sizes, self._values.values(), strict=True),
+            self._read,
+            room=room,
+            weights=self._found.weights,
+            measure=measure_text,
+            known=known,
+            after=after,
+            limit=limit,
+            adaptive=self._query.fill == "adaptive",
+        )
 
     def _read(self, place: int) -> Quotable | None:
         """Read a passage, with those that follow it in the order; None where it no longer exists."""
         passages, candidates = self._found.texts, self._found.candidates
-        if place not in passages:
+        if place not in self._scores:
             self._deadline.check()
             start = self._ranks[place]
-            missing = [near for near in self._order[start : start + _BATCH] if near not in passages]
+            near = self._order[start : start + _BATCH]
+            missing = [each for each in near if each not in passages]
             passages.update(_read_passages(self._store, self._query, candidates, missing))
+            self._scores |= _score_windows(candidates, near)
         passage = passages.get(place)
         if passage is None:
             return None
@@ -326,48 +349,59 @@ class _Quoter:
             passage=place,
             text=passage.text,
             windows=passage.windows,
-            window_scores=self._scores.get(place, _ONE),
-            header=block.header(detail),
-            brief=block.brief_header(detail),
-            group=block.moment(detail),
+            window_scores=self._scores[place],
+            headers=block.headers(detail, self._query.header),
+            said_in=detail.session if candidates.human[place] else None,
             room=MAX_EXCERPT_CHARS if place in self._best else MIN_EXCERPT_CHARS,
         )
 
 
-def _add_answers(order: Sequence[int], found: Candidates) -> list[int]:
+def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, Floats]:
+    """Score the windows of passages by words and by vector, 0 to 1 within each passage."""
+    scores = dict.fromkeys(places, _ONE)
+    chosen = np.sort(np.array(places, np.int64))
+    chosen = chosen[candidates.windows[chosen] > 1]
+    words, cosines = candidates.score_windows(chosen)
+    start = 0
+    for place, count in zip(chosen.tolist(), candidates.windows[chosen].tolist(), strict=True):
+        stop = start + count
+        scores[place] = relative(words[start:stop])
+        if cosines is not None:
+            scores[place] = (scores[place] + relative(np.maximum(cosines[start:stop], 0))) / np.float32(2)
+        start = stop
+    return scores
+
+
+def _add_answers(values: Mapping[int, float], found: Candidates) -> dict[int, float]:
     """Add short passages that follow the best ones: the answer of a tool contains no word of the question."""
-    places: dict[int, None] = {}
-    for count, place in enumerate(order):
-        places[place] = None
+    places: dict[int, float] = {}
+    for count, (place, value) in enumerate(values.items()):
+        places[place] = max(value, places.get(place, 0.0))
         follower = place
         for _ in range(_ANSWER_REACH if count < _MAX_QUESTIONS else 0):
             follower = int(found.following[follower])
             if follower < 0 or found.human[follower]:
                 break
             if found.sizes[follower] <= _MAX_ANSWER_CHARS and found.eligible[follower]:
-                places[follower] = None
-    return list(places)
+                places[follower] = max(value, places.get(follower, 0.0))
+    return places
 
 
 # --- the block ---------------------------------------------------------------------------
 
 
-def _measure(text: str) -> float:
-    """Count the tokens of a part of a block; thirds count, since parts are added up."""
-    return count_text(text * 3) / 3
-
-
 @cache
 def _frame_tokens() -> float:
     """Count the tokens of the tags of a block."""
-    return _measure(block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT))
+    empty = block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT)
+    return measure_text(empty)
 
 
 def _fit_facts(hits: Sequence[FactHit], room: float) -> tuple[list[FactHit], float]:
     """Keep the facts that fit into `room` tokens; return also what they cost."""
     kept, spent = [], 0.0
     for hit in hits:
-        cost = _measure(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
+        cost = measure_text(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
         if spent + cost <= room:
             kept.append(hit)
             spent += cost
@@ -393,17 +427,16 @@ def _compose(
     while True:
         details = {
             quote.passage: _make_detail(found.texts[quote.passage], found.candidates, quote.passage, text=quote.text)
-            for quote in chosen
+            for quote in sorted(chosen, key=attrgetter("passage"))
         }
-        # Oldest first; passages of the same minute and session stay together.
-        ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
-        text = block.render(lines, [details[place] for place in ordered], marks)
+        text = block.render(lines, details.values(), marks, style=query.header)
         tokens = count_text(text)
         if tokens <= query.cap or not chosen:
             break
         chosen.pop()
     if tokens > query.cap or not text:
         return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
+    ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
     hits = tuple(_make_hit(found.texts[place], place, details[place].text, found) for place in ordered)
     return replace(nothing, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
 

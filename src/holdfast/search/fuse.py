@@ -46,11 +46,11 @@ class Recipe:
 
     vector: float = 0.5
     together: float = 0.75
-    human: float = 1.3
-    near: float = 0.25
-    far: float = 0.1
-    reach: int = 300
-    session: float = 0.15
+    human: float = 1.4
+    near: float = 0.3
+    far: float = 0.12
+    reach: int = 400
+    session: float = 0.18
     date: float = 0.3
     brevity: float = 0.2
     best: int = 3

@@ -1,7 +1,7 @@
 """Choose what to quote within a token limit: whole sentences of each passage, the header included in the cost.
 
 A short passage is quoted whole; of a long one the sentences near its best window that hold most of the query. The best
-passages get more room than the others.
+passages get more room than the others, and keep a list or code that they announce.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from operator import attrgetter
 from typing import Final
 
 from holdfast.search.columns import Floats
@@ -35,6 +34,20 @@ CHARS_PER_TOKEN: Final = 3
 STEM_CHARS: Final = 3
 """The letters of a word that no stemmer changes."""
 MIN_QUOTE_TOKENS: Final = 12
+MAX_LIST_CHARS: Final = 400
+"""An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
+MIN_SCORE: Final = 0.2
+"""The score, relative to the best passage, that a passage needs in an adaptive block;"""
+SCORE_RISE: Final = 0.3
+"""it needs this much more"""
+TYPICAL_ROOM: Final = 4000
+"""when so many tokens are quoted already."""
+
+_PUNCTUATION: Final = re.compile(r"[^\w]+")
+_FENCE: Final = "```"
+_ITEM: Final = re.compile(r"\s*(?:[-*+•|>`]|\d+[.)、]|[a-z][.)])")
+_ANNOUNCEMENT: Final = re.compile(r"[:：]\s*$|(?:^|\n)\s*(?:[-*+•|]|\d+[.)、]|[a-z][.)])\s?\S")
+"""A text that ends with a colon, or has items of a list."""
 
 _PRIOR_WEIGHT: Final = 3.0
 _REPEAT_WEIGHT: Final = 0.15
@@ -51,67 +64,93 @@ class Quotable:
         text: Its text.
         windows: Its windows, as offsets.
         window_scores: The score of each window, 0 to 1.
-        header: The line before the quote.
-        brief: The line before it if another passage of its group is quoted too.
-        group: The group of passages that belong together; None for a single one.
+        headers: What may be before the quote, the longest first, each with the group of passages that needs it once.
         room: The number of characters it may take.
+        said_in: The session of what a person said, who may say it again in another one; None for any other text.
     """
 
     passage: int
     text: str
     windows: Sequence[Span]
     window_scores: Floats
-    header: str
-    brief: str = ""
-    group: Hashable | None = None
+    headers: Sequence[tuple[Hashable | None, str]]
     room: int = MIN_EXCERPT_CHARS
+    said_in: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """The quoted part of a passage, and its cost in tokens."""
+    """The quoted part of a passage, its cost in tokens, the groups that have their header, and its session."""
 
     passage: int
     span: Span
     text: str
     tokens: float
-    group: Hashable | None = None
+    groups: tuple[Hashable, ...] = ()
+    said_in: int | None = None
 
 
 def pack(
-    sizes: Iterable[tuple[int, int]],
+    order: Iterable[tuple[int, int, float]],
     read: Callable[[int], Quotable | None],
     *,
     room: float,
     weights: Mapping[str, float],
     measure: Callable[[str], float],
+    known: Iterable[str] = (),
     after: Sequence[Quote] = (),
     limit: int | None = None,
+    adaptive: bool = False,
 ) -> list[Quote]:
-    """Quote passages in order, each that fits into what is left of `room` tokens.
+    """Quote passages in order, each that fits into what is left of `room` tokens; what repeats another is left out.
 
-    `sizes` are passages and their lengths in characters; a passage is read only if it may fit. The quotes in `after`
-    come first and take their part of the room. `limit` is the maximum number of quotes.
+    `order` has passages, their lengths in characters and their scores, 1 for the best; a passage is read only if it may
+    fit. Text that is `known` is not quoted. The quotes in `after` come first and take their part of the room. `limit`
+    is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already.
     """
     quotes = {quote.passage: quote for quote in after}
-    room -= sum(map(attrgetter("tokens"), after))
-    headed = set(map(attrgetter("group"), after)) - {None}
-    for passage, size in sizes:
-        if room < MIN_QUOTE_TOKENS or len(quotes) == limit:
+    spent = sum(quote.tokens for quote in after)
+    headed = {group for quote in after for group in quote.groups}
+    seen: list[tuple[str, int | None]] = [(_plain(text), None) for text in known]
+    seen += [(_plain(quote.text), quote.said_in) for quote in after]
+    for passage, size, score in order:
+        if room - spent < MIN_QUOTE_TOKENS or len(quotes) == limit:
             break
-        if passage in quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * room:
+        if passage in quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * (room - spent):
+            continue
+        if adaptive and score < MIN_SCORE + SCORE_RISE * spent / TYPICAL_ROOM:
             continue
         if (candidate := read(passage)) is None:
             continue
         span = excerpt(candidate, weights)
         text = candidate.text[slice(*span)].strip()
-        is_brief = candidate.group in headed
-        tokens = measure(f"{candidate.brief}{text}\n" if is_brief else f"{candidate.header}{text}\n\n")
-        if tokens <= room:
-            quotes[passage] = Quote(passage=passage, span=span, text=text, tokens=tokens, group=candidate.group)
-            headed |= {candidate.group} - {None}
-            room -= tokens
+        header = next(text for group, text in candidate.headers if group is None or group not in headed)
+        tokens, plain = measure(header + text), _plain(text)
+        if tokens <= room - spent and not _is_repeated(plain, candidate.said_in, seen):
+            groups = tuple(group for group, _ in candidate.headers if group is not None)
+            quotes[passage] = Quote(
+                passage=passage, span=span, text=text, tokens=tokens, groups=groups, said_in=candidate.said_in
+            )
+            headed.update(groups)
+            seen.append((plain, candidate.said_in))
+            spent += tokens
     return list(quotes.values())
+
+
+def _plain(text: str) -> str:
+    """Return the words of a text, without case and punctuation."""
+    return " ".join(_PUNCTUATION.sub(" ", text.casefold()).split())
+
+
+def _is_repeated(plain: str, said_in: int | None, seen: Iterable[tuple[str, int | None]]) -> bool:
+    """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
+    if len(plain) < MIN_SENTENCE_CHARS:
+        return any(plain == other for other, _ in seen)
+    return any(
+        plain in other or (other in plain and 2 * len(other) >= len(plain))
+        for other, session in seen
+        if said_in is None or session is None or session == said_in
+    )
 
 
 def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
@@ -122,9 +161,12 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
     values = [sentence.prior + sum(weights[term] for term in set(sentence.terms)) for sentence in sentences]
     values.append(-1.0)  # of what is before the first and after the last
+    most = candidate.room + MAX_SLACK_CHARS
     while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
-        longer = (first - 1, last) if values[first - 1] > values[last] else (first, last + 1)
-        if sentences[longer[1] - 1].stop - sentences[longer[0]].start > candidate.room + MAX_SLACK_CHARS:
+        is_announced = last < len(sentences) and sentences[last].follows
+        longer = (first - 1, last) if not is_announced and values[first - 1] > values[last] else (first, last + 1)
+        size = sentences[longer[1] - 1].stop - sentences[longer[0]].start
+        if size > most + (MAX_LIST_CHARS if is_announced and candidate.room == MAX_EXCERPT_CHARS else 0):
             break
         first, last = longer
     return sentences[first].start, sentences[last - 1].stop
@@ -132,12 +174,13 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """A sentence, the query's terms in it, and the score of the window that it begins in."""
+    """A sentence, the query's terms in it, the score of its window, and whether the one before announces it."""
 
     start: int
     stop: int
     terms: tuple[str, ...]
     prior: float
+    follows: bool
 
 
 def _sentences(candidate: Quotable, weights: Mapping[str, float]) -> list[_Sentence]:
@@ -148,15 +191,18 @@ def _sentences(candidate: Quotable, weights: Mapping[str, float]) -> list[_Sente
     last = best + 1
     while window > 0 and windows[best][0] - windows[window][0] < MIN_CONTEXT_CHARS:
         window -= 1
-    while last < len(windows) and windows[last - 1][1] - windows[best][1] < MIN_CONTEXT_CHARS:
+    while last < len(windows) and windows[last - 1][1] - windows[best][1] < max(MIN_CONTEXT_CHARS, candidate.room):
         last += 1
     sentences: list[_Sentence] = []
+    before, is_code = "", candidate.text.count(_FENCE, 0, windows[window][0]) % 2 == 1
     for start, stop in _split(candidate.text, windows[window][0], windows[last - 1][1]):
         while windows[window][1] <= start:
             window += 1
         text = candidate.text[start:stop]
         hits = tuple(term for term in terms(text) if term in weights) if pattern.search(text) else ()
-        sentences.append(_Sentence(start, stop, hits, float(scores[window])))
+        follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
+        sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
+        before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
     return sentences
 
 

@@ -115,7 +115,10 @@ class Matrix:
                 part += np.bitwise_count(words ^ word)
         if visible is not None:
             shared *= visible
-        chosen = highest(shared, max(self._looked_into, windows // ONE_IN))
+        return self._cosine_of(highest(shared, max(self._looked_into, windows // ONE_IN)), wanted, windows)
+
+    def _cosine_of(self, chosen: npt.NDArray[np.int64], wanted: Bytes, windows: int) -> Floats:
+        """Compare with some windows (in rising order); the others have 0."""
         alike = np.zeros(windows, np.float32)
         alike[chosen] = _cosine(wanted, self._rows(chosen))
         return alike

@@ -30,6 +30,7 @@ from holdfast.settings.schema import QmdPath as QmdPath
 from holdfast.settings.schema import QualityGuard as QualityGuard
 from holdfast.settings.schema import Recall as Recall
 from holdfast.settings.schema import Search as Search
+from holdfast.settings.schema import Secret as Secret
 from holdfast.settings.schema import Session as Session
 from holdfast.settings.schema import SessionReset as SessionReset
 from holdfast.settings.schema import Settings as Settings
@@ -39,10 +40,9 @@ from holdfast.settings.schema import Tokens as Tokens
 from holdfast.settings.schema import ToolFilter as ToolFilter
 from holdfast.settings.schema import Trim as Trim
 from holdfast.settings.schema import Workspace as Workspace
+from holdfast.settings.schema import read_duration as read_duration
+from holdfast.settings.schema import spell_duration as spell_duration
 from holdfast.settings.table import Setting as Setting
 from holdfast.settings.table import as_dict as as_dict
 from holdfast.settings.table import reference as reference
 from holdfast.settings.table import settings_table as settings_table
-from holdfast.settings.values import Secret as Secret
-from holdfast.settings.values import read_duration as read_duration
-from holdfast.settings.values import spell_duration as spell_duration

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast.errors import SettingsError
 from holdfast.files import open_regular
-from holdfast.settings.schema import Settings
+from holdfast.settings.schema import Secret, Settings
 from holdfast.settings.table import (
     Setting,
     Tree,
@@ -28,7 +28,6 @@ from holdfast.settings.table import (
     toml_tree,
 )
 from holdfast.settings.trust import is_project_file, is_trusted, trust_file
-from holdfast.settings.values import Secret
 
 _Section = TypeVar("_Section", bound=msgspec.Struct)
 

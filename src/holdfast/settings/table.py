@@ -13,8 +13,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import msgspec
 from msgspec import inspect, structs
 
-from holdfast.settings.schema import Settings
-from holdfast.settings.values import Kind, Secret, spell_duration
+from holdfast.settings.schema import Kind, Secret, Settings, spell_duration
 
 _MAX_COMPARED_CHARS: Final = 80
 """Longer names are accidents, and comparing takes quadratic time."""

@@ -50,6 +50,7 @@ _COMPRESSED: Final = b"\1"
 _CHECKED: Final = b"\6"
 """How text is encoded, by its first byte. `_PLAIN` is from before there were checksums; it differs in two bits."""
 _SUM: Final = 4
+_LATEST: Final = 2**63 - 1
 
 DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, HoldfastError)
 """What decoding a damaged row can raise."""
@@ -112,6 +113,29 @@ def _part_from_json(data: Mapping[str, Any]) -> Part:
 def words(message: Message) -> str:
     """Return the readable text of a message, tool results included. A passage that is part of it needs no copy."""
     return "\n".join(part.text for part in message.parts if isinstance(part, Text | ToolResult))
+
+
+_SILENT: Final = frozenset({"thinking", "toolCall", "tool_use", "image", "image_url"})
+_NO_TEXT: Final = frozenset(
+    {"role", "content", "parts", "id", "name", "timestamp", "model", "stop", "usage", "format", "wire", "tool_calls"}
+    | {"tool_call_id", "api", "provider", "stopReason", "toolCallId", "toolName", "isError", "details"}
+)
+"""Keys of a message under which there is no text, but for `content` and `parts`."""
+
+
+def decode_words(data: bytes) -> str:
+    """Return the readable text of an encoded message; of the usual forms without parsing the rest of it."""
+    known = json.loads(unpack_text(data))
+    wire = known.get("wire", known)
+    blocks = wire.get("content", wire.get("parts")) if isinstance(wire, dict) and wire.keys() <= _NO_TEXT else None
+    if isinstance(blocks, str) and blocks:
+        return blocks
+    if isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks):
+        texts = [block.get("text") for block in blocks if block.get("type") not in _SILENT]
+        plain = [text for text in texts if isinstance(text, str) and text]
+        if plain and len(plain) == len(texts) and all(block.get("type") in {"text", *_SILENT} for block in blocks):
+            return "\n".join(plain)
+    return words(from_json(known))
 
 
 def encode_message(message: Message) -> bytes:
@@ -190,3 +214,8 @@ def text_bytes(text: str) -> bytes:
 def bytes_text(data: bytes) -> str:
     """Decode the text that `text_bytes` wrote."""
     return data.decode("utf-8", "surrogatepass")
+
+
+def clamp_time(milliseconds: int) -> int:
+    """Clamp a time to what a column can hold."""
+    return max(-_LATEST, min(milliseconds, _LATEST))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -15,6 +16,7 @@ from holdfast.errors import HoldfastError, InputError, StorageError
 from holdfast.store.codec import DAMAGE, add_checksum
 
 if TYPE_CHECKING:  # the tables of vectors are imported where they are used: rows are read without numpy
+    from holdfast.search.columns import Columns
     from holdfast.search.embed.base import Space
 
 APPLICATION: Final = 0x486F6C64
@@ -36,6 +38,7 @@ class SqliteDatabase(sqlite3.Connection):
     own = ""
     fixed: Mapping[str, str] = {}
     first_passage = 0
+    max_loaded_windows = sys.maxsize
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         """Insert rows at once."""
@@ -66,6 +69,9 @@ class SqliteDatabase(sqlite3.Connection):
             )
             for table, column in (("vector_blocks", "first"), ("vectors", "passage"))
         }
+
+    def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None) -> None:
+        """Return nothing: all vectors of a file are loaded."""
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:
         """Zero the vectors of forgotten passages (in rising order), in every space."""

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from holdfast.store.base import Scope
 
 if TYPE_CHECKING:  # rows are read and written without numpy
+    from holdfast.search.columns import Columns
     from holdfast.search.embed.base import Space
+    from holdfast.search.vectors import Matrix
 
 
 class Rows(Protocol):
@@ -33,11 +35,13 @@ class Database(Protocol):
             are numbered together.
         fixed: The parts of a scope that all rows have.
         first_passage: Added to the number of a passage, so that it differs from those of other tenants.
+        max_loaded_windows: Of more windows, a search does not load all vectors but asks `open_matrix`.
     """
 
     own: str
     fixed: Mapping[str, str]
     first_passage: int
+    max_loaded_windows: int
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         """Run a statement."""
@@ -68,6 +72,10 @@ class Database(Protocol):
 
         Only rows with a higher number than `after` has for the table, in rising order.
         """
+        ...
+
+    def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None) -> Matrix | None:
+        """Return vectors that stay in the database; None where there are none. `scopes` are those of the reader."""
         ...
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:

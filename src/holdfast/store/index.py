@@ -116,8 +116,8 @@ class Index:
         scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
         weights = dict(zip(term_ids(list(query.terms)).tolist(), query.terms.values(), strict=True))
-        seek = self._seek(db, *self._missing(list(weights))) if self.columns.passages else _Seek([], 0, None)
-        vectors = None if space is None else self._find_vectors(db, space)
+        seek = self._seek(db, *self._missing(list(weights)))
+        vectors = self._find_vectors(db, space)
         reader.take_scopes(scopes)
         readable = np.zeros(len(reader.scopes), np.bool_)
         readable[[number for (number,) in allowed]] = True
@@ -127,11 +127,12 @@ class Index:
         corpus = self.corpus(readable)
         keywords = score(self.postings(db, weights, seek), corpus)
         cosine = centre = None
-        matrix = None if space is None or vectors is None else self._take_vectors(space, vectors)
-        if query.vector is not None and matrix is not None:
+        if query.vector is not None and space is not None:
             seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
-            cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
-            centre = matrix.centre(query.vector, cosine, visible=seen)
+            matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
+            if matrix is not None:
+                cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
+                centre = matrix.centre(query.vector, cosine, visible=seen)
         found = select_candidates(
             corpus.columns,
             keywords,
@@ -189,14 +190,16 @@ class Index:
         return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
 
     def _missing(self, terms: Sequence[int]) -> tuple[list[int], int]:
-        """Return the terms that are not cached, and the longest page to read: all of a small store."""
+        """Return the terms that are not cached, and the longest page to read; 0 before the first passage."""
+        if not self.columns.passages:
+            return list(terms), 0
         is_small = len(terms) * self.columns.windows <= MAX_CHEAP_WINDOWS
         return [term for term in terms if term not in self._cache], _NO_LIMIT if is_small else PAGE
 
     @staticmethod
     def _seek(db: Database, missing: list[int], longest: int) -> _Seek:
         """Select the lists of terms, and only the size of a longer one."""
-        if not missing:
+        if not missing or not longest:
             return _Seek([], longest, None)
         each, value = db.each(missing)
         query = (
@@ -213,6 +216,8 @@ class Index:
 
         In a large store only those terms are read that tell most and can be looked at in time.
         """
+        if not self.columns.passages:
+            return []
         missing, longest = self._missing(list(weights))
         if longest != seek.longest or not set(missing) <= set(seek.terms):  # the index has changed since
             seek = self._seek(db, missing, longest)
@@ -235,8 +240,18 @@ class Index:
         chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
-    def _find_vectors(self, db: Database, space: Space) -> Mapping[str, Rows]:
-        """Select the vectors of a space that are not read yet, by table."""
+    def _matrix(self, db: Database, space: Space, found: Mapping[str, Rows], readable: Bools | None) -> Matrix | None:
+        """Return the vectors of a space: all of them, or those on the server if there are very many."""
+        if self.columns.windows < db.max_loaded_windows:
+            return self._take_vectors(space, found or self._find_vectors(db, space))
+        self._loaded.clear()
+        scopes = None if readable is None else np.flatnonzero(readable).tolist()
+        return db.open_matrix(space, self.columns, scopes)
+
+    def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
+        """Select the vectors of a space that are not read yet, by table; none before their number is known."""
+        if space is None or not 0 < self.columns.windows < db.max_loaded_windows:
+            return {}
         loaded = self._loaded.get(space)
         return db.find_vectors(space, after={} if loaded is None else loaded.last)
 

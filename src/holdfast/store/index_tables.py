@@ -21,9 +21,8 @@ from holdfast.search import postings as posting
 from holdfast.search.columns import PASSAGE_TYPES, Columns
 from holdfast.search.postings import Lists, term_ids
 from holdfast.store.base import PassageText
-from holdfast.store.codec import pack_text, text_bytes, words
+from holdfast.store.codec import clamp_time, pack_text, text_bytes, words
 from holdfast.store.database import Database
-from holdfast.store.rows import clamp_time
 
 BLOCK_PASSAGES: Final = 512
 """Passages in a block and in a new run."""
@@ -41,9 +40,7 @@ NewMessage: TypeAlias = tuple[Message, Sequence[PassageText], int, int]
 
 def add_passages(db: Database, new: Sequence[NewMessage]) -> None:
     """Add the passages of messages, numbered on from the last, and index full batches."""
-    first = count_passages(db)
-    query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
-    latest = {scope: db.execute(query, (scope,)).fetchone()[0] for scope in {scope for _, _, scope, _ in new}}
+    first, latest = _ends(db, {scope for _, _, scope, _ in new})
     rows: list[tuple[object, ...]] = []
     added: list[PassageText] = []
     for message, passages, scope, number in new:
@@ -62,7 +59,15 @@ def add_passages(db: Database, new: Sequence[NewMessage]) -> None:
     columns = "number, message, scope, time, previous, human, speaker, start, windows, text"
     db.insert("passages", columns, rows)
     _add_unindexed(db, range(first, first + len(rows)), added)
-    index_full_batches(db)
+    if (first + len(rows)) // BLOCK_PASSAGES > first // BLOCK_PASSAGES:
+        index_full_batches(db)
+
+
+def _ends(db: Database, scopes: set[int]) -> tuple[int, dict[int, int]]:
+    """Return the number of the next passage, and of the latest of each scope."""
+    query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
+    found = {scope: db.execute(query, (scope,)) for scope in scopes}
+    return count_passages(db), {scope: one.fetchone()[0] for scope, one in found.items()}
 
 
 def reindex_passages(db: Database, passages: Sequence[PassageText]) -> None:

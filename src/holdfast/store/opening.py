@@ -49,8 +49,8 @@ def open_memory_store(path: Path | str | None, *, settings: Settings) -> Store:
     return open_store(store_file(path, settings=settings)) if address is None else open_server(address, settings)
 
 
-def open_server(address: str, settings: Settings) -> PostgresStore:
-    """Open a store on a PostgreSQL server.
+def open_server(address: str, settings: Settings, *, timeout: float | None = None) -> PostgresStore:
+    """Open a store on a PostgreSQL server. A `timeout` of 0 lets statements take any time.
 
     Raises:
         MissingExtraError: The driver is not installed.
@@ -68,7 +68,7 @@ def open_server(address: str, settings: Settings) -> PostgresStore:
         schema=chosen.schema,
         partitions=chosen.partitions,
         connections=chosen.connections,
-        timeout=chosen.timeout_seconds,
+        timeout=chosen.timeout_seconds if timeout is None else timeout,
         wait=chosen.wait_seconds,
     )
 

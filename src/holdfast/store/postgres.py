@@ -6,22 +6,26 @@ when it returns. A call whose connection is lost is repeated where that is safe.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 from uuid import uuid4
 
 import psycopg
+from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool
 
 from holdfast.errors import StorageError, UnavailableError
 from holdfast.search.embed.base import Space
+from holdfast.search.vectors import MANY
 from holdfast.store import forgetting
 from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
 from holdfast.store.database import Database
@@ -38,15 +42,21 @@ from holdfast.store.postgres_database import (
     migrate,
     translate_errors,
 )
+from holdfast.store.postgres_vectors import index_vectors
 from holdfast.store.rows import RowReader, add_jobs, where
 from holdfast.store.tables import R, TableStore
+from holdfast.store.upkeep import Health, Progress, check_index, reindex_tables, unreadable
 
 T = TypeVar("T")
+
+logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised, not printed
 
 MAX_TENANTS: Final = 64
 """Tenants whose index a process keeps in memory."""
 _PAUSE: Final = 0.05
 _POLL: Final = 1.0
+_QUICK: Final = 0.2
+"""Seconds to wait for a connection to a server that did not answer the last time."""
 _LEASE: Final = timedelta(minutes=10)
 """How long a job is left to the process that took it."""
 _COUNTS: Final = {
@@ -78,6 +88,7 @@ class PostgresStore(TableStore):
         connections: The most connections of this process.
         timeout: Seconds that a statement may take.
         wait: Seconds to wait for a connection, or to repeat a call whose connection was lost.
+        max_loaded_windows: The vectors of a tenant with more windows stay on the server; an index proposes some.
     """
 
     readonly = False
@@ -92,15 +103,17 @@ class PostgresStore(TableStore):
         connections: int = 8,
         timeout: float = 60.0,
         wait: float = 5.0,
+        max_loaded_windows: int = MANY,
     ) -> None:
         self.path = home
         self._address, self._place = address, hide_password(address)
-        self._timeout, self._wait = timeout, wait
+        self._timeout, self._wait, self._max_loaded = timeout, wait, max_loaded_windows
         self._local = threading.local()
         self._lock = threading.Lock()
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
         self._gaps: dict[Gap, None] = {}
         self._id, self._schema = uuid4().hex, schema
+        self._vectors_indexed, self._is_down = 20_000, False
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
         options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
@@ -136,7 +149,7 @@ class PostgresStore(TableStore):
 
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
-        connection = self._pool.getconn()
+        connection = self._pool.getconn(_QUICK if self._is_down else self._wait)
         try:
             yield connection
         finally:
@@ -146,7 +159,9 @@ class PostgresStore(TableStore):
     def _reading(self, tenant: int, name: str) -> Iterator[PostgresDatabase]:
         """Run a read transaction; statements are sent together until the rows of one are read."""
         with translate_errors(self.place), self._connect() as connection:
-            db = PostgresDatabase(connection, tenant=tenant, name=name, types=self._types)
+            db = PostgresDatabase(
+                connection, tenant=tenant, name=name, types=self._types, max_loaded_windows=self._max_loaded
+            )
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=True)
@@ -165,24 +180,24 @@ class PostgresStore(TableStore):
         with translate_errors(self.place), self._connect() as connection:
             db = PostgresDatabase(connection, tenant=ALL_TENANTS, name="", types=self._types)
             self._local.db, self._local.transaction = db, ""
+            is_complete = False
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=False)
                     yield
-                self._commit(connection)
+                    is_complete = bool(self._local.transaction)
+                    connection.execute("COMMIT")
+            except psycopg.OperationalError:
+                self._local.db = None
+                # Without an answer to the commit, the server is asked.
+                if not is_complete or not self._retry(lambda: self._has_committed(self._local.transaction)):
+                    _roll_back(connection)
+                    raise
             except BaseException:
                 _roll_back(connection)
                 raise
             finally:
                 self._local.db = None
-
-    def _commit(self, connection: Connection) -> None:
-        """Commit. Where the connection is lost meanwhile, ask the server whether it has committed."""
-        try:
-            connection.execute("COMMIT")
-        except psycopg.OperationalError:
-            if not self._local.transaction or not self._retry(lambda: self._has_committed(self._local.transaction)):
-                raise
 
     def _has_committed(self, transaction: str) -> bool:
         with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
@@ -199,19 +214,33 @@ class PostgresStore(TableStore):
             return False
 
     def _retry(self, work: Callable[[], T]) -> T:
-        """Repeat work whose connection was lost before anything was committed."""
-        deadline, pause = time.monotonic() + self._wait, _PAUSE
+        """Repeat work whose connection was lost before anything was committed.
+
+        Once that was in vain, later calls are tried once, until one succeeds: a turn makes many, and must not wait for
+        each.
+        """
+        deadline, pause = time.monotonic() + (0 if self._is_down else self._wait), _PAUSE
         while True:
             try:
-                return work()
+                result = work()
             except UnavailableError as error:
                 is_part = getattr(self._local, "db", None) is not None
                 if not error.can_retry or is_part or time.monotonic() + pause > deadline:
+                    self._is_down = not self._can_connect()
                     raise
+            else:
+                self._is_down = False
+                return result
             time.sleep(pause)
             pause *= 2
             with suppress(psycopg.Error):
                 self._pool.check()
+
+    def _can_connect(self) -> bool:
+        with suppress(psycopg.Error):
+            psycopg.connect(self._address, connect_timeout=2).close()
+            return True
+        return False
 
     # --- tenants ------------------------------------------------------------------
 
@@ -258,7 +287,8 @@ class PostgresStore(TableStore):
 
     # --- what every store with tables does ------------------------------------------
 
-    def _read(self, tenant: str, work: Callable[[RowReader], T]) -> T:
+    def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:
+        """Read rows of a tenant, as of one moment."""
         return self._retry(lambda: self._read_once(tenant, work))
 
     def _read_once(self, name: str, work: Callable[[RowReader], T]) -> T:
@@ -285,7 +315,9 @@ class PostgresStore(TableStore):
 
         return self._retry(work)
 
-    def _change(self, tenant: str, work: Callable[[Database], T]) -> T:
+    def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:
+        """Change rows of a tenant in one transaction; other writers of that tenant wait for it."""
+
         def once() -> T:
             with self.transaction():
                 return work(self._write_as(tenant))
@@ -302,7 +334,7 @@ class PostgresStore(TableStore):
 
         if getattr(self._local, "db", None) is not None:
             raise StorageError("nothing can be removed in a transaction", path=self.place)
-        count = self._change(select.scope.tenant, work)
+        count = self.change_rows(select.scope.tenant, work)
         if count and kind in {"message", "fact"}:
             self._gaps.clear()
         return count
@@ -322,14 +354,60 @@ class PostgresStore(TableStore):
 
         return self._retry(work)
 
-    # --- of all scopes ----------------------------------------------------------------
-
     def _read_all(self, query: str, *values: object) -> list[tuple[object, ...]]:
         def work() -> list[tuple[object, ...]]:
             with self._reading(ALL_TENANTS, "") as db:
                 return db.execute(query, values).fetchall()
 
         return self._retry(work)
+
+    # --- upkeep -------------------------------------------------------------------
+
+    def reindex(self, *, progress: Progress | None = None) -> int:
+        """Rebuild the index of every tenant, one after the other; return the number of passages."""
+        work = partial(reindex_tables, place=self.place, progress=progress)
+        count = sum(self.change_rows(name, work) for name in self.tenants())
+        self.index_vectors()
+        return count
+
+    def index_vectors(self) -> list[str]:
+        """Make the missing indexes of vectors; return their names. Needs the owner of the tables."""
+        with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
+            return index_vectors(connection, self._schema, windows=self._max_loaded)
+
+    def check(self) -> Health:
+        """Check every row, and whether the index of each tenant matches its rows."""
+        damage: list[str] = []
+        index: list[str] = []
+        for name in self.tenants():
+            self.read_rows(name, lambda rows: damage.extend(f"tenant {name}: {what}" for what in unreadable(rows.db)))  # noqa: B023 - called at once
+            self.read_rows(name, lambda rows: index.extend(f"tenant {name}: {what}" for what in check_index(rows.db)))  # noqa: B023 - called at once
+        counts = {name: count for name, count in self.counts().items() if name != "bytes"}
+        unscrubbed = self._read_all("SELECT count(*) FROM counters WHERE name = 'unscrubbed' AND value = 1")
+        note = "forgotten text may still be in free pages: run `holdfast vacuum`"
+        notes = (note,) if unscrubbed != [(0,)] else ()
+        return Health(path=self.place, counts=counts, damage=tuple(damage), index=tuple(index), notes=notes)
+
+    def vacuum(self) -> tuple[int, int]:
+        """Rewrite all tables without deleted rows; return their size before and after. Others wait meanwhile."""
+        before = self.counts()["bytes"]
+        with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
+            for (table,) in self._read_all(_TABLES):
+                connection.execute(
+                    sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(self._schema, str(table)))
+                )
+        self._retry(self._mark_scrubbed)
+        return before, self.counts()["bytes"]
+
+    def _mark_scrubbed(self) -> None:
+        with self.transaction():
+            self._local.db.execute("UPDATE counters SET value = 0 WHERE name = 'unscrubbed'")
+
+    # --- of all scopes ----------------------------------------------------------------
+
+    def tenants(self) -> list[str]:
+        """List the tenants."""
+        return self._names("SELECT 1")
 
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope, tenant by tenant, oldest first."""
@@ -340,7 +418,7 @@ class PostgresStore(TableStore):
         found: list[Job] = []
         for name in self._names(_HAS_JOBS, kind):
             if len(found) < limit:
-                found += self._read(name, work)
+                found += self.read_rows(name, work)
         return found
 
     def take_job(self, kind: str) -> Job | None:
@@ -352,7 +430,7 @@ class PostgresStore(TableStore):
         )
         values = (_LEASE, self._id, kind, self._id)
         for name in self._names(_HAS_JOBS, kind):
-            if taken := self._change(name, lambda db: db.execute(claim, values).fetchone()):
+            if taken := self.change_rows(name, lambda db: db.execute(claim, values).fetchone()):
                 select = Select(scope=Scope(tenant=name), across=("project", "agent", "session"), ids=(taken[0],))
                 return next(iter(self.read_jobs(select)), None)
         return None
@@ -421,7 +499,11 @@ class PostgresStore(TableStore):
         found: list[PassageText] = []
         for name in self._names(_LACKS_VECTORS, space.name, space.dimension, space.digest):
             if len(found) < limit:
-                found += self._read(name, work)
+                found += self.read_rows(name, work)
+        if not found and (size := self.counts()["passages"]) > self._vectors_indexed:
+            self._vectors_indexed = 2 * size  # all are embedded: look again when there are twice as many
+            with suppress(StorageError):  # a login that does not own the tables: `holdfast reindex` says so
+                self.index_vectors()
         return found
 
     def _names(self, condition: str, *values: object) -> list[str]:
@@ -459,6 +541,7 @@ class PostgresStore(TableStore):
         return sorted(_scope(names) for names in self._read_all(f"SELECT {_SCOPE} FROM {found} {_JOIN}"))
 
 
+_TABLES: Final = "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'"
 _HAS_JOBS: Final = "SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant AND kind = ?"
 _SCOPE: Final = "tenants.name, project, agent, session"
 _JOIN: Final = (

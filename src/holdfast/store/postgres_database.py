@@ -14,16 +14,18 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import psycopg
 from psycopg import sql
 from psycopg_pool import PoolTimeout
 
 from holdfast.errors import HoldfastError, InputError, StorageError, UnavailableError
+from holdfast.search.columns import Columns
 from holdfast.search.embed.base import Space
 from holdfast.search.passages import CUTTING
+from holdfast.search.vectors import MANY
 from holdfast.store.base import VectorRow
 from holdfast.store.codec import DAMAGE
+from holdfast.store.postgres_vectors import ServerMatrix, sign_bits
 from holdfast.store.rows import KEY
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -49,8 +51,16 @@ _COUNTERS: Final = ("rewritten", "unscrubbed", "messages", "facts", "records", "
 class PostgresDatabase:
     """The rows of one tenant, in one transaction over one connection; of all, where `tenant` is `ALL_TENANTS`."""
 
-    def __init__(self, connection: Connection, *, tenant: int, name: str, types: Mapping[tuple[str, str], str]) -> None:
-        self.connection = connection
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        tenant: int,
+        name: str,
+        types: Mapping[tuple[str, str], str],
+        max_loaded_windows: int = MANY,
+    ) -> None:
+        self.connection, self.max_loaded_windows = connection, max_loaded_windows
         self._types = types
         self.use(tenant, name)
 
@@ -117,6 +127,11 @@ class PostgresDatabase:
         )
         return {"vectors": self.execute(query, (*_key(space), after.get("vectors", 0)))}
 
+    def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None) -> ServerMatrix | None:
+        """Return the vectors of a space, which stay on the server; None where there are none."""
+        (number,) = self.execute(f"SELECT {_SPACE}", _key(space)).fetchone() or (None,)
+        return None if number is None else ServerMatrix(self, number, space, columns, scopes)
+
     def wipe_vectors(self, passages: Sequence[int]) -> None:
         """Delete the vectors of passages, in every space."""
         wanted, values = self.among("passage", passages)
@@ -151,7 +166,7 @@ class PostgresDatabase:
                 "vectors",
                 "space, passage, place, id, scope, data, signs",
                 [
-                    (number, passage, place, one, known[passage][0], vector.tobytes(), _bits(vector))
+                    (number, passage, place, one, known[passage][0], vector.tobytes(), sign_bits(vector))
                     for one, (passage, row) in zip(numbers, mine.items(), strict=True)
                     for place, vector in enumerate(row.vectors)
                 ],
@@ -194,14 +209,6 @@ _SPACE: Final = "(SELECT id FROM spaces WHERE tenant = tenant() AND name = ? AND
 
 def _key(space: Space) -> tuple[str, int, str]:
     return space.name, space.dimension, space.digest
-
-
-def _bits(vector: npt.NDArray[np.int8]) -> str:
-    """Return which parts of a vector are above 0."""
-    return (vector > 0).astype(np.uint8).tobytes().translate(_DIGITS).decode()
-
-
-_DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
 @lru_cache(maxsize=512)
@@ -313,6 +320,14 @@ def _has_prefix(code: str, prefixes: Iterable[str]) -> bool:
     return any(code.startswith(prefix) for prefix in prefixes)
 
 
+def _make_error(error: psycopg.Error, place: str) -> StorageError:
+    code = error.sqlstate or ("08000" if isinstance(error, psycopg.OperationalError) else "")
+    advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), str(error))
+    if _has_prefix(code, (*_RETRY, *_BUSY)):
+        return UnavailableError(advice, path=place, can_retry=_has_prefix(code, _RETRY))
+    return StorageError(advice, path=place)
+
+
 @contextmanager
 def translate_errors(place: str) -> Iterator[None]:
     """Raise errors of PostgreSQL, and of damaged rows, as errors that say what to do."""
@@ -324,11 +339,7 @@ def translate_errors(place: str) -> Iterator[None]:
     except psycopg.DataError as error:
         raise InputError(f"a scope, key or kind that PostgreSQL cannot keep: {error}") from error
     except psycopg.Error as error:
-        code = error.sqlstate or ("08000" if isinstance(error, psycopg.OperationalError) else "")
-        advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), str(error))
-        if _has_prefix(code, (*_RETRY, *_BUSY)):
-            raise UnavailableError(advice, path=place, can_retry=_has_prefix(code, _RETRY)) from error
-        raise StorageError(advice, path=place) from error
+        raise _make_error(error, place) from error
     except UnicodeEncodeError as error:
         raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
     except HoldfastError:

@@ -13,13 +13,14 @@ from holdfast.store.base import FactRow, Gap, Job, Kind, MessageRow, PassageText
 from holdfast.store.codec import (
     DAMAGE,
     bytes_text,
+    clamp_time,
     decode_message,
+    decode_words,
     encode_message,
     pack_json,
     text_bytes,
     unpack_json,
     unpack_text,
-    words,
 )
 from holdfast.store.database import SCOPE_PARTS, Database, scope_condition, scope_number
 
@@ -30,7 +31,6 @@ T = TypeVar("T")
 
 PINNED: Final = 1
 EXCLUDED: Final = 2
-_LATEST: Final = 2**63 - 1
 _ALL: Final = 2**62
 """A limit that no table reaches."""
 
@@ -48,23 +48,35 @@ def where(
     db: Database, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None
 ) -> tuple[str, list[object]]:
     """Return the SQL condition of a selection; the scope is always part of it."""
-    key, first = KEY[kind], db.first_passage if kind == "passage" else 0
+    key = KEY[kind]
     owner, values = _owner(db, select)
-    clauses = [db.own + owner, *(["alive = 1"] if kind == "passage" else [])]
-    ids = None if select.ids is None else [number - first for number in select.ids]
-    for column, wanted in ((key, ids), ("id" if kind == "fact" else "key", keys)):
+    clauses, chosen = [db.own + owner], select
+    if kind == "passage":
+        clauses.append("alive = 1")
+        chosen = _to_own_numbers(select, db.first_passage)
+    for column, wanted in ((key, chosen.ids), ("id" if kind == "fact" else "key", keys)):
         if wanted is not None:
             clause, more = db.among(column, wanted)
             clauses.append(clause)
             values += more
-    after, before = (None if place is None else place - first for place in (select.after, select.before))
-    for clause, value in (("kind = ?", name), (f"{key} > ?", after), (f"{key} < ?", before)):
+    for clause, value in (("kind = ?", name), (f"{key} > ?", chosen.after), (f"{key} < ?", chosen.before)):
         if value is not None:
             clauses.append(clause)
             values.append(value)
-    by_key = "" if keys is None else "+"  # a few by their keys are found first and sorted then
-    order = f"ORDER BY {by_key}{key} {'DESC' if select.newest else 'ASC'}"
+    # A few by their keys are found first and sorted then.
+    order = _order(select, key if keys is None else f"+{key}")
     return f"{' AND '.join(clauses)} {order} LIMIT ?", [*values, _ALL if select.limit is None else select.limit]
+
+
+def _order(select: Select, key: str) -> str:
+    return f"ORDER BY {key} {'DESC' if select.newest else 'ASC'}"
+
+
+def _to_own_numbers(select: Select, first: int) -> Select:
+    """Return a selection with the numbers that the passages of a tenant have in its tables."""
+    after, before = (None if number is None else number - first for number in (select.after, select.before))
+    ids = None if select.ids is None else tuple(number - first for number in select.ids)
+    return replace(select, ids=ids, after=after, before=before)
 
 
 def _owner(db: Database, select: Select) -> tuple[str, list[object]]:
@@ -201,7 +213,7 @@ class RowReader:
         wanted, values = self.db.among("id", list({row[2] for row in rows if row[7] is None}))
         shared = self.db.execute(f"SELECT id, scope, body FROM messages WHERE {self.db.own}{wanted}", values)
         damaged: list[Any] = []
-        texts = dict(self._readable("message", shared, lambda row: (row[:2], words(decode_message(row[2]))), damaged))
+        texts = dict(self._readable("message", shared, lambda row: (row[:2], decode_words(row[2])), damaged))
         unread = {row[:2] for row in damaged}
 
         def decode(row: Any) -> PassageText:
@@ -229,11 +241,6 @@ def fact_data(row: FactRow) -> bytes:
     return pack_json(data)
 
 
-def clamp_time(milliseconds: int) -> int:
-    """Clamp a time to what a column can hold."""
-    return max(-_LATEST, min(milliseconds, _LATEST))
-
-
 def fact_digest(fact: str) -> bytes:
     """Return the digest that is kept of a forgotten fact."""
     return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
@@ -256,7 +263,7 @@ def add_messages(db: Database, rows: Sequence[MessageRow]) -> list[int]:
     """Add messages with their passages."""
     scopes = {scope: scope_number(db, scope) for scope in dict.fromkeys(row.scope for row in rows)}
     keys = [(scopes[row.scope], bytes.fromhex(row.message.digest), text_bytes(row.nonce)) for row in rows]
-    numbers = _known_messages(db, keys)
+    numbers = _look_up(db, keys)
     new: dict[_MessageKey, MessageRow] = {}
     for key, row in zip(keys, rows, strict=True):
         if key not in numbers:
@@ -273,7 +280,7 @@ def add_messages(db: Database, rows: Sequence[MessageRow]) -> list[int]:
     return [numbers[key] for key in keys]
 
 
-def _known_messages(db: Database, keys: Sequence[_MessageKey]) -> dict[_MessageKey, int]:
+def _look_up(db: Database, keys: Sequence[_MessageKey]) -> dict[_MessageKey, int]:
     """Return the numbers of the messages that are stored, by scope, digest and nonce; 0 for a forgotten one."""
     found: dict[_MessageKey, int] = {}
     for start in range(0, len(keys), _AT_ONCE):

@@ -105,7 +105,8 @@ class SqliteStore(TableStore):
         with self.transaction():
             return add(self._writer, rows)
 
-    def _change(self, tenant: str, work: Callable[[Database], T]) -> T:  # noqa: ARG002 - all tenants are in one file
+    def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:  # noqa: ARG002 - one file for all
+        """Change rows in one transaction."""
         with self.transaction():
             return work(self._writer)
 
@@ -118,7 +119,8 @@ class SqliteStore(TableStore):
 
     # --- reading ---------------------------------------------------------------
 
-    def _read(self, tenant: str, work: Callable[[RowReader], T]) -> T:  # noqa: ARG002 - as above
+    def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:  # noqa: ARG002 - as above
+        """Read rows, as of one moment."""
         with self._reading() as rows:
             return work(rows)
 
@@ -156,6 +158,11 @@ class SqliteStore(TableStore):
         with self._reading() as rows:
             rows.load_scopes()
             return rows.jobs_of_all(kind, limit=limit)
+
+    def tenants(self) -> list[str]:
+        """List the tenants that have rows."""
+        with self._reading():
+            return [name for (name,) in self._reader.execute("SELECT DISTINCT tenant FROM scopes ORDER BY tenant")]
 
     def take_job(self, kind: str) -> Job | None:
         """Read the oldest job of a kind and any scope."""

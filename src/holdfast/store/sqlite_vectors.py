@@ -14,7 +14,7 @@ import numpy.typing as npt
 from holdfast.errors import InputError
 from holdfast.search.embed.base import Space
 from holdfast.store.base import VectorRow
-from holdfast.store.connection import SqliteDatabase
+from holdfast.store.database import Database
 from holdfast.store.index_tables import count_passages, decode_windows
 
 VECTOR_BLOCK_PASSAGES: Final = 4096
@@ -23,7 +23,7 @@ VECTOR_BLOCK_PASSAGES: Final = 4096
 _WRITE_BLOCK: Final = "INSERT OR REPLACE INTO vector_blocks(space, first, data) VALUES (?, ?, ?)"
 
 
-def space_number(connection: SqliteDatabase, space: Space, *, create: bool) -> int | None:
+def space_number(connection: Database, space: Space, *, create: bool) -> int | None:
     """Return the number of a space; None where nothing was embedded in it."""
     values = (space.name, space.dimension, space.digest)
     query = "SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?"
@@ -32,11 +32,10 @@ def space_number(connection: SqliteDatabase, space: Space, *, create: bool) -> i
         return int(known[0])
     if not create:
         return None
-    insert = "INSERT INTO spaces(name, dimension, digest) VALUES (?, ?, ?)"
-    return int(connection.execute(insert, values).lastrowid or 0)
+    return connection.insert_numbered("spaces", "name, dimension, digest", [values])[0]
 
 
-def add_vectors(connection: SqliteDatabase, rows: Sequence[VectorRow]) -> int:
+def add_vectors(connection: Database, rows: Sequence[VectorRow]) -> int:
     """Store the vectors of passages, and merge complete ranges into blocks; return how many passages exist."""
     touched: dict[Space, list[int]] = {}
     for row in rows:
@@ -59,7 +58,7 @@ def add_vectors(connection: SqliteDatabase, rows: Sequence[VectorRow]) -> int:
     return sum(map(len, touched.values()))
 
 
-def _merge_vectors(connection: SqliteDatabase, space: Space, first: int) -> None:
+def _merge_vectors(connection: Database, space: Space, first: int) -> None:
     """Merge the vectors of a range of passages into its block, where all of them have theirs."""
     bounds = (space_number(connection, space, create=True), first, first + VECTOR_BLOCK_PASSAGES)
     query = "SELECT passage, data FROM vectors WHERE space = ? AND passage >= ? AND passage < ?"
@@ -79,14 +78,14 @@ def _merge_vectors(connection: SqliteDatabase, space: Space, first: int) -> None
     connection.execute("DELETE FROM vectors WHERE space = ? AND passage >= ? AND passage < ?", bounds)
 
 
-def _starts(connection: SqliteDatabase, first: int) -> npt.NDArray[np.int64]:
+def _starts(connection: Database, first: int) -> npt.NDArray[np.int64]:
     """Return where the windows of each passage of a range begin, counted from its first, and where the last ends."""
     query = "SELECT length(windows) / 12 FROM passages WHERE number >= ? AND number < ? ORDER BY number"
     counts = [windows for (windows,) in connection.execute(query, (first, first + VECTOR_BLOCK_PASSAGES))]
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
-def wipe_vectors(connection: SqliteDatabase, passages: Sequence[int]) -> None:
+def wipe_vectors(connection: Database, passages: Sequence[int]) -> None:
     """Zero the vectors of these passages (in rising order), in every space."""
     connection.executemany("DELETE FROM vectors WHERE passage = ?", ((passage,) for passage in passages))
     for first, group in groupby(passages, key=lambda passage: passage // VECTOR_BLOCK_PASSAGES * VECTOR_BLOCK_PASSAGES):
@@ -100,7 +99,7 @@ def wipe_vectors(connection: SqliteDatabase, passages: Sequence[int]) -> None:
             connection.execute(_WRITE_BLOCK, (space, first, vectors.tobytes()))
 
 
-def drop_vectors(connection: SqliteDatabase, passages: Iterable[int]) -> None:
+def drop_vectors(connection: Database, passages: Iterable[int]) -> None:
     """Delete the vectors of passages whose windows have changed, and their blocks: they are made again."""
     for passage in passages:
         connection.execute("DELETE FROM vectors WHERE passage = ?", (passage,))
@@ -109,7 +108,7 @@ def drop_vectors(connection: SqliteDatabase, passages: Iterable[int]) -> None:
         )
 
 
-def passages_without_vectors(connection: SqliteDatabase, space: int | None, *, limit: int) -> list[int]:
+def passages_without_vectors(connection: Database, space: int | None, *, limit: int) -> list[int]:
     """List passages that have no vectors in a space yet, oldest first."""
     query = "SELECT first FROM vector_blocks WHERE space = ?"
     blocks = {first for (first,) in connection.execute(query, (space,))}
@@ -125,10 +124,10 @@ def passages_without_vectors(connection: SqliteDatabase, space: int | None, *, l
     return missing
 
 
-def count_embedded(connection: SqliteDatabase, space: int | None) -> int:
+def count_embedded(connection: Database, space: int | None) -> int:
     """Count the passages that have vectors in a space."""
     query = (
-        "SELECT (SELECT count(*) FROM vectors WHERE space = :space) + (SELECT count(*) FROM vector_blocks JOIN passages"
-        " ON number >= first AND number < first + :block AND alive = 1 WHERE space = :space)"
+        "SELECT (SELECT count(*) FROM vectors WHERE space = ?) + (SELECT count(*) FROM vector_blocks JOIN passages"
+        " ON number >= first AND number < first + ? AND alive = 1 WHERE space = ?)"
     )
-    return int(connection.execute(query, {"space": space, "block": VECTOR_BLOCK_PASSAGES}).fetchone()[0])
+    return int(connection.execute(query, (space, VECTOR_BLOCK_PASSAGES, space)).fetchone()[0])

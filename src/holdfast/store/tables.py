@@ -20,6 +20,7 @@ from holdfast.store.base import (
     Scope,
     SearchQuery,
     Select,
+    VectorRow,
 )
 from holdfast.store.codec import DAMAGE
 from holdfast.store.database import Database
@@ -74,12 +75,16 @@ class TableStore(ABC):
         """Add rows in one transaction; return their numbers."""
 
     @abstractmethod
-    def _change(self, tenant: str, work: Callable[[Database], T]) -> T:
+    def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:
         """Change rows of a tenant in one transaction."""
 
     @abstractmethod
-    def _read(self, tenant: str, work: Callable[[RowReader], T]) -> T:
+    def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:
         """Read rows of a tenant, as of one moment."""
+
+    @abstractmethod
+    def tenants(self) -> list[str]:
+        """List the tenants that have rows."""
 
     @abstractmethod
     def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
@@ -105,37 +110,41 @@ class TableStore(ABC):
 
     def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
         """Set the flags of messages that are not None."""
-        return self._change(
+        return self.change_rows(
             select.scope.tenant, lambda db: tables.set_flags(db, select, pinned=pinned, excluded=excluded)
         )
+
+    @abstractmethod
+    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages."""
 
     # --- reading ------------------------------------------------------------------
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         """Read messages that the reader may see, oldest first."""
-        return self._read(select.scope.tenant, lambda rows: rows.read("message", select))
+        return self.read_rows(select.scope.tenant, lambda rows: rows.read("message", select))
 
     def read_passages(self, select: Select, /) -> list[PassageText]:
         """Read passages that the reader may see, oldest first."""
-        return self._read(select.scope.tenant, lambda rows: rows.read("passage", select))
+        return self.read_rows(select.scope.tenant, lambda rows: rows.read("passage", select))
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first."""
-        return self._read(select.scope.tenant, lambda rows: rows.read("fact", select, keys=keys))
+        return self.read_rows(select.scope.tenant, lambda rows: rows.read("fact", select, keys=keys))
 
     def read_records(
         self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
     ) -> list[Record]:
         """Read records that the reader may see, oldest first."""
-        return self._read(select.scope.tenant, lambda rows: rows.read("record", select, name=kind, keys=keys))
+        return self.read_rows(select.scope.tenant, lambda rows: rows.read("record", select, name=kind, keys=keys))
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs that the reader may see, oldest first."""
-        return self._read(select.scope.tenant, lambda rows: rows.read("job", select, name=kind))
+        return self.read_rows(select.scope.tenant, lambda rows: rows.read("job", select, name=kind))
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
         """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
-        return self._read(scope.tenant, lambda rows: tables.find_messages(rows.db, scope, digests))
+        return self.read_rows(scope.tenant, lambda rows: tables.find_messages(rows.db, scope, digests))
 
     def search(self, query: SearchQuery, /) -> Candidates:
         """Find the passages that are most promising by words and by vector, and those beside them."""
@@ -150,7 +159,7 @@ class TableStore(ABC):
                     "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.place
                 ) from error
 
-        return self._read(query.scope.tenant, work)
+        return self.read_rows(query.scope.tenant, work)
 
     # --- forgetting ---------------------------------------------------------------
 

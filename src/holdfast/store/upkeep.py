@@ -81,14 +81,14 @@ class Health:
     """The result of a check.
 
     Attributes:
-        path: The file.
+        path: The file or address.
         counts: How many messages, passages, sessions and facts there are, where that can be told.
         damage: What is broken in what was archived: `repair` keeps the rest.
         index: What is wrong with the index: `reindex` mends it, and nothing is lost.
         notes: What is worth knowing, though nothing is broken.
     """
 
-    path: Path
+    path: Path | str
     counts: dict[str, int]
     damage: tuple[str, ...] = ()
     index: tuple[str, ...] = ()

@@ -236,14 +236,6 @@ def _keep_silent(to: BaseHTTPRequestHandler, closing: threading.Event, *, has_he
     closing.wait(MAX_SILENT_SECONDS)
 
 
-def _route(path: str) -> str:
-    """Return what a path asks for, without the version of the API and the model in it."""
-    path = path.partition("?")[0].removeprefix("/v1")
-    if path.endswith(":streamGenerateContent"):
-        return "gemini:stream"
-    return "gemini" if path.endswith(":generateContent") else path
-
-
 def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
     content = raw.body if isinstance(raw.body, bytes) else json.dumps(raw.body).encode()
     kind = "text/event-stream" if raw.status == HTTPStatus.OK and isinstance(raw.body, bytes) else "application/json"

@@ -1,0 +1,150 @@
+"""Memory for the LiteLLM proxy: a callback of its `config.yaml`.
+
+# holdfast_hook.py, beside config.yaml
+from holdfast import Engine
+from holdfast.adapters.litellm import HoldfastHook
+
+hook = HoldfastHook(Engine.open("~/agent-memory"))
+
+# config.yaml
+litellm_settings:
+callbacks: [holdfast_hook.hook]
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from typing import Any, Final, cast
+
+import litellm
+from litellm.integrations.custom_logger import CustomLogger
+
+from holdfast.adapters._history import guard, on_loop, sync_engine
+from holdfast.adapters._requests import RequestMemory
+from holdfast.aio import AsyncEngine
+from holdfast.engine import Engine
+from holdfast.models.naming import FunctionModel
+from holdfast.providers.models import context_tokens
+from holdfast.providers.replies import ReplyCollector, read_reply
+from holdfast.session import Session
+
+FORMATS: Final = {
+    "completion": "openai_chat",
+    "acompletion": "openai_chat",
+    "anthropic_messages": "anthropic",
+    "responses": "openai_responses",
+    "aresponses": "openai_responses",
+}
+"""The format of each type of call that is assembled."""
+SESSION_HEADER: Final = "x-holdfast-session"
+
+
+class HoldfastHook(CustomLogger):
+    """Assembles the requests that pass the proxy, and archives the replies. Other requests pass unchanged.
+
+    The session is `litellm_session_id` or `metadata.session_id` of the request, or its header `x-holdfast-session`; a
+    request that names none passes unchanged. The user is the end user of the request, else the user of the key.
+
+    Args:
+        engine: The memory. Where it has no model, the model of the request writes summaries.
+        project: The project that the sessions belong to.
+        agent: The agent that they belong to.
+        limit: The context window of the models; by default that of the settings or of each model.
+    """
+
+    def __init__(
+        self, engine: Engine | AsyncEngine, *, project: str = "", agent: str = "main", limit: int | None = None
+    ) -> None:
+        super().__init__()
+        self._engine = sync_engine(engine)
+        self._owner = {"project": project, "agent": agent}
+        self._memory = RequestMemory(limit)
+
+    async def async_pre_call_hook(
+        self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
+    ) -> dict[str, Any]:
+        """Make the window of a request."""
+        del cache
+        session, format = self._session(data, user_api_key_dict), FORMATS.get(call_type)
+        if session is None or format is None:
+            return data
+        data.setdefault("metadata", {})["holdfast_format"] = format
+        model = str(data.get("model"))
+        limit = self._memory.limit or self._engine.settings.agent.context_tokens or context_tokens(model)
+        session.model = FunctionModel(on_loop(_writer(model)), context_tokens=limit)
+        exchange = await asyncio.to_thread(self._memory.begin, session, data, format=format)
+        return cast("dict[str, Any]", exchange.body)
+
+    async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
+        """Archive a whole reply."""
+        session, format = self._session(data, user_api_key_dict), _format(data)
+        if session is not None and format:
+            await asyncio.to_thread(_archive, session, _dump(response), format)
+        return response
+
+    async def async_post_call_streaming_iterator_hook(
+        self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
+    ) -> AsyncIterator[Any]:
+        """Archive a reply that is streamed."""
+        session, format = self._session(request_data, user_api_key_dict), _format(request_data)
+        collector = ReplyCollector(format or "anthropic", is_stream=True)
+        chunks: list[Any] = []
+        async for chunk in response:
+            if isinstance(chunk, bytes):
+                collector.feed(chunk)
+            else:
+                chunks.append(chunk)
+            yield chunk
+        if session is not None and format:
+            reply = _join(chunks, format)
+            await asyncio.to_thread(_archive, session, reply or collector, format)
+
+    def _session(self, data: Mapping[str, Any], key: Any) -> Session | None:
+        """Return the session that a request names; None where it names none."""
+        metadata = data.get("metadata") or data.get("litellm_metadata") or {}
+        headers = (data.get("proxy_server_request") or {}).get("headers") or {}
+        name = data.get("litellm_session_id") or metadata.get("session_id") or headers.get(SESSION_HEADER)
+        if not name:
+            return None
+        user = data.get("user") or getattr(key, "end_user_id", None) or getattr(key, "user_id", None) or "local"
+        return self._engine.session(str(name), tenant=str(user), **self._owner)
+
+
+def _format(data: Mapping[str, Any]) -> str:
+    """Return the format that the request was assembled in; empty where it was not."""
+    return str((data.get("metadata") or {}).get("holdfast_format") or "")
+
+
+def _writer(model: str) -> Any:
+    async def write(messages: list[dict[str, Any]]) -> str:
+        from litellm.proxy.proxy_server import llm_router  # noqa: PLC0415 - set when the proxy has started
+
+        ask = llm_router.acompletion if llm_router is not None else litellm.acompletion
+        reply: Any = await ask(model=model, messages=cast("Any", messages))
+        return str(reply.choices[0].message.content or "")
+
+    return write
+
+
+def _archive(session: Session, reply: Mapping[str, Any] | ReplyCollector, format: str) -> None:
+    with guard("a reply was not archived"):
+        messages = reply.messages() if isinstance(reply, ReplyCollector) else read_reply(reply, format)
+        if messages:
+            session.append(messages, format=format)
+
+
+def _join(chunks: list[Any], format: str) -> dict[str, Any]:
+    """Return the reply that chunks make up; empty where there is none."""
+    if format == "openai_responses":
+        ends = [one for one in chunks if str(getattr(one, "type", "")).endswith(("completed", "incomplete"))]
+        response = getattr(ends[-1], "response", None) if ends else None
+        return _dump(response) if response is not None else {}
+    return _dump(litellm.stream_chunk_builder(chunks)) if chunks else {}
+
+
+def _dump(response: Any) -> dict[str, Any]:
+    """Return a reply as plain data."""
+    if isinstance(response, dict):
+        return response
+    return cast("dict[str, Any]", response.model_dump(mode="json", exclude_none=True))

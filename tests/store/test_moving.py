@@ -1,0 +1,117 @@
+"""A memory moves from a file to a server and back, whole, however often the copy is interrupted."""
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+from holdfast.cli import holdfast
+from holdfast.errors import InputError
+from holdfast.memory.memory import Memory
+from holdfast.settings import Settings
+from holdfast.settings.schema import Postgres
+from holdfast.store.base import Record, Select, Store
+from holdfast.store.moving import move
+from holdfast.store.sqlite import SqliteStore
+from holdfast.testing.rows import HERE, MODEL, asks, fact, says, vectors
+from postgres_server import open_postgres, schema_of, start
+
+OTHER = replace(HERE, tenant="other")
+CITY = "The capital of Mongolia is Ulaanbaatar."
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Iterator[SqliteStore]:
+    """A file with two tenants, vectors, and something forgotten."""
+    with SqliteStore(tmp_path / "source.db") as store:
+        store.add_messages([says(f"theirs {n}", scope=OTHER) for n in range(3)])
+        numbers = store.add_messages([says(f"mine {n} 改用蓝色 {'word ' * (n * 40)}", time=n) for n in range(30)])
+        store.add_facts([replace(fact("f", CITY), evidence=(numbers[3],)), fact("g", "gone")])
+        store.add_records([Record(scope=HERE, kind="edit", key="1", data={"ids": numbers[:2]}, is_new=True)])
+        rows = store.read_passages(Select(scope=HERE))
+        store.add_vectors([vectors(row.number, range(len(row.windows))) for row in rows])
+        store.remove_messages(Select(scope=HERE, ids=(numbers[5],)))
+        store.remove_facts(Select(scope=HERE), keys=("g",))
+        yield store
+
+
+def content(store: Store) -> list[object]:
+    """Whatever a reader sees, and how a question is ranked; passages are numbered by each store."""
+    select = Select(scope=HERE)
+    passages = [replace(row, number=0) for row in store.read_passages(select)]
+    found = store.search(asks("mine 7 蓝色", seed=2))
+    assert found.cosine is not None
+    scores = np.stack([found.messages, found.keyword, found.together, found.cosine]).round(4)
+    rows = [store.read_messages(select), store.read_facts(select), store.read_records(select), passages]
+    return [*rows, scores.tolist(), found.nearest.round(4).tolist()]
+
+
+def test_a_memory_moves_to_a_server_and_back(source: SqliteStore, tmp_path: Path) -> None:
+    """All rows, numbers, vectors and rankings are the same there and back; what was forgotten stays out."""
+    forgotten = says(f"mine 5 改用蓝色 {'word ' * 200}", time=5)
+    with closing(open_postgres(tmp_path)) as server, SqliteStore(tmp_path / "back.db") as back:
+        there = [move(source, server, tenant) for tenant in source.tenants()]
+        again = move(server, back, "local")
+        assert [one.rows["messages"] for one in there] == [29, 3]
+        assert again.digest == there[0].digest
+        assert content(source) == content(server) == content(back)
+        for store in (server, back):
+            assert store.embedded(MODEL) == len(store.read_passages(Select(scope=HERE)))
+            assert store.add_messages([forgotten, says("new")]) == [0, 34]
+        with pytest.raises(InputError, match="empty target"):
+            move(source, server, "local")
+
+
+def test_an_interrupted_copy_continues(source: SqliteStore, tmp_path: Path) -> None:
+    """A copy that stops after any step is completed by the next."""
+    reached: list[str] = []
+
+    def interrupt(table: str, _: int) -> None:
+        if table not in reached:
+            reached.append(table)
+            raise KeyboardInterrupt
+
+    with closing(open_postgres(tmp_path)) as server:
+        for _ in range(4):
+            with pytest.raises(KeyboardInterrupt):
+                move(source, server, "local", progress=interrupt)
+        assert reached == ["messages", "facts", "records", "passages"]
+        assert move(source, server, "local").rows["messages"] == 29
+        assert content(source) == content(server)
+
+
+def test_the_commands_work_on_a_server(source: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`migrate`, `stats`, `reindex`, `search`, `forget`, `vacuum`, `doctor` and `export` take an address."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOLDFAST_POSTGRES__SCHEMA", schema_of(tmp_path))
+    monkeypatch.setenv("HOLDFAST_POSTGRES__PARTITIONS", "1")
+    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+    source.close()
+    address = start()
+
+    def run(*arguments: str) -> str:
+        result = CliRunner().invoke(holdfast, arguments, catch_exceptions=False)
+        assert result.exit_code == 0, (arguments, result.output)
+        return result.stdout
+
+    moved = json.loads(run("migrate", str(tmp_path / "source.db"), address, "--json"))
+    assert [one["tenant"] for one in moved] == ["local", "other"]
+    here = ("--home", address)
+    assert json.loads(run("stats", *here, "--json"))["messages"] == 32
+    assert json.loads(run("reindex", *here, "--json"))["passages"] > 32
+    hits = json.loads(run("search", "mine 7", *here, "--json"))
+    assert hits
+    run("forget", str(hits[0]["message"]), "--yes", *here)
+    assert "holdfast vacuum" in run("doctor", *here)
+    run("vacuum", *here)
+    assert "holdfast vacuum" not in run("doctor", *here)
+    run("export", str(tmp_path / "out.jsonl"), *here)
+    settings = Settings(postgres=Postgres(schema=schema_of(tmp_path)))
+    with Memory.open(address, settings=settings) as memory:
+        assert memory.store.counts()["messages"] == 31
+    assert CITY in (tmp_path / "out.jsonl").read_text()
