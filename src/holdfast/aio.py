@@ -63,7 +63,6 @@ class AsyncSession(_Async[Session]):
 
     assemble = _awaitable(Session.assemble)
     preview = _awaitable(Session.preview)
-    window = _awaitable(Session.window)
     append = _awaitable(Session.append)
     compact = _awaitable(Session.compact)
     size = _awaitable(Session.size)

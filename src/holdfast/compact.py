@@ -15,7 +15,7 @@ from holdfast.compaction.summarise import Progress, Summariser, Summary, make_de
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Item, apply, tokens
 from holdfast.errors import CompactionError
-from holdfast.events import Compacted, Compacting, SummaryRequest
+from holdfast.events import Compacted, Compacting, SummaryRequest, SummaryResult
 from holdfast.memory.learning import jobs
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
@@ -113,10 +113,7 @@ def run_compaction(
     request = SummaryRequest(event=starting, plan=planned, instructions=instructions, cancel=Event())
     result, failures = hooks.ask_summary(request, cancel=cancel, seconds=settings.compaction.timeout_seconds)
     if result is not None and result.text.strip():
-        framed, details = wrap_summary(result.text), make_details(planned) | dict(result.details)
-        if (cost := _count(state, framed)) >= planned.replaced:
-            raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {planned.replaced:,}")
-        summary = Summary(text=result.text, framed=framed, tokens=cost, rung="full", details=details, from_hook=True)
+        summary = _take_summary(state, planned, result)
     else:
         summary = Summariser(
             plan=planned,
@@ -139,6 +136,14 @@ def run_compaction(
     hooks.notify(done, state.notes.append)
     warnings = (*failures, *summary.warnings)
     return Compaction(plan=planned, summary=summary, tokens_before=before, tokens_after=after, warnings=warnings)
+
+
+def _take_summary(state: SessionState, planned: CompactionPlan, result: SummaryResult) -> Summary:
+    """Take the summary that a hook has written."""
+    framed, details = wrap_summary(result.text), make_details(planned) | dict(result.details)
+    if (cost := _count(state, framed)) >= planned.replaced:
+        raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {planned.replaced:,}")
+    return Summary(text=result.text, framed=framed, tokens=cost, rung="full", details=details, from_hook=True)
 
 
 def _compactable(state: SessionState, limits: Budget) -> tuple[Item, ...]:

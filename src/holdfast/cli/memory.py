@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -29,6 +29,7 @@ from holdfast.store.base import FactRow, FactType, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
+    from holdfast.memory.recall import Hit
     from holdfast.transcripts import SessionRef
 
 
@@ -61,16 +62,20 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         return
     query_terms = set(terms(query))
     for hit in hits:
-        whose = owner[hit.message]
-        fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", whose["session"], whose["project"]]
-        fields += [NOT_RECALLED] if hit.message in hidden else []
-        heading = printable("  ".join(["", *filter(None, fields)]), one_line=True)
-        echo_styled(click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(heading, dim=True))
+        note = NOT_RECALLED if hit.message in hidden else ""
+        echo_styled(_heading(hit, owner[hit.message], note))
         echo_styled(_excerpt(hit.text, query_terms))
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
             echo_styled(click.style(parts, dim=True))
         echo()
+
+
+def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
+    """Say which message a passage is from, when it was said and by whom, and how well it matches."""
+    fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"], note]
+    text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
+    return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)
 
 
 def _print_missing(memory: Memory) -> None:

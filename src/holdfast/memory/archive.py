@@ -229,6 +229,11 @@ def is_noise(text: str) -> bool:
     is_short = weigh_letters(bare[: _MIN_LETTERS + 1]) <= _MIN_LETTERS
     if is_short or bare in patterns.load("noise")["words"]["acknowledgements"] or _NO_LETTERS.fullmatch(words):
         return True
+    return _is_of_program(words)
+
+
+def _is_of_program(words: str) -> bool:
+    """Tell whether a program wrote a message in the user's place."""
     if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
         return True
     beginning = words[:_HEAD_CHARS]

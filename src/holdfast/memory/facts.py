@@ -169,10 +169,19 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
         return _replace_rivals(draft, new, rivals)
     named = [fact for fact in current(known) if not draft.slot and _is_named(draft, fact)]
     if named and all(_is_newer(draft, fact) for fact in named):
-        if len(named) > 1:  # no rule can tell which of them is over
-            return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
-        return Decision(action="SUPERSEDE", reason=f"instead of {draft.old}", rows=(new, supersede(named[0], new)))
-    # Facts about the same subject with much the same words, though not the same slot.
+        return _replace_named(draft, new, named)
+    return _add_new(draft, new, related)
+
+
+def _replace_named(draft: Draft, new: FactRow, named: Sequence[FactRow]) -> Decision:
+    """Replace the decision that a new one names; of several, no rule can tell which is over."""
+    if len(named) > 1:
+        return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
+    return Decision(action="SUPERSEDE", reason=f"instead of {draft.old}", rows=(new, supersede(named[0], new)))
+
+
+def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision:
+    """Add a fact; one about the same subject with much the same words may be its rival."""
     ours = set(terms(draft.content))
     others = [(fact.id, set(terms(fact.content))) for fact in related if draft.subject]
     near = tuple(id_ for id_, theirs in others if len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs))

@@ -6,6 +6,8 @@ import json
 from collections.abc import Mapping
 from typing import Any, Final, TypeAlias
 
+import httpx2 as httpx
+
 Json: TypeAlias = dict[str, Any]
 
 MAX_REPLY_BYTES: Final = 64 * 2**20
@@ -176,9 +178,9 @@ def _finish_block(block: Json) -> Json:
     return {**block, "input": load_json(block["input"].encode())} if is_call else block
 
 
-def is_stream(headers: Mapping[str, str]) -> bool:
+def is_stream(sent: httpx.Response) -> bool:
     """Whether a reply is streamed as server-sent events."""
-    return headers.get("content-type", "").startswith("text/event-stream")
+    return str(sent.headers.get("content-type", "")).startswith("text/event-stream")
 
 
 def _object(event: Json, key: str) -> Json:

@@ -7,7 +7,7 @@ passages get more room than the others, and keep a list or code that they announ
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -77,6 +77,15 @@ class Quotable:
     room: int = MIN_EXCERPT_CHARS
     said_in: int | None = None
 
+    @property
+    def groups(self) -> tuple[Hashable, ...]:
+        """The groups whose header is above the passage."""
+        return tuple(group for group, _ in self.headers if group is not None)
+
+    def header(self, headed: Container[Hashable]) -> str:
+        """Return the shortest header: without that of groups which have one already."""
+        return next(text for group, text in self.headers if group is None or group not in headed)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
@@ -116,18 +125,16 @@ def pack(
     for passage, size, score in order:
         if room - spent < MIN_QUOTE_TOKENS or len(quotes) == limit:
             break
-        if passage in quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * (room - spent):
-            continue
-        if adaptive and score < MIN_SCORE + SCORE_RISE * spent / TYPICAL_ROOM:
+        is_too_long = min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * (room - spent)
+        if passage in quotes or is_too_long or (adaptive and score < _required_score(spent)):
             continue
         if (candidate := read(passage)) is None:
             continue
         span = excerpt(candidate, weights)
         text = candidate.text[slice(*span)].strip()
-        header = next(text for group, text in candidate.headers if group is None or group not in headed)
-        tokens, plain = measure(header + text), _plain(text)
+        tokens, plain = measure(candidate.header(headed) + text), _plain(text)
         if tokens <= room - spent and not _is_repeated(plain, candidate.said_in, seen):
-            groups = tuple(group for group, _ in candidate.headers if group is not None)
+            groups = candidate.groups
             quotes[passage] = Quote(
                 passage=passage, span=span, text=text, tokens=tokens, groups=groups, said_in=candidate.said_in
             )
@@ -135,6 +142,11 @@ def pack(
             seen.append((plain, candidate.said_in))
             spent += tokens
     return list(quotes.values())
+
+
+def _required_score(spent: float) -> float:
+    """Return the score that a passage needs once so many tokens are quoted."""
+    return MIN_SCORE + SCORE_RISE * spent / TYPICAL_ROOM
 
 
 def _plain(text: str) -> str:

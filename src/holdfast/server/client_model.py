@@ -99,7 +99,7 @@ class ClientModel:
             raise ModelBusyError(f"the connection failed: {error}", model=self.name) from error
         if not sent.is_success:
             raise self._make_error(sent.status_code, load_json(data) or data.decode(errors="replace"), sent.headers)
-        collector = ReplyCollector(self.provider, is_stream=is_stream(sent.headers))
+        collector = ReplyCollector(self.provider, is_stream=is_stream(sent))
         collector.feed(data)
         messages = collector.messages()
         if collector.error:

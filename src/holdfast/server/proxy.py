@@ -308,9 +308,7 @@ class Proxy:
         if exchange.session is None:
             return _reply(sent, passing, exchange)
         archived = self._archive_on_the_way(sent, passing, exchange, exchange.session)
-        return _reply(
-            sent, archived if is_stream(sent.headers) else b"".join([chunk async for chunk in archived]), exchange
-        )
+        return _reply(sent, archived if is_stream(sent) else b"".join([chunk async for chunk in archived]), exchange)
 
     async def _complete_summary(
         self, sent: httpx.Response, passing: AsyncIterator[bytes], exchange: _Exchange
@@ -327,7 +325,7 @@ class Proxy:
                 log.exception("a summary was not completed")
                 return ""
 
-        if is_stream(sent.headers):
+        if is_stream(sent):
             return _reply(sent, complete_stream(passing, exchange.format, find), exchange)
         content = await complete_body(b"".join([chunk async for chunk in passing]), exchange.format, find)
         return _reply(sent, content, exchange)
@@ -336,7 +334,7 @@ class Proxy:
         self, sent: httpx.Response, chunks: AsyncIterator[bytes], exchange: _Exchange, session: AsyncSession
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent.headers)), _decoder(sent)
+        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), _decoder(sent)
         is_archived = False
         async for chunk in chunks:
             collector.feed(decode(chunk))
@@ -488,7 +486,7 @@ async def _read_refusal(body: _Body, format: str) -> str:
             data += chunk
         text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
         return text if is_overflow(text, status=sent.status_code) else ""
-    if not sent.is_success or not is_stream(sent.headers):
+    if not sent.is_success or not is_stream(sent):
         return ""
     collector = ReplyCollector(format, is_stream=True)
     chunk = await body.peek()

@@ -128,14 +128,17 @@ def decode_words(data: bytes) -> str:
     known = json.loads(unpack_text(data))
     wire = known.get("wire", known)
     blocks = wire.get("content", wire.get("parts")) if isinstance(wire, dict) and wire.keys() <= _NO_TEXT else None
-    if isinstance(blocks, str) and blocks:
-        return blocks
-    if isinstance(blocks, list) and all(isinstance(block, dict) for block in blocks):
-        texts = [block.get("text") for block in blocks if block.get("type") not in _SILENT]
-        plain = [text for text in texts if isinstance(text, str) and text]
-        if plain and len(plain) == len(texts) and all(block.get("type") in {"text", *_SILENT} for block in blocks):
-            return "\n".join(plain)
-    return words(from_json(known))
+    return _join_texts(blocks) or words(from_json(known))
+
+
+def _join_texts(blocks: Any) -> str:
+    """Return the text of content blocks of the usual types; empty where one is of another."""
+    if isinstance(blocks, str) or not isinstance(blocks, list):
+        return blocks or ""
+    if not all(isinstance(block, dict) and block.get("type") in {"text", *_SILENT} for block in blocks):
+        return ""
+    texts = [block.get("text") for block in blocks if block["type"] == "text"]
+    return "\n".join(texts) if all(isinstance(text, str) and text for text in texts) else ""
 
 
 def encode_message(message: Message) -> bytes:
