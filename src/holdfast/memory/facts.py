@@ -161,20 +161,19 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
     if _is_known(new, known):
         return Decision(action="NONE", reason="known")
     related = [fact for fact in current(known) if same_subject(fact.subject, draft.subject)]
-    rivals = [fact for fact in related if draft.slot == fact.slot != ""]
-    twins = [fact for fact in related if _states_same(draft, fact)]
-    if twins:
-        return _add_detail(draft, twins[0])
-    if rivals:
+    if twin := next((fact for fact in related if _states_same(draft, fact)), None):
+        return _add_detail(draft, twin)
+    if rivals := [fact for fact in related if draft.slot == fact.slot != ""]:
         return _replace_rivals(draft, new, rivals)
-    named = [fact for fact in current(known) if not draft.slot and _is_named(draft, fact)]
-    if named and all(_is_newer(draft, fact) for fact in named):
-        return _replace_named(draft, new, named)
+    if named := [fact for fact in current(known) if not draft.slot and _is_named(draft, fact)]:
+        return _replace_named(draft, new, named) or _add_new(draft, new, related)
     return _add_new(draft, new, related)
 
 
-def _replace_named(draft: Draft, new: FactRow, named: Sequence[FactRow]) -> Decision:
-    """Replace the decision that a new one names; of several, no rule can tell which is over."""
+def _replace_named(draft: Draft, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
+    """Replace the decision that a newer one names; of several, no rule can tell which is over."""
+    if not all(_is_newer(draft, fact) for fact in named):
+        return None
     if len(named) > 1:
         return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
     return Decision(action="SUPERSEDE", reason=f"instead of {draft.old}", rows=(new, supersede(named[0], new)))

@@ -6,9 +6,10 @@ passages get more room than the others, and keep a list or code that they announ
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
@@ -77,14 +78,21 @@ class Quotable:
     room: int = MIN_EXCERPT_CHARS
     said_in: int | None = None
 
-    @property
-    def groups(self) -> tuple[Hashable, ...]:
-        """The groups whose header is above the passage."""
-        return tuple(group for group, _ in self.headers if group is not None)
-
-    def header(self, headed: Container[Hashable]) -> str:
-        """Return the shortest header: without that of groups which have one already."""
-        return next(text for group, text in self.headers if group is None or group not in headed)
+    def quote(
+        self,
+        passage: int,
+        weights: Mapping[str, float],
+        measure: Callable[[str], float],
+        *,
+        headed: Container[Hashable],
+    ) -> Quote:
+        """Quote the best part of the passage under the shortest header: groups in `headed` have theirs already."""
+        span = excerpt(self, weights)
+        text = self.text[slice(*span)].strip()
+        header = next(text for group, text in self.headers if group is None or group not in headed)
+        groups = tuple(group for group, _ in self.headers if group is not None)
+        tokens = measure(header + text)
+        return Quote(passage=passage, span=span, text=text, tokens=tokens, groups=groups, said_in=self.said_in)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,36 +125,46 @@ def pack(
     fit. Text that is `known` is not quoted. The quotes in `after` come first and take their part of the room. `limit`
     is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already.
     """
-    quotes = {quote.passage: quote for quote in after}
-    spent = sum(quote.tokens for quote in after)
-    headed = {group for quote in after for group in quote.groups}
-    seen: list[tuple[str, int | None]] = [(_plain(text), None) for text in known]
-    seen += [(_plain(quote.text), quote.said_in) for quote in after]
+    packed = _Packed(seen=[(_plain(text), None) for text in known])
+    for quote in after:
+        packed.add(quote)
     for passage, size, score in order:
-        if room - spent < MIN_QUOTE_TOKENS or len(quotes) == limit:
+        left = room - packed.spent
+        if left < MIN_QUOTE_TOKENS or len(packed.quotes) == limit:
             break
-        is_too_long = min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * (room - spent)
-        if passage in quotes or is_too_long or (adaptive and score < _required_score(spent)):
+        if packed.has(passage, score=score if adaptive else math.inf) or _is_too_long(size, left):
             continue
         if (candidate := read(passage)) is None:
             continue
-        span = excerpt(candidate, weights)
-        text = candidate.text[slice(*span)].strip()
-        tokens, plain = measure(candidate.header(headed) + text), _plain(text)
-        if tokens <= room - spent and not _is_repeated(plain, candidate.said_in, seen):
-            groups = candidate.groups
-            quotes[passage] = Quote(
-                passage=passage, span=span, text=text, tokens=tokens, groups=groups, said_in=candidate.said_in
-            )
-            headed.update(groups)
-            seen.append((plain, candidate.said_in))
-            spent += tokens
-    return list(quotes.values())
+        quote = candidate.quote(passage, weights, measure, headed=packed.headed)
+        if quote.tokens <= left and not _is_repeated(_plain(quote.text), quote.said_in, packed.seen):
+            packed.add(quote)
+    return list(packed.quotes.values())
 
 
-def _required_score(spent: float) -> float:
-    """Return the score that a passage needs once so many tokens are quoted."""
-    return MIN_SCORE + SCORE_RISE * spent / TYPICAL_ROOM
+def _is_too_long(size: int, left: float) -> bool:
+    """Tell whether not even an excerpt of a passage fits."""
+    return min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left
+
+
+@dataclass(slots=True, kw_only=True)
+class _Packed:
+    """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated."""
+
+    seen: list[tuple[str, int | None]]
+    quotes: dict[int, Quote] = field(default_factory=dict)
+    headed: set[Hashable] = field(default_factory=set)
+    spent: float = 0.0
+
+    def add(self, quote: Quote) -> None:
+        self.quotes[quote.passage] = quote
+        self.headed.update(quote.groups)
+        self.seen.append((_plain(quote.text), quote.said_in))
+        self.spent += quote.tokens
+
+    def has(self, passage: int, *, score: float) -> bool:
+        """Tell whether a passage is quoted already, or scores too little beside so many others."""
+        return passage in self.quotes or score < MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
 
 
 def _plain(text: str) -> str:
