@@ -185,7 +185,8 @@ def start_server(home: Path, upstream: str) -> tuple[subprocess.Popen[bytes], st
     command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json"]
     process = subprocess.Popen([*command, "--upstream", upstream], stdout=subprocess.PIPE)  # noqa: S603 - our command
     assert process.stdout is not None
-    return process, json.loads(process.stdout.readline())["url"]
+    with process.stdout:  # it prints one line
+        return process, json.loads(process.stdout.readline())["url"]
 
 
 def check_archive(home: Path, names: list[str]) -> tuple[int, float]:

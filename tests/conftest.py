@@ -6,6 +6,8 @@ from collections.abc import Generator
 import pytest
 from hypothesis import HealthCheck, settings
 
+pytest_plugins = ["holdfast.testing.fixtures"]
+
 if sys.platform == "win32":  # the agent does not run there; links, file modes, pipes and `kill -9` are POSIX
     collect_ignore_glob = [
         *("agent/*", "e2e/*", "cli/test_chat.py", "cli/test_forget.py", "cli/test_screen*.py", "cli/test_terminal.py"),

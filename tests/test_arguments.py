@@ -189,6 +189,7 @@ class TestCommands:
         (tmp_path / "nothing").mkdir()
         (tmp_path / "nothing" / "readme.txt").write_text("no session")
         environ = {**os.environ, "HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory")}
+        Engine.open(tmp_path / "memory", settings=Settings(), background=False).close()
         command = [sys.executable, "-m", "holdfast", *arguments]
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == code, done.stderr

@@ -20,6 +20,7 @@ from holdfast.store.opening import store_file
 PROJECT_KEYS = {row.key for row in settings_table() if row.project}
 CANDIDATES: tuple[Any, ...] = (
     *(
+        "full",
         False,
         True,
         7,

@@ -68,6 +68,7 @@ class AsyncSession(_Async[Session]):
     size = _awaitable(Session.size)
     token_scale = _awaitable(Session.token_scale)
     timeline = _awaitable(Session.timeline)
+    window = _awaitable(Session.window)
     recall = _awaitable(Session.recall)
     search = _awaitable(Session.search)
     get = _awaitable(Session.get)

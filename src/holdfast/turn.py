@@ -225,9 +225,9 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
         settings, texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
     )
     query = replace(query, quoted=_find_quoted(plan.items))
-    recall = memory.recall(query)
-    if not recall.block and len(texts) > 1:  # earlier messages may lead away from the question
-        recall = memory.recall(replace(query, texts=query.texts[-1:]))
+    recall = memory.recall(replace(query, texts=query.texts[-1:]))
+    if not recall.block and len(texts) > 1:  # a question that says too little is read with the messages before it
+        recall = memory.recall(query)
     words_only = settings.embedding.provider == "none"  # chosen by the user, so not reported
     turn.recall = replace(recall, notes=()) if words_only else recall
     return place(

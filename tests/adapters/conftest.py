@@ -13,8 +13,6 @@ from adapter_talk import SETTINGS
 from holdfast import Engine
 from holdfast.testing.provider import ScriptedProvider
 
-pytest_plugins = ["holdfast.testing.fixtures"]
-
 
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:

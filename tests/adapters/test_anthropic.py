@@ -162,7 +162,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
                     result = {"type": "tool_result", "tool_use_id": calls[0].id, "content": lookup(turn)}
                     history.append({"role": "user", "content": [result]})
             task = asyncio.create_task(anthropic.messages.create(**arguments))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

@@ -138,7 +138,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
                         break
                     history.append({"role": "tool", "tool_call_id": reply.tool_calls[0].id, "content": lookup(turn)})
             task = asyncio.create_task(openai.chat.completions.create(**arguments))
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             task.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await task

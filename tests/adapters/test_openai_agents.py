@@ -15,7 +15,8 @@ from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, 
 from holdfast import Engine  # noqa: E402
 from holdfast.adapters.openai_agents import HoldfastSession, holdfast_config  # noqa: E402
 from holdfast.errors import ModelBusyError  # noqa: E402
-from holdfast.testing.provider import ScriptedProvider, overflow  # noqa: E402
+from holdfast.testing.provider import Mute, ScriptedProvider, overflow  # noqa: E402
+from waiting import until  # noqa: E402
 
 
 def open_agent(client: AsyncOpenAI) -> Agent[Any]:
@@ -109,11 +110,12 @@ def test_errors_retries_and_cancellation(
     model_server.set_script(lambda _: overflow())
     with pytest.raises(BadRequestError, match="maximum context length"):
         runner.run(run("again"))
-    model_server.set_script(["late"] * 3)
+    model_server.set_script([Mute(), "late", "late"])
+    asked = len(model_server.bodies)
 
     async def cancel() -> None:
         task = asyncio.create_task(run("slow"))
-        await asyncio.sleep(0.02)
+        await asyncio.to_thread(until, lambda: len(model_server.bodies) > asked)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

@@ -17,7 +17,8 @@ from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, 
 from holdfast import Engine
 from holdfast.adapters.pydantic_ai import HoldfastMemory
 from holdfast.errors import ModelBusyError
-from holdfast.testing.provider import ScriptedProvider, overflow
+from holdfast.testing.provider import Mute, ScriptedProvider, overflow
+from waiting import until
 
 
 def open_agent(client: AsyncOpenAI, *capabilities: HoldfastMemory) -> Agent[Any, str]:
@@ -98,11 +99,12 @@ def test_errors_retries_and_cancellation(
     model_server.set_script(lambda _: overflow())
     with pytest.raises(ModelHTTPError, match="maximum context length"):
         agent.run_sync("hello")
-    model_server.set_script(["late"] * 3)
+    model_server.set_script([Mute(), "late", "late"])
+    asked = len(model_server.bodies)
 
     async def cancel() -> None:
         task = asyncio.create_task(agent.run("slow"))
-        await asyncio.sleep(0.02)
+        await asyncio.to_thread(until, lambda: len(model_server.bodies) > asked)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task

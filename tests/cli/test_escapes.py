@@ -181,6 +181,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "tokens by nobody": lambda home: ("tokens", home.file, "--counter", EVIL),
     "trust": trusting,
     "uninstall": lambda _: ("uninstall", EVIL),
+    "migrate": lambda home: ("migrate", home.folder / NAME, home.folder / "new"),
     "unknown": lambda _: (EVIL,),
     "usage": lambda home: ("show", home.file, EVIL),
     "vacuum": lambda _: ("vacuum",),

@@ -98,7 +98,7 @@ def find_chromium() -> str | None:
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # its event loop must not run on beside the tests of other modules
 def browser() -> Iterator[object]:
     """A real Chromium."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")

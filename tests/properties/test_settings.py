@@ -28,7 +28,7 @@ PATHS = st.builds(QmdPath, path=TEXT, name=st.none() | TEXT)
 DURATIONS = st.integers(min_value=0, max_value=3_660 * 86_400_000).map(lambda ms: timedelta(milliseconds=ms))
 
 
-def values(info: inspect.Type) -> st.SearchStrategy[Any]:
+def values(info: inspect.Type) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for each type
     """Any value that a setting of this type may have, but nothing for unset: a file cannot say that."""
     match info:
         case inspect.Metadata():
@@ -39,6 +39,8 @@ def values(info: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(info.values)
         case inspect.VarTupleType():
             return st.lists(values(info.item_type), max_size=3).map(tuple)
+        case inspect.StrType(pattern=str() as pattern):
+            return st.from_regex(pattern, fullmatch=True)
         case inspect.BoolType():
             return st.booleans()
         case inspect.IntType():

@@ -14,8 +14,6 @@ from holdfast.messages import ToolCall
 from holdfast.providers.overflow import is_overflow
 from holdfast.testing.provider import Cut, Raw, Said, ScriptedProvider, overflow
 
-pytest_plugins = ["holdfast.testing.fixtures"]
-
 CALL = ToolCall(id="c1", name="lookup", arguments={"key": "税"})
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {
     "anthropic": ("/v1/messages", {"messages": [{"role": "user", "content": "hi"}]}),

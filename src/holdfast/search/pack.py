@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
@@ -137,6 +137,9 @@ def pack(
         if (candidate := read(passage)) is None:
             continue
         quote = candidate.quote(passage, weights, measure, headed=packed.headed)
+        if quote.tokens > left:  # what is best must not be left out because it is long
+            shorter = replace(candidate, room=MIN_EXCERPT_CHARS)
+            quote = shorter.quote(passage, weights, measure, headed=packed.headed)
         if quote.tokens <= left and not _is_repeated(_plain(quote.text), quote.said_in, packed.seen):
             packed.add(quote)
     return list(packed.quotes.values())

@@ -179,7 +179,7 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Postgres(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A memory on a PostgreSQL server, which `archive.path` names by its address."""
 
-    schema: Annotated[str, Meta(pattern="^[a-z_][a-z0-9_]{0,39}$")] = "holdfast"
+    schema: Annotated[str, Meta(pattern=r"^[a-z_][a-z0-9_]{0,39}\Z")] = "holdfast"
     partitions: Annotated[int, Meta(ge=1, le=1024)] = 8
     connections: Annotated[int, Meta(ge=2, le=1000)] = 8
     timeout_seconds: Positive = 60
