@@ -119,7 +119,7 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
     from holdfast.store.moving import move  # noqa: PLC0415 - only for this
 
-    with _open_tables(source) as old, _open_tables(target) as new, Progress(1) as progress:
+    with _open_tables(source, create=False) as old, _open_tables(target) as new, Progress(1) as progress:
         total = sum(count for name, count in old.counts().items() if name in {"messages", "passages", "facts"})
         progress.set_total(max(1, total))
         names = tenants or tuple(old.tenants())
@@ -136,10 +136,12 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
         echo(f"{one.tenant}: {rows}; compared, sha256 {one.digest[:16]}")
 
 
-def _open_tables(place: str) -> PostgresStore | SqliteStore:
+def _open_tables(place: str, *, create: bool = True) -> PostgresStore | SqliteStore:
     if server := server_of(place):
         return server
     file = store_file(place, settings=load_settings())
+    if not create and not file.exists():
+        raise InputError(f"no memory at {file}: name a folder or a file that has one")
     if file.is_dir():
         raise InputError(f"{place} is a memory-context folder: use `holdfast export` and `holdfast import`")
     return SqliteStore(file)
