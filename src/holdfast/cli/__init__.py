@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import sys
@@ -18,6 +19,7 @@ from holdfast.errors import HoldfastError
 
 __all__ = ["COMMANDS", "holdfast", "main"]
 
+gc.set_threshold(50_000)  # a command makes many objects that stay, and looking through them takes a tenth of its start
 os.environ.setdefault(
     "OPENBLAS_NUM_THREADS", "1"
 )  # no command multiplies large matrices; its threads take 0.1 s to start

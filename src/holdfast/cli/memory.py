@@ -110,7 +110,7 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     with open_memory(home) as memory:
         result = memory.recall(memory.query((query,), scope=scope, across=across, cap=cap))
         _print_missing(memory)
-        rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
+        rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across) if as_json else []
     if as_json:
         owner = {row.id: owner_of(row.scope) for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
