@@ -127,7 +127,7 @@ class Sessions:
         turns = (row.id for select in selects for row in store.read_records(select, kind=WINDOW))
         return max(messages, default=0), max(turns, default=0)
 
-    def page(self, params: Params, *, seconds: float = 0.12) -> tuple[list[SessionRow], bool]:
+    def page(self, params: Params, *, seconds: float = 0.04) -> tuple[list[SessionRow], bool]:
         """Return a page of the sessions that match the filters, newest first, and whether there are more."""
         since = time.time() * 1000 - float(params.get("days") or 0) * 86_400_000 if params.get("days") else 0
         wanted = [

@@ -209,7 +209,7 @@ class Inspector:
             hits=hits,
             projects=projects,
             agents=agents,
-            stats=self._engine.stats(),
+            counts=list(self._sessions.listed().values()),
         )
 
     def session_rows(self, params: data.Params) -> str:
