@@ -85,13 +85,20 @@ class Quotable:
         measure: Callable[[str], float],
         *,
         headed: Container[Hashable],
+        left: float,
     ) -> Quote:
-        """Quote the best part of the passage under the shortest header: groups in `headed` have theirs already."""
+        """Quote the best part of the passage under the shortest header: groups in `headed` have theirs already.
+
+        Where that takes more than the tokens `left`, a shorter part is quoted.
+        """
         span = excerpt(self, weights)
         text = self.text[slice(*span)].strip()
         header = next(text for group, text in self.headers if group is None or group not in headed)
         groups = tuple(group for group, _ in self.headers if group is not None)
         tokens = measure(header + text)
+        if tokens > left and self.room > MIN_EXCERPT_CHARS:
+            shorter = replace(self, room=MIN_EXCERPT_CHARS)
+            return shorter.quote(passage, weights, measure, headed=headed, left=left)
         return Quote(passage=passage, span=span, text=text, tokens=tokens, groups=groups, said_in=self.said_in)
 
 
@@ -136,10 +143,7 @@ def pack(
             continue
         if (candidate := read(passage)) is None:
             continue
-        quote = candidate.quote(passage, weights, measure, headed=packed.headed)
-        if quote.tokens > left:  # what is best must not be left out because it is long
-            shorter = replace(candidate, room=MIN_EXCERPT_CHARS)
-            quote = shorter.quote(passage, weights, measure, headed=packed.headed)
+        quote = candidate.quote(passage, weights, measure, headed=packed.headed, left=left)
         if quote.tokens <= left and not _is_repeated(_plain(quote.text), quote.said_in, packed.seen):
             packed.add(quote)
     return list(packed.quotes.values())
@@ -194,12 +198,11 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
     values = [sentence.prior + sum(weights[term] for term in set(sentence.terms)) for sentence in sentences]
     values.append(-1.0)  # of what is before the first and after the last
-    most = candidate.room + MAX_SLACK_CHARS
+    most, more = candidate.room + MAX_SLACK_CHARS, MAX_LIST_CHARS * (candidate.room == MAX_EXCERPT_CHARS)
     while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
         is_announced = last < len(sentences) and sentences[last].follows
         longer = (first - 1, last) if not is_announced and values[first - 1] > values[last] else (first, last + 1)
-        size = sentences[longer[1] - 1].stop - sentences[longer[0]].start
-        if size > most + (MAX_LIST_CHARS if is_announced and candidate.room == MAX_EXCERPT_CHARS else 0):
+        if sentences[longer[1] - 1].stop - sentences[longer[0]].start > most + is_announced * more:
             break
         first, last = longer
     return sentences[first].start, sentences[last - 1].stop

@@ -53,12 +53,15 @@ def _texts(body: Json, format: str) -> Iterator[tuple[Json, str]]:
     if format == "openai_chat":
         yield from ((choice["message"], "content") for choice in (body.get("choices") or ())[:1] if "message" in choice)
         return
-    items = body.get("output") or () if format == "openai_responses" else [body]
-    for item in items:
-        content = item.get("content") if isinstance(item, dict) else None
-        for block in content if isinstance(content, list) else ():
-            if isinstance(block, dict) and block.get("type") in {"text", "output_text"}:
-                yield block, "text"
+    items = _objects(body.get("output")) if format == "openai_responses" else [body]
+    for block in (block for item in items for block in _objects(item.get("content"))):
+        if block.get("type") in {"text", "output_text"}:
+            yield block, "text"
+
+
+def _objects(value: Any) -> list[Json]:
+    """Return the objects of a list; none where it is no list."""
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 
 class _Summary:
@@ -80,22 +83,23 @@ class _Summary:
 
     def is_ending(self, event: Json) -> bool:
         """Read an event; whether the text ends with it."""
-        is_end = False
-        if self._format == "anthropic":
-            self.text += str((event.get("delta") or {}).get("text") or "")
-            is_end = event.get("type") == "content_block_stop"
-        elif self._format == "openai_chat":
-            choice: Json = next(iter(event.get("choices") or ()), {})
-            self.text += str((choice.get("delta") or {}).get("content") or "")
-            is_end = bool(choice.get("finish_reason"))
-        elif event.get("type") == "response.output_text.delta":
-            self.text += str(event.get("delta") or "")
-            self._delta = event
-        else:
-            is_end = event.get("type") in {"response.output_text.done", "response.output_item.done"}
-        is_end = is_end and bool(self.text) and not self._has_ended
+        is_end = self._read(event) and bool(self.text) and not self._has_ended
         self._has_ended |= is_end
         return is_end
+
+    def _read(self, event: Json) -> bool:
+        """Add the text of an event; whether it says that a text is over."""
+        if self._format == "anthropic":
+            self.text += str((event.get("delta") or {}).get("text") or "")
+            return event.get("type") == "content_block_stop"
+        if self._format == "openai_chat":
+            choice: Json = next(iter(event.get("choices") or ()), {})
+            self.text += str((choice.get("delta") or {}).get("content") or "")
+            return bool(choice.get("finish_reason"))
+        if event.get("type") == "response.output_text.delta":
+            self.text += str(event.get("delta") or "")
+            self._delta = event
+        return event.get("type") in {"response.output_text.done", "response.output_item.done"}
 
     def extend(self, event: Json) -> Iterator[Json]:
         """Yield the event that adds more before the one that ends the text; later ones get the longer text."""
