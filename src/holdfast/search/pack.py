@@ -139,7 +139,7 @@ def pack(
         left = room - packed.spent
         if left < MIN_QUOTE_TOKENS or len(packed.quotes) == limit:
             break
-        if packed.has(passage, score=score if adaptive else math.inf) or _is_too_long(size, left):
+        if packed.leaves_out(passage, size=size, score=score if adaptive else math.inf, left=left):
             continue
         if (candidate := read(passage)) is None:
             continue
@@ -147,11 +147,6 @@ def pack(
         if quote.tokens <= left and not _is_repeated(_plain(quote.text), quote.said_in, packed.seen):
             packed.add(quote)
     return list(packed.quotes.values())
-
-
-def _is_too_long(size: int, left: float) -> bool:
-    """Tell whether not even an excerpt of a passage fits."""
-    return min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left
 
 
 @dataclass(slots=True, kw_only=True)
@@ -169,9 +164,10 @@ class _Packed:
         self.seen.append((_plain(quote.text), quote.said_in))
         self.spent += quote.tokens
 
-    def has(self, passage: int, *, score: float) -> bool:
-        """Tell whether a passage is quoted already, or scores too little beside so many others."""
-        return passage in self.quotes or score < MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
+    def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
+        """Tell whether a passage is quoted already, scores too little beside the others, or cannot fit."""
+        is_too_long = min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left
+        return passage in self.quotes or is_too_long or score < MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
 
 
 def _plain(text: str) -> str:

@@ -292,15 +292,8 @@ class Proxy:
 
     async def _answer(self, request: Request, exchange: _Exchange) -> Response:
         """Send a model request, once more after a compaction where it does not fit, and archive the reply."""
-        sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-        body = _Body(sent)
-        if exchange.window is not None and not self._shadow:
-            error = await _read_refusal(body, exchange.format)
-            if error and await self._compact(exchange, error):
-                await sent.aclose()
-                sent = await self._send(request, exchange.content, is_changed=exchange.is_changed)
-                body = _Body(sent)
-        passing = body.pass_on()
+        body = await self._send_until_it_fits(request, exchange)
+        sent, passing = body.sent, body.pass_on()
         if not sent.is_success:
             return _reply(sent, passing, exchange)
         if exchange.is_summary and not self._shadow and "content-encoding" not in sent.headers:
@@ -309,6 +302,17 @@ class Proxy:
             return _reply(sent, passing, exchange)
         archived = self._archive_on_the_way(sent, passing, exchange, exchange.session)
         return _reply(sent, archived if is_stream(sent) else b"".join([chunk async for chunk in archived]), exchange)
+
+    async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> _Body:
+        """Send a model request; where the provider refuses its size, compact and send it once more."""
+        body = _Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
+        if exchange.window is None or self._shadow:
+            return body
+        error = await _read_refusal(body, exchange.format)
+        if not error or not await self._compact(exchange, error):
+            return body
+        await body.sent.aclose()
+        return _Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
 
     async def _complete_summary(
         self, sent: httpx.Response, passing: AsyncIterator[bytes], exchange: _Exchange
