@@ -32,7 +32,7 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
-    folder = store_of(home).parent
+    folder = store_of(home).parent.resolve()
 
     def show(server: Server) -> None:
         url = address(server.url, server.token)

@@ -183,8 +183,9 @@ class Inspector:
                 text, status = await to_thread.run_sync(make, dict(request.query_params)), 200
             except HoldfastError as error:
                 text, status = self._render("problem.html", title="Not found", problem=str(error)), 404
-            except ValueError as error:
-                text, status = self._render("problem.html", title="Not understood", problem=str(error)), 400
+            except ValueError:
+                problem = "A number in the address is not a number."
+                text, status = self._render("problem.html", title="Not understood", problem=problem), 400
             return HTMLResponse(text.encode(errors="replace"), status_code=status, headers=HEADERS)
 
         return answer
@@ -210,6 +211,7 @@ class Inspector:
             projects=projects,
             agents=agents,
             counts=list(self._sessions.listed().values()),
+            home=str(self._engine.memory.home),
         )
 
     def session_rows(self, params: data.Params) -> str:
