@@ -31,8 +31,16 @@ def install_package(package: str, version: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text('{"private": true}')
         npm = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run([*npm, f"{package}@{version}"], cwd=folder, check=True)
+        subprocess.run([*npm, f"{package}@{version}"], cwd=folder, env=_with_node(package), check=True)
     return modules
+
+
+def _with_node(package: str) -> dict[str, str]:
+    """Return the environment in which a package is installed and run: OpenClaw refuses an older Node in both."""
+    if package == NODE:
+        return dict(os.environ)
+    node = install_package(NODE, NODE_VERSION) / NODE / "bin"
+    return {**os.environ, "PATH": f"{node}{os.pathsep}{os.environ['PATH']}"}
 
 
 @dataclass
@@ -81,8 +89,7 @@ class Program:
 
     def run(self, command: str | Path, *arguments: str) -> str:
         """Run a command as the user of the host, and return what it prints."""
-        node = install_package(NODE, NODE_VERSION) / NODE / "bin"
-        known = {"PATH": f"{node}{os.pathsep}{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8"}
+        known = {"PATH": _with_node(self.package)["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
         memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
         patient = {"HOLDFAST_TIMEOUT_MS": "60000"}  # a busy machine must not decide
         done = subprocess.run(

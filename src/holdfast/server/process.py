@@ -196,8 +196,9 @@ def run(
                 server.should_exit = True
         await task
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))  # uvicorn raises the signal again once it has stopped
     with _only_server(home, on_demand=idle is not None), _bind(port) as bound:
+        # uvicorn raises the signal again once it has stopped, inside of its task.
+        signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         try:
             asyncio.run(serve(bound))
         finally:
