@@ -30,7 +30,7 @@ from waiting import until
 def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Start `holdfast serve` on a free port, and yield the process and its address."""
     command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json", *options]
-    with open(home / "stderr", "wb") as stderr:
+    with (home / "stderr").open("wb") as stderr:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
     assert process.stdout is not None
     try:

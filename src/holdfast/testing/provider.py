@@ -205,6 +205,8 @@ def _read_chunks(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
 def _answer(
     to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], *, number: int, closing: threading.Event
 ) -> None:
+    if isinstance(step, Raw):  # on any path
+        return _send(to, step)
     wire = wire_of_path(to.path)
     if wire is None:
         unknown = {"type": "not_found_error", "message": f"no provider has the path {to.path}"}
@@ -213,8 +215,6 @@ def _answer(
     match Said(text=step) if isinstance(step, str) else step:
         case ModelError() as error:
             _send(to, Raw(*error_answer(error, wire.format)))
-        case Raw() as raw:
-            _send(to, raw)
         case Said() as said if is_stream:
             _stream(to, wire.stream(said, model=model, number=number))
         case Said() as said:
