@@ -484,7 +484,7 @@ def openclaw(*, host: Path | None, alone: bool, facts: str, keep: Path | None, a
     if as_json:
         emit_json({"with_holdfast": not alone, **found, **machine()})
         return
-    row = {name: found[name] for name in ("facts", "answered", "summaries", "turns", "failed", "seconds_a_turn")}
+    row = {name: found[name] for name in ("facts", "answered", "compactions", "turns", "failed", "seconds_a_turn")}
     print_table({"OpenClaw alone" if alone else "with Holdfast": row}, first="")
     tokens = found["request_tokens"]
     print_table(

@@ -29,8 +29,10 @@ from typing import Any, Final
 
 import httpx2
 
+from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.integrations.install import Installer, find_command
+from holdfast.settings import Settings
 
 TURNS: Final = 36
 TOOL_TURNS: Final = frozenset({2, 5, 9, 13, 17, 21, 26, 31})
@@ -378,7 +380,6 @@ def measure(
         for number in range(1, TURNS + 1):
             model.is_refusing = number == TURNS
             say(make_turn(number, facts, folder / "work"))
-        summaries = sum(not body.get("tools") for _, body in model.requests)
         for fact in asked:
             requests = [body for body in say(fact.question) if fact.question in _texts(body)]
             found[fact.kind] = any(fact.answer in _texts(body) for body in requests[:1])
@@ -387,7 +388,7 @@ def measure(
                 file.writelines(json.dumps(body) + "\n" for body in requests[:1])
     return {
         "facts": len(asked),
-        "summaries": summaries,
+        "compactions": count_compactions(folder / "memory") if with_memory else None,
         "answered": sum(found.values()),
         "by_fact": found,
         "request_tokens": sent,
@@ -397,6 +398,13 @@ def measure(
         "seconds_a_turn": round(sorted(seconds)[len(seconds) // 2], 2),
         "calls": _latency(folder / "calls.jsonl"),
     }
+
+
+def count_compactions(home: Path) -> int:
+    """Count the compactions that Holdfast has made in all sessions."""
+    with Engine.open(home, settings=Settings(), background=False) as engine:
+        sessions = [engine.session(one.session, project=one.project, agent=one.agent) for one in engine.sessions()]
+        return sum(edit.kind == "compacted" for session in sessions for edit in session.edits())
 
 
 def _texts(body: Mapping[str, Any]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import anthropic
+import httpx2 as httpx
 import openai
 import pytest
 
@@ -271,3 +272,32 @@ def test_images_reach_the_provider_as_they_came(
         sent = server.provider.bodies[0]["input" if api == "responses" else "messages"]
         assert [part for part in sent[-1]["content"] if part in parts] == parts
         assert not history or len(sent) < len(history)
+
+
+@pytest.mark.parametrize("api", ["messages", "chat", "responses"])
+@pytest.mark.parametrize("before", ["user", "assistant"])
+@pytest.mark.parametrize("turn", [2, 18])
+def test_a_system_message_in_the_middle_keeps_its_role(
+    server: Running, request: pytest.FixtureRequest, api: str, before: str, turn: int
+) -> None:
+    """Where older messages were cut, and where it comes before the user, which Anthropic does not allow."""
+    history: list[dict[str, str]] = []
+    for number in range(20):
+        for role in ("user", "assistant"):
+            history.append({"role": role, "content": f"{number} " + "word " * 900})
+            if (number, role) == (turn, before):
+                history.append({"role": "system", "content": "The mode is now: plan."})
+    history.append({"role": "user", "content": "Which port?"})
+    key, path = {"messages": ("messages", "messages"), "chat": ("messages", "chat/completions")}.get(
+        api, ("input", "responses")
+    )
+    server.provider.set_script(["Fine."])
+    headers = {"x-session-id": request.node.name}
+    body = {"model": "m", "max_tokens": 50, key: history, "tools": [CHAT_LS if api == "chat" else LS]}
+    assert httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=60).is_success
+    (sent,) = server.provider.bodies
+    assert len(sent[key]) < len(history)
+    roles = [one["role"] for one in sent[key] if one["content"] == "The mode is now: plan."]
+    roles += ["system"] * ("The mode is now: plan." in str(sent.get("system") or sent.get("instructions")))
+    assert roles == ["system"]
+    assert not server.provider.check()
