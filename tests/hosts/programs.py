@@ -61,6 +61,8 @@ class Program:
     """The tool that runs a command, and the name of its argument."""
     prunes: ClassVar[bool] = True
     """Whether it lets a very long tool output be replaced."""
+    has_window: ClassVar[bool] = False
+    """Whether its requests are windows that Holdfast has assembled."""
     refuses: ClassVar[bool] = False
     """Whether the model refuses the question once as too long, and Holdfast compacts in place of the host."""
     last_usage: ClassVar[Usage | None] = None
@@ -197,6 +199,7 @@ class OpenCode(Program):
     """OpenCode: compacts when the usage of a reply passes the window of the model."""
 
     name, package, version, binary = "opencode", "opencode-ai", "1.18.33", "opencode"
+    has_window = True
     last_usage = LARGE
 
     def prepare(self) -> None:
@@ -225,6 +228,7 @@ class OpenClaw(Program):
     name, package, version, binary = "openclaw", "openclaw", "2026.9.6", "openclaw"
     shell = ("exec", "command")
     prunes = False
+    has_window = True
     refuses = True
 
     def prepare(self) -> None:
@@ -242,6 +246,7 @@ class Pi(Program):
     """pi: compacts when the usage of a reply passes the window of the model."""
 
     name, package, version, binary = "pi", "@earendil-works/pi-coding-agent", "0.87.1", "pi"
+    has_window = True
     last_usage = LARGE
 
     def prepare(self) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import signal
 import socket
 import subprocess
@@ -163,6 +162,7 @@ def run(
         InputError: The port is taken, or another server runs for this memory.
     """
     import asyncio  # noqa: PLC0415 - slow to import
+    import secrets  # noqa: PLC0415 - as above
 
     import uvicorn  # noqa: PLC0415 - an extra, and slow to import
 
