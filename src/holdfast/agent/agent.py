@@ -228,7 +228,7 @@ class Agent:
             self._show_hook_failures()
             self._system = None
             if self._input_time:  # no reply has saved it
-                self.update_entry(self._save_input_time)
+                self.update_entry(self._save_progress)
         if not heartbeat:
             with self.guard_memory():
                 self.memories.capture([text])
@@ -236,9 +236,14 @@ class Agent:
             self.notes.poll()
         return replace(turn, text=flush.strip_silence(turn.text))
 
-    def _save_input_time(self, entry: SessionEntry) -> SessionEntry:
+    def _save_progress(self, entry: SessionEntry, *, reply: Reply | None = None) -> SessionEntry:
+        """Record the time of the user's message, once, and a reply."""
         time, self._input_time = self._input_time, 0
-        return entry.with_input(time) if time else entry
+        entry = entry.with_input(time) if time else entry
+        if reply is None:
+            return entry
+        now, name, usage = self.sessions.clock(), self.model.name, reply.usage
+        return entry.with_reply(usage, now=now, model=name, window=self.limit, cost=cost(name, usage))
 
     def _run_model_loop(self) -> Turn:
         """Call the model and run its tools until it calls no more tools."""
@@ -250,7 +255,7 @@ class Agent:
             reply, self.window = completion.reply, completion.window
             name = reply.message.model or self.model.name
             self.record(replace(reply.message, usage=reply.usage, model=name), reply=True)
-            self.update_entry(partial(self._save_reply, reply.usage))
+            self.update_entry(partial(self._save_progress, reply=reply))
             usage = {each: getattr(turn.usage, each) + getattr(reply.usage, each, 0) for each in _COUNTED}
             turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=Usage(**usage))
             calls = reply.message.calls
@@ -268,11 +273,6 @@ class Agent:
         with self.guard_memory():
             self.session.append(self.history[-1:])
         return turn
-
-    def _save_reply(self, usage: Usage | None, entry: SessionEntry) -> SessionEntry:
-        now, name = self.sessions.clock(), self.model.name
-        entry = self._save_input_time(entry)
-        return entry.with_reply(usage, now=now, model=name, window=self.limit, cost=cost(name, usage))
 
     def _call_model_or_reset(self) -> Completion | None:
         """Call the model. If no request fits, begin a new conversation with a digest and call it once more."""

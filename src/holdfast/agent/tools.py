@@ -288,41 +288,43 @@ def note_tools(notes: Notes, session: Session | None = None) -> tuple[ToolFuncti
         more = f"\n\n[more follows: from={following} goes on]" if following else ""
         return _to_json({"path": given.path, "text": f"{text}{more}"})
 
-    search = make_tool("memory_search", SearchNotes, partial(_search_notes, notes, session), is_parallel=True)
-    return search, make_tool("memory_get", GetNote, get, is_parallel=True)
+    def search(given: SearchNotes, _cancel: Event) -> Answer:
+        try:
+            found = notes.search(given.query, max_results=_at_least_one(given.max_results), min_score=given.min_score)
+        except (HoldfastError, OSError) as error:
+            failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
+            failed |= {"warning": "memory search is not available now", "action": _ACTION}
+            return _to_json(failed, is_error=True)
+        citations = notes.settings.memory.citations
+        results: list[dict[str, Any]] = []
+        for hit in found.hits:
+            place = {"path": hit.path, "startLine": hit.start, "endLine": hit.end, "score": hit.score}
+            citation = {} if citations == "off" else {"citation": cite(hit.path, hit.start, hit.end)}
+            snippet = "\n\nSource: ".join([hit.snippet, *citation.values()])
+            results.append({**place, "snippet": snippet, "source": hit.kind, **citation})
+        data: dict[str, Any] = {
+            "results": results,
+            "provider": found.provider,
+            "model": found.model,
+            "fallback": found.fallback and {"from": found.fallback.wanted, "reason": found.fallback.reason},
+            "citations": citations,
+            "mode": found.mode,
+        }
+        if found.warnings:
+            data["warning"] = "; ".join(found.warnings)
+        if facts := _find_facts(session, given.query):
+            data["facts"] = [{"type": hit.fact.type, "text": hit.fact.content, "score": hit.score} for hit in facts]
+        return _to_json(data)
+
+    return (
+        make_tool("memory_search", SearchNotes, search, is_parallel=True),
+        make_tool("memory_get", GetNote, get, is_parallel=True),
+    )
 
 
 def cite(path: str, start: int, end: int) -> str:
     """Return the citation of lines: `path#L5`, or `path#L5-L9`."""
     return f"{path}#L{start}" if start == end else f"{path}#L{start}-L{end}"
-
-
-def _search_notes(notes: Notes, session: Session | None, given: SearchNotes, _cancel: Event) -> Answer:
-    try:
-        found = notes.search(given.query, max_results=_at_least_one(given.max_results), min_score=given.min_score)
-    except (HoldfastError, OSError) as error:
-        failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
-        return _to_json(failed | {"warning": "memory search is not available now", "action": _ACTION}, is_error=True)
-    citations = notes.settings.memory.citations
-    results: list[dict[str, Any]] = []
-    for hit in found.hits:
-        place = {"path": hit.path, "startLine": hit.start, "endLine": hit.end, "score": hit.score}
-        citation = {} if citations == "off" else {"citation": cite(hit.path, hit.start, hit.end)}
-        snippet = "\n\nSource: ".join([hit.snippet, *citation.values()])
-        results.append({**place, "snippet": snippet, "source": hit.kind, **citation})
-    data: dict[str, Any] = {
-        "results": results,
-        "provider": found.provider,
-        "model": found.model,
-        "fallback": found.fallback and {"from": found.fallback.wanted, "reason": found.fallback.reason},
-        "citations": citations,
-        "mode": found.mode,
-    }
-    if found.warnings:
-        data["warning"] = "; ".join(found.warnings)
-    if facts := _find_facts(session, given.query):
-        data["facts"] = [{"type": hit.fact.type, "text": hit.fact.content, "score": hit.score} for hit in facts]
-    return _to_json(data)
 
 
 def _find_facts(session: Session | None, query: str, *, limit: int = 5) -> list[FactHit]:

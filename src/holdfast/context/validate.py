@@ -206,6 +206,27 @@ class _Slot:
             owner.late.append(result)
             self.note("displaced-result", "moved a result to its call")
 
+    def join(self, turns: list[_Turn]) -> None:
+        """Add the message to the last turn, or to a new one; drop calls whose id was used before in the same reply."""
+        turn, message = turns[-1], self.message
+        if message.role != "assistant":
+            turn.after.append(self)
+            return
+        if turn.after or message.is_broken or (turn.reply and turn.reply[-1].message.is_broken):
+            turn = _Turn()
+            turns.append(turn)
+        turn.reply.append(self)
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if part.id in turn.calls:
+                    self.note("repeated-call", "dropped a call whose id was used before in the same reply")
+                    continue
+                turn.calls[part.id] = part
+            parts.append(part)
+        if len(parts) != len(message.parts):
+            self.message = replace(message, parts=tuple(parts))
+
 
 @dataclass(slots=True, eq=False)
 class _Turn:
@@ -276,7 +297,7 @@ def repair(messages: Sequence[Message]) -> Repaired:
     turns = [_Turn()]
     for index, message in enumerate(messages):
         for slot in _Slot(message, index, repairs).make_usable(answered):
-            _add_to_turn(slot, turns)
+            slot.join(turns)
     _match_results(turns)
     paired = tuple(message for turn in turns for message in turn.rebuild())
     return Repaired(paired, tuple(sorted(repairs, key=lambda repair: repair.where or 0)))
@@ -290,28 +311,6 @@ def _make_part_usable(part: Part, answered: Collection[str], *, is_broken: bool)
         return part if part.name.strip() else replace(part, name=UNKNOWN)
     # A broken reply may have ended inside its thinking.
     return None if isinstance(part, Thinking) and part.signature is None and is_broken else part
-
-
-def _add_to_turn(slot: _Slot, turns: list[_Turn]) -> None:
-    """Add a message to the last turn, or to a new one; drop calls whose id was used before in the same reply."""
-    turn, message = turns[-1], slot.message
-    if message.role != "assistant":
-        turn.after.append(slot)
-        return
-    if turn.after or message.is_broken or (turn.reply and turn.reply[-1].message.is_broken):
-        turn = _Turn()
-        turns.append(turn)
-    turn.reply.append(slot)
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            if part.id in turn.calls:
-                slot.note("repeated-call", "dropped a call whose id was used before in the same reply")
-                continue
-            turn.calls[part.id] = part
-        parts.append(part)
-    if len(parts) != len(message.parts):
-        slot.message = replace(message, parts=tuple(parts))
 
 
 def _match_results(turns: Sequence[_Turn]) -> None:

@@ -234,7 +234,7 @@ def _read_environment(environ: Mapping[str, str]) -> _Layer:
     others = sorted(given.keys() - known.keys() - _NOT_SETTINGS)
     for name in others:
         _refuse_misspelt(name, known)
-    raw_values = {name: _parse_list(row, given[name]) for name, row in known.items() if name in given}
+    raw_values = {name: row.parse_text(given[name]) for name, row in known.items() if name in given}
     return _make_layer(
         raw_values,
         names=names,
@@ -331,18 +331,6 @@ def _sort_names(
         else:
             values[name] = value
     return values, others, tuple(refused)
-
-
-def _parse_list(row: Setting, text: str) -> object:
-    """Parse the text of a list, which is JSON or separated by commas; other text is returned as it is."""
-    if not row.is_list:
-        return text
-    if text.lstrip().startswith("["):
-        try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise SettingsError("not a valid JSON list", source="environment", key=row.variable) from error
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 def _check(value: object, row: Setting, environ: Mapping[str, str], *, at: tuple[str, str], strict: bool) -> object:
