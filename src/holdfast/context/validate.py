@@ -154,12 +154,21 @@ class _Slot:
         if is_empty(message):
             self.note("empty-message", "dropped a message without content")
             return []
-        usable = (_make_part_usable(part, answered, is_broken=message.is_broken) for part in message.parts)
+        usable = (self.make_part_usable(part, answered) for part in message.parts)
         parts = tuple(part for part in usable if part is not None)
         if len(parts) != len(message.parts) or not all(map(is_, parts, message.parts)):
             self.note("unusable-part", "dropped or named a call without id or name, or dropped incomplete thinking")
             self.message = replace(message, parts=parts)
         return [] if is_empty(self.message) else self.split_by_role()
+
+    def make_part_usable(self, part: Part, answered: Collection[str]) -> Part | None:
+        """Return a part, a call with a name if that was lost, or None where the part cannot be sent."""
+        if isinstance(part, ToolCall):
+            if not part.id.strip() or not (part.name.strip() or part.id in answered):
+                return None
+            return part if part.name.strip() else replace(part, name=UNKNOWN)
+        # A broken reply may have ended inside its thinking.
+        return None if isinstance(part, Thinking) and part.signature is None and self.message.is_broken else part
 
     def split_by_role(self) -> list[_Slot]:
         """Split a message so that calls are the assistant's, and results in a tool message."""
@@ -301,16 +310,6 @@ def repair(messages: Sequence[Message]) -> Repaired:
     _match_results(turns)
     paired = tuple(message for turn in turns for message in turn.rebuild())
     return Repaired(paired, tuple(sorted(repairs, key=lambda repair: repair.where or 0)))
-
-
-def _make_part_usable(part: Part, answered: Collection[str], *, is_broken: bool) -> Part | None:
-    """Return a part, a call with a name if that was lost, or None where the part cannot be sent."""
-    if isinstance(part, ToolCall):
-        if not part.id.strip() or not (part.name.strip() or part.id in answered):
-            return None
-        return part if part.name.strip() else replace(part, name=UNKNOWN)
-    # A broken reply may have ended inside its thinking.
-    return None if isinstance(part, Thinking) and part.signature is None and is_broken else part
 
 
 def _match_results(turns: Sequence[_Turn]) -> None:

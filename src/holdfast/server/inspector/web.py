@@ -267,7 +267,9 @@ class Inspector:
             before = None
         report = window.report
         known = [one for one, _, _ in data.turns(session)]
-        owners = self._owners(session, [hit.message for hit in report.recalled])
+        ids = tuple(hit.message for hit in report.recalled)
+        select = Select(scope=session.scope, across=data.EVERYTHING, ids=ids)
+        owners = {row.id: row.scope for row in self._engine.memory.store.read_messages(select)}
         return self._render(
             "turn.html" if params.get("page") else "_turn.html",
             page="turn",
@@ -283,10 +285,6 @@ class Inspector:
             owners=owners,
             names=NAMES,
         )
-
-    def _owners(self, session: Session, ids: list[int]) -> dict[int, Scope]:
-        select = Select(scope=session.scope, across=data.EVERYTHING, ids=tuple(ids))
-        return {row.id: row.scope for row in self._engine.memory.store.read_messages(select)}
 
     # --- memory ------------------------------------------------------------------
 
