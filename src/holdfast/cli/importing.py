@@ -94,6 +94,20 @@ class _Result:
         except (InputError, MissingExtraError) as error:
             self.problems.append(str(error))
 
+    def watch(
+        self, memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], *, vectors: bool, every: float
+    ) -> None:
+        """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
+        echo("Watching. Press Ctrl-C to stop.", err=True)
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(every)
+                added = _Result(seen=self.seen)
+                _import_all(memory, paths, whose, added, vectors=vectors)
+                if added.new:
+                    echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
+                self.messages, self.new = self.messages + added.new, self.new + added.new
+
 
 @click.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
@@ -137,7 +151,7 @@ def import_(
         if not as_json:
             result.print()
         if watch:
-            _watch(memory, paths, whose, result, vectors=vectors, every=every)
+            result.watch(memory, paths, whose, vectors=vectors, every=every)
     if as_json:
         data = asdict(result)
         del data["seen"]
@@ -151,21 +165,6 @@ def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
     context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
     sessions = [place.folder for place in transcripts.default_places(environ, home)]
     return [*sessions, *filter(is_folder, [context])]
-
-
-def _watch(
-    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool, every: float
-) -> None:
-    """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
-    echo("Watching. Press Ctrl-C to stop.", err=True)
-    with suppress(KeyboardInterrupt):
-        while True:
-            time.sleep(every)
-            added = _Result(seen=result.seen)
-            _import_all(memory, paths, whose, added, vectors=vectors)
-            if added.new:
-                echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
-            result.messages, result.new = result.messages + added.new, result.new + added.new
 
 
 def _import_all(

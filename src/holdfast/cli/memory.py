@@ -62,8 +62,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         return
     query_terms = set(terms(query))
     for hit in hits:
-        note = NOT_RECALLED if hit.message in hidden else ""
-        echo_styled(_heading(hit, owner[hit.message], note))
+        echo_styled(_heading(hit, owner[hit.message], NOT_RECALLED * (hit.message in hidden)))
         echo_styled(_excerpt(hit.text, query_terms))
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
@@ -281,7 +280,7 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
     return _Plan(
         what=" and ".join(plural(count, name) for count, name in counts if count),
         scopes=[replace(owner, session=whose["session"] or "") for owner in scopes],
-        facts=[facts[id_] for id_ in fact_ids],
+        facts=list(map(facts.__getitem__, fact_ids)),
         ids={"ids": numbers, "fact_ids": fact_ids},
         across=whose["session"] is None,
     )

@@ -154,7 +154,7 @@ def _read_text(text: str) -> Iterator[Draft]:
     todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
     lines = signals.without_code(text)
     for match in todo.finditer(lines):
-        state = "open" if (match["box"] or " ") == " " else "done"
+        state = "open" if match["box"] in {None, "", " "} else "done"
         task = match["task"].strip().rstrip(".。")
         yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
     for match in setting.finditer(lines):

@@ -147,7 +147,7 @@ class Draft:
 
     def names(self, fact: FactRow) -> bool:
         """Tell whether a fact is a decision for what it says is replaced, and not for what replaces it."""
-        if not self.old or fact.type != "decision" or fact.slot or fact.pinned:
+        if self.slot or not self.old or fact.type != "decision" or fact.slot or fact.pinned:
             return False
         return _contains(fact.content, self.old) and not _contains(fact.content, self.value)
 
@@ -156,6 +156,38 @@ class Draft:
         if fact.evidence and self.evidence and max(self.evidence) <= max(fact.evidence):
             return False
         return not self.time or not fact.time or self.time >= fact.time
+
+    def add_detail(self, twin: FactRow) -> Decision:
+        """Keep a known fact; take the new words where they contain all of the old ones and clearly more."""
+        is_longer = len(self.content) > _MIN_GROWTH * len(twin.content)
+        has_more = is_longer and set(terms(twin.content)) < set(terms(self.content))
+        if not has_more or twin.pinned or not self.is_newer(twin):
+            return Decision(action="NONE", reason="known")
+        evidence = tuple(sorted({*twin.evidence, *self.evidence}))
+        update = replace(
+            twin, content=self.content, quote=self.quote, evidence=evidence, time=max(self.time, twin.time)
+        )
+        return Decision(action="UPDATE", reason="more detail", rows=(update,))
+
+    def replace_rivals(self, new: FactRow, rivals: Sequence[FactRow]) -> Decision:
+        """Decide whether a new value of a known property replaces the others."""
+        if self.additive:
+            return Decision(action="ADD", reason="one more", rows=(new,))
+        if not all(self.is_newer(fact) for fact in rivals):
+            return Decision(action="NONE", reason="older than what is known")
+        over = [fact for fact in rivals if not self.doubtful and self.replaces(fact, alone=len(rivals) == 1)]
+        if not over:
+            return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
+        rows = (new, *(supersede(fact, new) for fact in over))
+        return Decision(action="SUPERSEDE", reason=f"a newer {self.slot}", rows=rows)
+
+    def replace_named(self, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
+        """Replace the decision that a newer one names; of several, no rule can tell which is over."""
+        if not all(self.is_newer(fact) for fact in named):
+            return None
+        if len(named) > 1:
+            return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
+        return Decision(action="SUPERSEDE", reason=f"instead of {self.old}", rows=(new, supersede(named[0], new)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,21 +225,12 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
         return Decision(action="NONE", reason="known")
     related = [fact for fact in current(known) if same_subject(fact.subject, draft.subject)]
     if twin := next((fact for fact in related if draft.states_same(fact)), None):
-        return _add_detail(draft, twin)
+        return draft.add_detail(twin)
     if rivals := [fact for fact in related if draft.slot == fact.slot != ""]:
-        return _replace_rivals(draft, new, rivals)
-    if named := [fact for fact in current(known) if not draft.slot and draft.names(fact)]:
-        return _replace_named(draft, new, named) or _add_new(draft, new, related)
+        return draft.replace_rivals(new, rivals)
+    if named := list(filter(draft.names, current(known))):
+        return draft.replace_named(new, named) or _add_new(draft, new, related)
     return _add_new(draft, new, related)
-
-
-def _replace_named(draft: Draft, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
-    """Replace the decision that a newer one names; of several, no rule can tell which is over."""
-    if not all(draft.is_newer(fact) for fact in named):
-        return None
-    if len(named) > 1:
-        return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
-    return Decision(action="SUPERSEDE", reason=f"instead of {draft.old}", rows=(new, supersede(named[0], new)))
 
 
 def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision:
@@ -216,19 +239,6 @@ def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision
     others = [(fact.id, set(terms(fact.content))) for fact in related if draft.subject]
     near = tuple(id_ for id_, theirs in others if len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs))
     return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
-
-
-def _replace_rivals(draft: Draft, new: FactRow, rivals: Sequence[FactRow]) -> Decision:
-    """Decide whether a new value of a known property replaces the others."""
-    if draft.additive:
-        return Decision(action="ADD", reason="one more", rows=(new,))
-    if not all(draft.is_newer(fact) for fact in rivals):
-        return Decision(action="NONE", reason="older than what is known")
-    over = [fact for fact in rivals if not draft.doubtful and draft.replaces(fact, alone=len(rivals) == 1)]
-    if not over:
-        return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
-    rows = (new, *(supersede(fact, new) for fact in over))
-    return Decision(action="SUPERSEDE", reason=f"a newer {draft.slot}", rows=rows)
 
 
 def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
@@ -241,17 +251,6 @@ def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
         return True
     is_later = new.time >= latest.time and max(new.evidence, default=0) > max(latest.evidence, default=0)
     return not is_later or any(set(new.evidence) <= set(version.evidence) for version in versions)
-
-
-def _add_detail(draft: Draft, twin: FactRow) -> Decision:
-    """Keep a known fact; take the new words where they contain all of the old ones and clearly more."""
-    is_longer = len(draft.content) > _MIN_GROWTH * len(twin.content)
-    has_more = is_longer and set(terms(twin.content)) < set(terms(draft.content))
-    if not has_more or twin.pinned or not draft.is_newer(twin):
-        return Decision(action="NONE", reason="known")
-    evidence = tuple(sorted({*twin.evidence, *draft.evidence}))
-    update = replace(twin, content=draft.content, quote=draft.quote, evidence=evidence, time=max(draft.time, twin.time))
-    return Decision(action="UPDATE", reason="more detail", rows=(update,))
 
 
 # --- values ------------------------------------------------------------------------

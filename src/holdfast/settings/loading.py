@@ -196,14 +196,6 @@ def _build(
         raise SettingsError(str(error), source=", ".join(places), key=prefix.rstrip(".")) from error
 
 
-def _refuse_misspelt(name: str, known: Collection[str]) -> None:
-    """Raise for a variable that looks like a misspelt setting; others may belong to another program."""
-    near = find_similar_names(name, known, cutoff=_SIMILAR)
-    if near or "__" in name:
-        near = near or find_similar_names(name, known, cutoff=_LIKELY)
-        raise SettingsError("unknown setting.", source="environment", key=_show_name(name), nearest=near)
-
-
 def read_file(path: Path) -> bytes:
     """Read a settings file.
 
@@ -253,11 +245,6 @@ def _openclaw_names() -> Any:
     # level any other name is OpenClaw's too, except those of `sections`, which are always ours. `agent_only` are names
     # in an entry of `agents.list` that do not override `agents.defaults`.
     return load_data("openclaw_names.json")
-
-
-def _is_agent(entry: object, agent: str | None) -> bool:
-    name = entry.get("id") if isinstance(entry, Mapping) else None
-    return agent is not None and isinstance(name, str) and name.strip().lower() == agent.strip().lower()
 
 
 def _is_foreign(path: str, tree: Tree) -> bool:
@@ -348,7 +335,7 @@ class _Source:
         given = {name: text for name, text in self.environ.items() if name.startswith(_PREFIX) and text}
         others = sorted(given.keys() - known.keys() - _NOT_SETTINGS)
         for name in others:
-            _refuse_misspelt(name, known)
+            self.refuse_misspelt(name, known)
         raw_values = {name: row.parse_text(given[name]) for name, row in known.items() if name in given}
         return self.make_layer(raw_values, names=names, ignored=dict.fromkeys(others, self.name), from_text=True)
 
@@ -363,7 +350,9 @@ class _Source:
         """Read an `openclaw.json`: the overrides of `agent`, if it is listed, then the settings of all agents."""
         agents = whole.get("agents")
         listed = agents.get("list") if isinstance(agents, Mapping) else None
-        own = next((entry for entry in listed if _is_agent(entry, agent)), None) if isinstance(listed, list) else None
+        own = (
+            next((entry for entry in listed if self.is_agent(entry, agent)), None) if isinstance(listed, list) else None
+        )
         if own is None or not isinstance(agents, Mapping):
             return (self.read_openclaw_names(whole),)
         overrides = {name: value for name, value in own.items() if name not in _openclaw_names()["agent_only"].split()}
@@ -460,3 +449,15 @@ class _Source:
         if not isinstance(data, dict):
             raise SettingsError("expected an object with settings", source=self.name)
         return data
+
+    def refuse_misspelt(self, name: str, known: Collection[str]) -> None:
+        """Raise for a variable that looks like a misspelt setting; others may belong to another program."""
+        near = find_similar_names(name, known, cutoff=_SIMILAR)
+        if near or "__" in name:
+            near = near or find_similar_names(name, known, cutoff=_LIKELY)
+            raise SettingsError("unknown setting.", source=self.name, key=_show_name(name), nearest=near)
+
+    @staticmethod
+    def is_agent(entry: object, agent: str | None) -> bool:
+        name = entry.get("id") if isinstance(entry, Mapping) else None
+        return agent is not None and isinstance(name, str) and name.strip().lower() == agent.strip().lower()

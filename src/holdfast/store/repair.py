@@ -182,7 +182,16 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
                     message = decode_message(body)
                     index_tables.add_passages(connection, [(message, cut(message), scope, number)])
             connection.execute("PRAGMA journal_mode = DELETE")
-        _swap(path, part, damaged)
+        log = path.with_name(f"{path.name}-wal")
+        for old, new in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
+            if old.exists():
+                shutil.copyfile(old, new)
+                new.chmod(0o600)
+        _sync(damaged.parent)
+        for stale in (log, path.with_name(f"{path.name}-shm")):  # a log belongs to its file, not to the new one
+            stale.unlink(missing_ok=True)
+        part.replace(path)
+        _sync(path.parent)
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
     kept = {name: len(table) for name, table in rows.tables.items() if name != "scopes"}
@@ -295,20 +304,6 @@ def _bytes(value: Value) -> bytes:
 
 def _insert(connection: sqlite3.Connection, name: str, values: Sequence[Value]) -> None:
     connection.execute(f"INSERT OR REPLACE INTO {name} VALUES ({', '.join('?' * len(values))})", values)
-
-
-def _swap(path: Path, part: Path, damaged: Path) -> None:
-    """Copy the old file and its log, then put the new file in its place."""
-    log = path.with_name(f"{path.name}-wal")
-    for old, new in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
-        if old.exists():
-            shutil.copyfile(old, new)
-            new.chmod(0o600)
-    _sync(damaged.parent)
-    for stale in (log, path.with_name(f"{path.name}-shm")):  # a log belongs to its file: the new one must not meet it
-        stale.unlink(missing_ok=True)
-    part.replace(path)
-    _sync(path.parent)
 
 
 def _sync(folder: Path) -> None:

@@ -55,24 +55,24 @@ class _Log:
             ids = list(self.records)
             self.withdrawn.update(ids[ids.index(target) if target in self.records else 0 :])
         elif "type" in data and "id" in data:
-            self._add_record(line, data)
+            self.add_record(line, data)
         else:
             patch = mapping(data.get("$set", data))
             self.session |= {key: value for key, value in patch.items() if key != "messages"}
-            self._set_window(line, objects(patch, "messages"))
+            self.set_window(line, objects(patch, "messages"))
 
-    def _add_record(self, line: int, record: Json) -> None:
+    def add_record(self, line: int, record: Json) -> None:
         id_ = str(record.get("id"))
         self.records[id_] = (self.records.get(id_, (line,))[0], record)
         self.withdrawn.discard(id_)
 
-    def _set_window(self, line: int, messages: Sequence[Json]) -> None:
+    def set_window(self, line: int, messages: Sequence[Json]) -> None:
         """Add the messages of a window that are new; those that are known come with other times."""
         ids = {str(record.get("id")) for record in messages}
         is_compressed = not ids.issuperset(self.records.keys() - self.withdrawn)
         for record in messages:
             if (id_ := str(record.get("id"))) not in self.records or id_ in self.withdrawn:
-                self._add_record(line, record)
+                self.add_record(line, record)
                 self.own |= {id_} if is_compressed else set()
 
 

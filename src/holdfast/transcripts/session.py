@@ -472,7 +472,7 @@ class _Repair:
         """Return the lines of a file with a header before them: the one further down in the file, else a new one."""
         records = [line.data for line in read_lines(self.path) if line.data is not None]
         has_known = any(str(record.get("type")) in TYPES for record in records)
-        if not has_known or not all(is_header(record) or _is_entry(record) for record in records):
+        if not has_known or not all(is_header(record) or self.is_entry(record) for record in records):
             raise TranscriptError(
                 "no session header: this is not a session, or one of another agent", path=self.path, line=1
             )
@@ -481,11 +481,11 @@ class _Repair:
         header = {**(own or self.new_header()), "version": VERSION if is_tree else 1}
         return chain([Line(0, encode(header, strict=False), header)], read_lines(self.path))
 
-
-def _is_entry(record: Json) -> bool:
-    """Whether a record is linked, or of a known type and with a time."""
-    is_linked = "parentId" in record and isinstance(record.get("id"), str)
-    return is_linked or (str(record.get("type")) in TYPES and isinstance(record.get("timestamp"), str))
+    @staticmethod
+    def is_entry(record: Json) -> bool:
+        """Whether a record is linked, or of a known type and with a time."""
+        is_linked = "parentId" in record and isinstance(record.get("id"), str)
+        return is_linked or (str(record.get("type")) in TYPES and isinstance(record.get("timestamp"), str))
 
 
 @dataclass(slots=True)
