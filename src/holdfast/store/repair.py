@@ -204,6 +204,12 @@ def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
     Yields:
         The row's number (None in a table without), and its values up to the last that is not NULL.
     """
+
+    def decode(data: bytes) -> str | None:
+        with suppress(UnicodeDecodeError):
+            return data.decode()
+        return None  # the row is then not recognised
+
     with TemporaryDirectory(dir=path.parent, prefix=".repair-") as folder:
         copy = Path(folder) / "copy.db"
         size = _copy_pages(path, copy)
@@ -227,7 +233,7 @@ def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
                     connection.execute("INSERT INTO sqlite_master VALUES ('table', ?, ?, ?, ?)", values)
                 connection.execute("COMMIT")
             with closing(sqlite3.connect(copy)) as connection:
-                connection.text_factory = _decode_text
+                connection.text_factory = decode
                 for number, template in some.items():
                     yield from _read_page(connection, number, has_numbers=template is not _INDEX)
 
@@ -240,12 +246,6 @@ def _read_page(
             while values and values[-1] is None:
                 values.pop()
             yield rowid, values
-
-
-def _decode_text(data: bytes) -> str | None:
-    with suppress(UnicodeDecodeError):
-        return data.decode()
-    return None  # the row is then not recognised
 
 
 def _copy_pages(path: Path, copy: Path) -> int:

@@ -105,7 +105,9 @@ def _read_messages(entry: Entry, *, answered: frozenset[str], is_own: bool) -> S
         return ()
     content = text(entry.data, "content")
     parts = (Text(text=content),) if content else _read_parts(objects(entry.data, "content"), entry)
-    if is_own or any(map(_is_context, parts[:1])):
+    first = next(iter(parts), None)
+    # The host begins a conversation with a description of the workspace.
+    if is_own or (isinstance(first, Text) and first.text.startswith("<session_context>")):
         return _make_message("system", parts)
     if entry.type == "gemini":
         return _read_reply(entry, parts)
@@ -129,11 +131,6 @@ def _read_reply(entry: Entry, parts: Sequence[Part]) -> list[Message]:
     words = [part for part in parts if not (items and isinstance(part, ToolCall))]
     reply = _make_message("assistant", [*thinking, *words, *calls], data.get("tokens"), text(data, "model"))
     return [*reply, *_make_message("tool", [_read_result(item, entry) for item in items if "result" in item])]
-
-
-def _is_context(part: Part) -> bool:
-    """Whether a text is the description of the workspace that the host begins a conversation with."""
-    return isinstance(part, Text) and part.text.startswith("<session_context>")
 
 
 def _read_result(item: Json, entry: Entry) -> ToolResult:
