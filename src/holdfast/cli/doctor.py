@@ -24,7 +24,7 @@ from holdfast.cli.install import open_installer
 from holdfast.cli.opening import home_option
 from holdfast.cli.output import as_json, emit_json
 from holdfast.errors import HoldfastError
-from holdfast.integrations.hosts import HOSTS
+from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory

@@ -56,7 +56,7 @@ def _answer(folder: Path, payload: dict[str, Any]) -> Any:
     from msgspec.structs import replace  # noqa: PLC0415 - takes time
 
     from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
-    from holdfast.hooks import HostHooks  # noqa: PLC0415 - takes time
+    from holdfast.hooks.handlers import HostHooks  # noqa: PLC0415 - takes time
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - takes time
 
     settings = load_settings()

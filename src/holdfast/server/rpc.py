@@ -24,7 +24,7 @@ import msgspec
 from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
-from holdfast.hooks import HostHooks
+from holdfast.hooks.handlers import HostHooks
 from holdfast.session import Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
 

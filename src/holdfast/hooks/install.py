@@ -24,7 +24,7 @@ import json5
 
 from holdfast.errors import InputError
 from holdfast.files import write_private
-from holdfast.integrations.hosts import COMMAND, FOLDER, HOSTS, TRUST, Block, Change, Copy, Host, Keys
+from holdfast.hooks.hosts import COMMAND, FOLDER, HOSTS, TRUST, Block, Change, Copy, Host, Keys
 
 BEGIN: Final = "# >>> holdfast"
 END: Final = "# <<< holdfast"
@@ -170,7 +170,7 @@ class Installer:
         command = json.dumps(self.command).encode()
         for part in self.host.changes:
             if isinstance(part, Copy):
-                with resources.as_file(resources.files("holdfast.integrations").joinpath(part.source)) as root:
+                with resources.as_file(resources.files("holdfast.hooks").joinpath(part.source)) as root:
                     for file in [root] if root.is_file() else sorted(filter(Path.is_file, root.rglob("*"))):
                         path = self.folder / part.target / file.relative_to(root)
                         data = _COMMAND.sub(lambda match: match[1] + command, file.read_bytes())
