@@ -40,7 +40,7 @@ from holdfast.errors import (
 )
 from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text, Usage
-from holdfast.models.base import Model, Prompt, Reply
+from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redact import redact_value
@@ -82,12 +82,7 @@ class CountedModel:
         self._model, self._purpose, self._tally = model, purpose, tally
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Call the model, and count the call; see `Model.ask`."""
         reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)

@@ -125,12 +125,7 @@ class CommandResult:
 
 
 def run(
-    command: str,
-    *,
-    cwd: Path,
-    seconds: float,
-    cancel: Event | None = None,
-    environ: Mapping[str, str] | None = None,
+    command: str, *, cwd: Path, seconds: float, cancel: Event | None = None, environ: Mapping[str, str] | None = None
 ) -> CommandResult:
     """Run a shell command until it ends, its time is over, or `cancel` is set. Then its whole group is killed."""
     shell, known = shutil.which("bash") or "/bin/sh", environment(os.environ if environ is None else environ)

@@ -16,7 +16,7 @@ from holdfast.calls import Deadline, start_thread
 from holdfast.errors import InputError, ModelBusyError, ModelError, ModelRefusedError, SettingsError
 from holdfast.messages import Message, Text
 from holdfast.models.anthropic import AnthropicModel
-from holdfast.models.base import Model, Prompt, Reply, check_cancelled, check_deadline
+from holdfast.models.base import Model, OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.openai import OpenAIModel, ResponsesModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Echo, Scripted
@@ -105,12 +105,7 @@ class FunctionModel:
         self.context_tokens = context_tokens
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Call the function on a thread; see `Model.ask`. After a time-out or cancellation its result is ignored."""
         check_cancelled(cancel, self.name)

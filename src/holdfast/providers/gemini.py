@@ -10,18 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import FormatError
-from holdfast.messages import (
-    Image,
-    Message,
-    Opaque,
-    Part,
-    RedactedThinking,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import shaping, wire
 from holdfast.providers.rules import Violation, Wire, blocks, quote
 from holdfast.providers.shaping import Log

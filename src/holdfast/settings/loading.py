@@ -386,10 +386,7 @@ class _Source:
         slot = raw_values.get("plugins.slots.memory")
         if slot is None:
             return
-        is_ours = "holdfast" in (
-            slot,
-            raw_values.get("plugins.slots.contextEngine"),
-        )  # an older section still holds
+        is_ours = "holdfast" in (slot, raw_values.get("plugins.slots.contextEngine"))  # an older section still holds
         used = {slot, "memory-context"} if is_ours else {slot}
         for plugin in {"memory-context", "memory-lancedb"} - used:
             place = f"plugins.entries.{plugin}."
