@@ -153,9 +153,6 @@ def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
     return (replace(first, title=f"{parent.title}\n{first.title}"), *others)
 
 
-# --- sections ----------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What the sections of a digest are made from. `old` is the previous summary, by heading."""
@@ -243,8 +240,6 @@ def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
     lines = [*old, *(f"- {line}" for line in new)]
     return tuple(reversed(dict.fromkeys(reversed(lines))))
 
-
-# --- below every summary -------------------------------------------------------
 
 _MAX_TURN: Final = 600
 _MAX_FAILURES: Final = 8

@@ -200,8 +200,6 @@ def _render_arguments(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-# --- noise ---------------------------------------------------------------------
-
 _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 _NO_LETTERS: Final = re.compile(r"[\W_]*")

@@ -238,9 +238,6 @@ def _normalise(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
 
 
-# --- the reference page ----------------------------------------------------------
-
-
 def reference() -> str:
     """Return the reference of all settings in Markdown."""
     titles = {field.name: struct_of(field.type) for field in structs.fields(Settings)}
