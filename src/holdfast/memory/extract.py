@@ -16,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from threading import Event
 from typing import Any, Final, get_args
 
@@ -368,19 +369,6 @@ def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> l
     return pieces
 
 
-def _batch(pieces: Sequence[Piece], *, room: int) -> list[tuple[Piece, ...]]:
-    """Group pieces into as few batches as fit into `room` tokens each; a piece that is too long is split."""
-    batches: list[list[Piece]] = [[]]
-    left = room
-    for piece in (part for whole in pieces for part in whole.fit(room)):
-        if piece.tokens > left and batches[-1]:
-            batches.append([])
-            left = room
-        batches[-1].append(piece)
-        left -= piece.tokens
-    return [tuple(batch) for batch in batches if batch]
-
-
 def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
     """Split a batch in two; return nothing where it cannot be made smaller."""
     if len(batch) > 1:
@@ -428,10 +416,15 @@ class Reader:
         instructions = prompts.load("extract", known="\n".join(reversed(lines)) or "(none)")
         window = int(self.model.context_tokens * _USABLE_SHARE)
         room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
-        drafts: list[Draft] = []
-        for batch in _batch(pieces, room=room):
-            drafts += self._read_batch(batch, instructions, depth=0)
-        return drafts
+        batches: list[list[Piece]] = [[]]  # as few as fit into the room each
+        left = room
+        for piece in chain.from_iterable(whole.fit(room) for whole in pieces):
+            if piece.tokens > left and batches[-1]:
+                batches.append([])
+                left = room
+            batches[-1].append(piece)
+            left -= piece.tokens
+        return [draft for batch in batches if batch for draft in self._read_batch(batch, instructions, depth=0)]
 
     def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
         """Read a batch; in halves where it, or the answer to it, is too long."""
