@@ -238,7 +238,6 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
 
 
 def _find_quoted(items: Sequence[Item]) -> set[int]:
-    """Return the passages that a block in the window quotes."""
     return {number for item in items if item.block for number in item.block.passages}
 
 

@@ -78,7 +78,6 @@ def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
 
 
 def _print_missing(memory: Memory) -> None:
-    """Print on stderr what the search lacked, such as an embedder."""
     for note in memory.missing():
         echo(f"note: {note}", err=True)
 

@@ -217,12 +217,10 @@ def _is_short(text: str) -> bool:
 
 
 def _select(texts: Iterable[str], *kinds: signals.Signal) -> list[str]:
-    """List the sentences with one of these signals that are not questions."""
     return [sentence for sentence in signals.select(texts, *kinds) if not sentence.endswith(("?", "？"))]
 
 
 def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
-    """List requests, each with the beginning of its last answer."""
     return [line for turn in turns if turn.is_finished is is_finished and (line := _log(turn))]
 
 

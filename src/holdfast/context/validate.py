@@ -432,7 +432,6 @@ def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, 
 
 
 def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
-    """Move the positions of repairs."""
     return tuple(one if one.where is None else replace(one, where=one.where + by) for one in repairs)
 
 

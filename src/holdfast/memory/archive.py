@@ -192,7 +192,6 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
 
 
 def _render_arguments(value: Any) -> str:
-    """Render arguments as readable text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):

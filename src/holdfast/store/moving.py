@@ -77,7 +77,6 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
 
 
 def _last_number(db: Database, table: str) -> int:
-    """Return up to which row a table was copied."""
     query = f"SELECT value FROM counters WHERE {db.own}name = ?"
     return int(db.execute(query, (f"{_MOVED}{table}",)).fetchone()[0])
 
