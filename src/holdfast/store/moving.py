@@ -54,7 +54,8 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
         InputError: The target has rows of this tenant that do not come from such a copy.
         StorageError: The copy differs from the source.
     """
-    _begin(target, tenant)
+    numbers = source.read_rows(tenant, lambda rows: {table: rows.db.last_number(table) for table in _TABLES})
+    _begin(target, tenant, numbers)
     for table in _TABLES:
         while count := _copy(source, target, tenant, table):
             progress(table, count)
@@ -81,8 +82,8 @@ def _mine(db: Database, tenant: str) -> tuple[str, list[object]]:
     return f"{db.own}scope IN (SELECT id FROM scopes WHERE {condition})", values
 
 
-def _begin(target: TableStore, tenant: str) -> None:
-    """Note in the target that a copy has begun."""
+def _begin(target: TableStore, tenant: str, numbers: Mapping[str, int]) -> None:
+    """Note in the target that a copy has begun, and skip the numbers that the source has given: forgotten rows, too."""
 
     def work(db: Database) -> bool:
         mine, values = _mine(db, tenant)
@@ -93,6 +94,8 @@ def _begin(target: TableStore, tenant: str) -> None:
             return False
         if known is None:
             db.insert("counters", "name, value", [(f"{_MOVED}{table}", -1) for table in (*_TABLES, "passages")])
+        for table, last in numbers.items():
+            db.skip_numbers(table, last)
         return True
 
     if not target.change_rows(tenant, work):
@@ -141,9 +144,6 @@ def _copy(source: TableStore, target: TableStore, tenant: str, table: str) -> in
     def work(db: Database) -> None:
         _map_scopes(db, rows, scopes, 1)
         db.insert(table, columns, rows)
-        db.execute(  # the next number of a server; SQLite keeps its own
-            f"UPDATE counters SET value = ? WHERE {db.own}name = ? AND value < ?", (rows[-1][0], table, rows[-1][0])
-        )
         _mark(db, table, rows[-1][0])
 
     if rows:
