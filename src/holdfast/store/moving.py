@@ -116,7 +116,7 @@ class _Copy:
 
     def begin(self) -> None:
         """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows."""
-        """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows."""
+        numbers = self.source.read_rows(self.tenant, lambda rows: {each: rows.db.last_number(each) for each in _TABLES})
 
         def work(db: Database) -> bool:
             mine, values = self.mine(db)
