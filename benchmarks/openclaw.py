@@ -31,7 +31,7 @@ import httpx2
 
 from holdfast.engine import Engine
 from holdfast.errors import InputError
-from holdfast.integrations.install import Installer, find_command
+from holdfast.hooks.install import Installer, find_command
 from holdfast.settings import Settings
 
 TURNS: Final = 36

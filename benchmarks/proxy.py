@@ -41,9 +41,9 @@ SHORT_SECONDS: Final = 0.4
 
 
 def make_words(name: str) -> list[str]:
-    """Make the words of the reply to a request. Its name ends in the number of its events."""
+    """Make the words of the reply to a request, of 4,096. Its name ends in the number of its events."""
     count = int(name.rpartition("e")[2])
-    return [name, *(hashlib.sha256(f"{name} {number}".encode()).hexdigest()[:12] for number in range(count))]
+    return [name, *(hashlib.sha256(f"{name} {number}".encode()).hexdigest()[:3] for number in range(count))]
 
 
 def make_events(name: str) -> list[bytes]:

@@ -16,7 +16,7 @@ from typing import Any
 from rich.text import Text
 
 from holdfast.cli.console import SafeConsole
-from holdfast.integrations.hosts import HOSTS
+from holdfast.hooks.hosts import HOSTS
 
 WIDTH = 104
 ANSWER = "5433"
