@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from holdfast.adapters._history import guard, require_extra, sync_engine
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
-from holdfast.hooks import HostHooks
+from holdfast.hooks.handlers import HostHooks
 from holdfast.redact import redact_value
 from holdfast.store.base import Record, Scope, Select
 

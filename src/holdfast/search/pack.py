@@ -132,14 +132,14 @@ def pack(
     fit. Text that is `known` is not quoted. The quotes in `after` come first and take their part of the room. `limit`
     is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already.
     """
-    packed = _Packed(seen=[(_plain(text), None) for text in known])
+    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
     for quote in after:
         packed.add(quote)
     for passage, size, score in order:
         left = room - packed.spent
         if left < MIN_QUOTE_TOKENS or len(packed.quotes) == limit:
             break
-        if packed.leaves_out(passage, size=size, score=score if adaptive else math.inf, left=left):
+        if packed.leaves_out(passage, size=size, score=score, left=left):
             continue
         if (candidate := read(passage)) is None:
             continue
@@ -154,6 +154,7 @@ class _Packed:
     """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated."""
 
     seen: list[tuple[str, int | None]]
+    adaptive: bool
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable] = field(default_factory=set)
     spent: float = 0.0
@@ -167,7 +168,8 @@ class _Packed:
     def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
         """Tell whether a passage is quoted already, scores too little beside the others, or cannot fit."""
         is_too_long = min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left
-        return passage in self.quotes or is_too_long or score < MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
+        least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM if self.adaptive else -math.inf
+        return passage in self.quotes or is_too_long or score < least
 
 
 def _plain(text: str) -> str:
@@ -231,7 +233,7 @@ def _sentences(candidate: Quotable, weights: Mapping[str, float]) -> list[_Sente
         while windows[window][1] <= start:
             window += 1
         text = candidate.text[start:stop]
-        hits = tuple(term for term in terms(text) if term in weights) if pattern.search(text) else ()
+        hits = tuple(filter(weights.__contains__, terms(text))) if pattern.search(text) else ()
         follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
         sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
         before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
