@@ -27,13 +27,15 @@ pytest.importorskip(
 )
 
 TOOLS = [{"type": "function", "function": TOOL}]
-HOOK = f"""
-from holdfast import Engine
-from holdfast.adapters.litellm import HoldfastHook
-from adapter_talk import SETTINGS
-
-hook = HoldfastHook(Engine.open("memory", settings=SETTINGS, background=False), limit={LIMIT})
-"""
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "frameworks.md").read_text("utf-8")
+HOOK = PAGE.partition("## LiteLLM proxy")[2].partition("```python\n")[2].partition("```")[0]
+"""The file that the documentation shows."""
+SETTINGS = {
+    "HOLDFAST_AGENT__CONTEXT_TOKENS": str(LIMIT),
+    "HOLDFAST_COMPACTION__QUALITY_GUARD__ENABLED": "false",
+    "HOLDFAST_EMBEDDING__PROVIDER": "none",
+    "HOLDFAST_PRUNING__MODE": "adaptive",
+}
 CONFIG = """
 model_list:
   - model_name: gpt-x
@@ -51,8 +53,8 @@ def proxy(model_server: ScriptedProvider, tmp_path: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    tests = str(Path(__file__).resolve().parents[1])
-    environ = {**os.environ, "PYTHONPATH": tests, "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
+    environ = {**os.environ, **SETTINGS, "HOME": str(tmp_path)}
+    environ["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"
     command = [str(Path(sys.executable).with_name("litellm")), "--config", "config.yaml", "--port", str(port)]
     with (tmp_path / "log").open("wb") as log:
         running = subprocess.Popen([*command, "--host", "127.0.0.1"], cwd=tmp_path, env=environ, stdout=log, stderr=log)
@@ -106,7 +108,7 @@ def test_a_conversation_through_the_proxy(proxy: str, model_server: ScriptedProv
     model_server.set_script(librarian)
     for turn in range(TURNS):
         say(proxy, history, question(turn), stream=turn % 2 == 1)
-    with Engine.open(tmp_path / "memory", background=False) as engine:
+    with Engine.open(tmp_path / "agent-memory", background=False) as engine:
         check_talk(model_server, engine.session("s1", tenant="anna"), librarian)
 
 
@@ -132,7 +134,7 @@ def test_a_window_that_is_refused_is_sent_smaller(proxy: str, model_server: Scri
     again = {"messages": [*history, {"role": "user", "content": "hi"}], "litellm_session_id": "s1", "user": "anna"}
     refused = post(proxy, "chat/completions", again)
     assert (refused.status_code, "maximum context length" in refused.text) == (400, True)
-    with Engine.open(tmp_path / "memory", background=False) as engine:
+    with Engine.open(tmp_path / "agent-memory", background=False) as engine:
         assert engine.session("s1", tenant="anna").timeline()[-1].raw_max_tokens <= 2_500
 
 
@@ -149,7 +151,7 @@ def test_other_formats_retries_and_requests_without_a_session(
     assert post(proxy, "responses", {"input": "hello", "metadata": {"session_id": "responses"}}).status_code == 200
     assert post(proxy, "chat/completions", {"messages": message}).status_code == 200
     assert model_server.bodies[0]["messages"] == model_server.bodies[1]["messages"] == message
-    with Engine.open(tmp_path / "memory", background=False) as engine:
+    with Engine.open(tmp_path / "agent-memory", background=False) as engine:
         said = {
             scope.session: [one.text for one in archived(engine.session(scope.session, tenant=scope.tenant))]
             for scope in engine.sessions()

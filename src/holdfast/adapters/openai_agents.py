@@ -172,8 +172,8 @@ def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = Non
         run_config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.
     """
     config = run_config or RunConfig()
-    earlier, retry = config.call_model_input_filter, config.model_settings and config.model_settings.retry
-    policies: list[ModelRetrySettings | None] = [retry]  # that of the run, before that of the agent that runs
+    earlier, given = config.call_model_input_filter, config.model_settings or ModelSettings()
+    policies: list[ModelRetrySettings | None] = [given.retry]  # that of the run, before that of the agent that runs
 
     async def fit(data: CallModelData[Any]) -> ModelInputData:
         limit = session.memory.limit or session.session.engine.settings.agent.context_tokens
@@ -198,9 +198,7 @@ def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = Non
         decision = theirs.policy(replace(context, max_retries=theirs.max_retries or 0))
         return cast("bool | RetryDecision", await decision if isawaitable(decision) else decision)
 
-    settings = (config.model_settings or ModelSettings()).resolve(
-        ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=decide))
-    )
+    settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=decide)))
     return replace(config, call_model_input_filter=fit, model_settings=settings)
 
 
