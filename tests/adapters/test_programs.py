@@ -23,13 +23,14 @@ del PROGRAMS["LiteLLM proxy"]  # test_litellm.py runs it
 
 def answer(body: dict[str, Any]) -> Step:
     """Answer by the newest question; where there is a tool for notes, call it first."""
-    newest = str((body.get("messages") or body.get("input"))[-1])
+    sent: list[Any] = body.get("messages") or body["input"]
+    newest = str(sent[-1])
     question = newest if "deploy key" in newest else ""
     names = [tool.get("function", tool).get("name") for tool in body.get("tools") or ()]
     if "note" in names and question and "'role': 'tool'" not in newest:
         text = "Where is the deploy key?" if "Where" in newest else "The deploy key is in vault 7."
         return Said(calls=(ToolCall(id=f"c{len(newest)}", name="note", arguments={"text": text}),))
-    is_second = "Where is" in str(body.get("messages") or body.get("input"))
+    is_second = "Where is" in str(sent)
     return Said(text="In vault 7." if is_second else "I noted it.")
 
 
