@@ -287,7 +287,6 @@ def _plain(text: str) -> str:
 
 @cache
 def _slots() -> dict[str, str]:
-    """Return the names of slots by the nouns of a property."""
     nouns = patterns.load("facts")["nouns"].items()
     return {word.replace("_", " "): slot for slot, words in nouns for word in words.split()}
 

@@ -336,7 +336,6 @@ def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bo
 
 
 def _is_new(group: Sequence[Message]) -> bool:
-    """Whether a group is rendered anew."""
     return len(group) > 1 or not wire_of(group[0], NAME) or not _has_results_first(group[0])
 
 

@@ -113,6 +113,7 @@ class Index:
         self._unindexed = Unindexed()
         self._cache = _PostingCache()
         self._loaded: dict[Space, _LoadedVectors] = {}
+        self._opened: dict[Space, Matrix] = {}
         self._whole: Corpus | None = None
         self._rewritten: int | None = None
 
@@ -256,7 +257,9 @@ class Index:
         if self.columns.windows >= db.max_loaded_windows:
             self._loaded.clear()
             scopes = None if readable is None else np.flatnonzero(readable).tolist()
-            return db.open_matrix(space, self.columns, scopes)
+            matrix = db.open_matrix(space, self.columns, scopes, self._opened.get(space))
+            self._opened = {} if matrix is None else {space: matrix}
+            return matrix
         loaded = self._loaded.get(space) or _LoadedVectors(Matrix(space.dimension))
         first_window = self.columns["first_window"]
         for table, rows in (found or self._find_vectors(db, space)).items():
@@ -297,10 +300,15 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: in
 
 def _read_lists(db: Database, sought: Sequence[_TermLists]) -> list[Occurrences]:
     """Read all windows of each term."""
-    query = f"SELECT data FROM postings WHERE {db.own}run = ? AND term = ?"
-    long = [(lists, run, db.execute(query, (run, lists.term))) for lists in sought for run in lists.unread]
-    for lists, run, rows in long:
-        lists.lists[run] = find(rows.fetchone()[0], lists.term) or _NO_OCCURRENCES
+    long = []
+    for lists in sought:
+        if lists.unread:
+            runs, values = db.among("run", list(lists.unread))
+            query = f"SELECT run, data FROM postings WHERE {db.own}{runs} AND term = ?"
+            long.append((lists, db.execute(query, (*values, lists.term))))
+    for lists, rows in long:
+        for run, data in rows:
+            lists.lists[run] = find(data, lists.term) or _NO_OCCURRENCES
     return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in sought]
 
 

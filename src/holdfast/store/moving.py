@@ -77,7 +77,6 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
 
 
 def _last_number(db: Database, table: str) -> int:
-    """Return up to which row a table was copied."""
     query = f"SELECT value FROM counters WHERE {db.own}name = ?"
     return int(db.execute(query, (f"{_MOVED}{table}",)).fetchone()[0])
 
@@ -116,7 +115,8 @@ class _Copy:
         return f"{db.own}scope IN (SELECT id FROM scopes WHERE {condition})", values
 
     def begin(self) -> None:
-        """Note in the target that a copy has begun."""
+        """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows."""
+        numbers = self.source.read_rows(self.tenant, lambda rows: {each: rows.db.last_number(each) for each in _TABLES})
 
         def work(db: Database) -> bool:
             mine, values = self.mine(db)
@@ -127,6 +127,8 @@ class _Copy:
                 return False
             if known is None:
                 db.insert("counters", "name, value", [(f"{_MOVED}{table}", -1) for table in (*_TABLES, "passages")])
+            for table, last in numbers.items():
+                db.skip_numbers(table, last)
             return True
 
         if not self.target.change_rows(self.tenant, work):
@@ -155,9 +157,6 @@ class _Copy:
         def work(db: Database) -> None:
             _map_scopes(db, rows, scopes, 1)
             db.insert(table, columns, rows)
-            db.execute(  # the next number of a server; SQLite keeps its own
-                f"UPDATE counters SET value = ? WHERE {db.own}name = ? AND value < ?", (rows[-1][0], table, rows[-1][0])
-            )
             _mark(db, table, rows[-1][0])
 
         if rows:

@@ -29,6 +29,7 @@ from holdfast.store.base import PassageText, Store
 from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
 from holdfast.store.connection import connect, migrate, translate_errors, write_transaction
 from holdfast.store.cutting import plain_cut
+from holdfast.store.rows import find_ends
 from holdfast.store.sqlite import SqliteStore
 
 Cut: TypeAlias = Callable[[Message], Sequence[PassageText]]
@@ -180,7 +181,8 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
             with write_transaction(connection):
                 for number, scope, body in connection.execute("SELECT id, scope, body FROM messages ORDER BY id"):
                     message = decode_message(body)
-                    index_tables.add_passages(connection, [(message, cut(message), scope, number)])
+                    new = (message, cut(message), scope, number)
+                    index_tables.add_passages(connection, [new], find_ends(connection, [scope]))
             connection.execute("PRAGMA journal_mode = DELETE")
         log = path.with_name(f"{path.name}-wal")
         for old, new in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
