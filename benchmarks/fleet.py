@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import get_context
@@ -29,6 +29,9 @@ __all__ = ["Fleet", "measure"]
 
 _ALL: Final = ("project", "agent", "session")
 _STARTS: Final = 10
+_ROWS: Final = 500
+"""Messages of a tenant before the start, and rows of one read."""
+_NAME: Final = re.compile(r"(tenant\d+)x ")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -42,8 +45,8 @@ class Fleet:
         kills: How often the server was stopped as by a crash (`immediate`) and started again.
         acknowledged: Messages whose append returned.
         lost: Of those, how many were not there afterwards.
-        reads: Recalls and assembled windows.
-        crossings: Reads that showed text of another tenant.
+        reads: Messages that calls returned: rows, passages and messages of windows. Each was checked.
+        crossings: Those with text of another tenant.
         refused: Calls that ended with a typed error while the server was away.
         per_s: Calls per second of all processes.
         p50_ms: Milliseconds of a call of each kind at the median; `p95_ms` the slow ones.
@@ -69,8 +72,10 @@ def measure(*, processes: int, tenants: int, seconds: float, kills: int) -> Flee
     with TemporaryDirectory() as folder:
         server = _Server(Path(folder) / "postgres")
         context = get_context("spawn")
-        with _open(server.address, folder):
-            pass
+        with _open(server.address, folder) as engine:
+            for tenant in (f"tenant{number}" for number in range(tenants)):
+                before = [_message(f"{tenant}x before {turn}: service {turn % 97}") for turn in range(_ROWS)]
+                engine.memory.ingest(before, scope=Scope(tenant=tenant, session="before"))
         pipes, started = [], []
         for number in range(processes):
             pipe, end = context.Pipe(duplex=False)
@@ -123,7 +128,7 @@ def _work(place: tuple[str, str], number: int, tenants: int, seconds: float, rep
     """Append, assemble and recall for one tenant after the other."""
     chance = random.Random(number)  # noqa: S311 - chance, not secrecy
     said: list[tuple[str, str]] = []
-    times: dict[str, list[float]] = {"append": [], "assemble": [], "recall": []}
+    times: dict[str, list[float]] = {"append": [], "assemble": [], "recall": [], "read": []}
     counts = Counter(reads=0, crossings=0, refused=0)
     with _open(*place) as engine:
         report.send(None)
@@ -133,37 +138,45 @@ def _work(place: tuple[str, str], number: int, tenants: int, seconds: float, rep
             tenant = f"tenant{chance.randrange(tenants)}"
             scope = Scope(tenant=tenant, session=f"s{number}")
             text = f"{tenant}x process {number} turn {turn}: port {chance.randrange(9999)} of service {turn % 97}"
-            message = Message(role="user", parts=(Text(text=text),))
             kind = chance.choice(list(times))
-            steps: dict[str, Callable[[], object]] = {
-                "append": lambda: engine.memory.ingest([message], scope=scope),  # noqa: B023 - called at once
-                "assemble": lambda: _assemble(engine, scope, message),  # noqa: B023 - as above
-                "recall": lambda: _recall(engine, scope, text),  # noqa: B023 - as above
-            }
             begun = time.perf_counter()
             try:
-                result = steps[kind]()
+                shown = _STEPS[kind](engine, scope, text)
             except HoldfastError:
                 counts["refused"] += 1
                 continue
             times[kind].append(time.perf_counter() - begun)
             if kind == "append":
                 said.append((tenant, text))
-            else:
-                counts["reads"] += 1
-                counts["crossings"] += any(
-                    f"tenant{other}x" in str(result) for other in range(tenants) if f"tenant{other}" != tenant
-                )
+            counts["reads"] += len(shown)
+            counts["crossings"] += sum(bool({*_NAME.findall(one)} - {tenant}) for one in shown)
     report.send({"said": said, "times": times, **counts})
 
 
-def _assemble(engine: Engine, scope: Scope, message: Message) -> object:
+def _message(text: str) -> Message:
+    return Message(role="user", parts=(Text(text=text),))
+
+
+def _append(engine: Engine, scope: Scope, text: str) -> list[str]:
+    engine.memory.ingest([_message(text)], scope=scope)
+    return []
+
+
+def _assemble(engine: Engine, scope: Scope, text: str) -> list[str]:
     session = engine.session(f"{scope.session} window", tenant=scope.tenant)
-    return session.assemble([message], limit=8000).messages
+    return [message.text for message in session.assemble([_message(text)], limit=8000).messages]
 
 
-def _recall(engine: Engine, scope: Scope, text: str) -> object:
+def _recall(engine: Engine, scope: Scope, text: str) -> list[str]:
     return [hit.text for hit in engine.memory.search(text, scope=scope, across=True)]
+
+
+def _read(engine: Engine, scope: Scope, _: str) -> list[str]:
+    select = Select(scope=scope, across=_ALL, limit=_ROWS, newest=True)
+    return [row.message.text for row in engine.memory.store.read_messages(select)]
+
+
+_STEPS: Final = {"append": _append, "assemble": _assemble, "recall": _recall, "read": _read}
 
 
 class _Server:

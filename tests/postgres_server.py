@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import platform
 import tempfile
 import warnings
 from pathlib import Path
@@ -32,6 +33,14 @@ def start() -> str:
             connection.execute("SELECT pg_reload_conf()")
         os.environ[STARTED] = address
     return os.environ[STARTED]
+
+
+def require_hamming() -> None:
+    """Skip a test that compares bits where the wheel's pgvector, compiled for processors with SVE, ends the server."""
+    processor = Path("/proc/cpuinfo")
+    features = processor.read_text("utf-8") if processor.exists() else " sve"
+    if VARIABLE not in os.environ and platform.machine() == "aarch64" and " sve" not in features:
+        pytest.skip(f"the server's pgvector cannot compare bits on this processor: set {VARIABLE}")
 
 
 def schema_of(folder: Path) -> str:

@@ -1,5 +1,5 @@
 """`python -m holdfast`."""
 
-from holdfast.cli import main
+from holdfast.cli import run
 
-main()
+run()

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from holdfast.compact import Compaction
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
-from holdfast.models.base import Model, Prompt, Reply, Tool
+from holdfast.models.base import Model, OnText, Prompt, Reply, Tool
 from holdfast.providers import Incoming
 from holdfast.providers.overflow import is_silent_overflow
 from holdfast.session import Session
@@ -44,7 +44,7 @@ class ModelRequest:
     max_tokens: int = 4_096
     timeout: float | None = None
     cancel: Event | None = None
-    on_text: Callable[[str], None] | None = None
+    on_text: OnText = None
     before_compact: Callable[[], object] | None = None
     on_compact: Callable[[Compaction], object] | None = None
     facts: Sequence[FactRow] = ()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import json
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib import import_module
 from io import StringIO
 from pathlib import Path
@@ -17,7 +19,7 @@ import click
 from holdfast import __version__
 from holdfast.errors import HoldfastError
 
-__all__ = ["COMMANDS", "holdfast", "main"]
+__all__ = ["COMMANDS", "holdfast", "main", "run"]
 
 gc.set_threshold(50_000)  # a command makes many objects that stay, and looking through them takes a tenth of its start
 os.environ.setdefault(
@@ -102,6 +104,18 @@ def main(arguments: Sequence[str] | None = None) -> NoReturn:
             _print_error(f"holdfast: {error}")
         sys.exit(1)
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def run() -> NoReturn:
+    """Run the command of this process, then end it without freeing its objects: that takes a tenth of a command."""
+    try:
+        main()
+    except SystemExit as end:
+        atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` leaves them out
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError):  # a closed pipe
+                stream.flush()
+        os._exit(end.code if isinstance(end.code, int) else 0)
 
 
 def _print_error(text: str) -> None:

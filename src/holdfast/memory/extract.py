@@ -154,7 +154,7 @@ def _read_text(text: str) -> Iterator[Draft]:
     todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
     lines = signals.without_code(text)
     for match in todo.finditer(lines):
-        state = "open" if (match["box"] or " ") == " " else "done"
+        state = "open" if match["box"] in {None, "", " "} else "done"
         task = match["task"].strip().rstrip(".。")
         yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
     for match in setting.finditer(lines):
@@ -302,6 +302,44 @@ class Piece:
         """The tokens that it takes in a prompt."""
         return count_text(self.text) + _HEADER_TOKENS
 
+    def fit(self, room: int) -> Iterator[Piece]:
+        """Yield the piece, or its parts where it does not fit."""
+        if self.tokens <= room or len(self.text) <= _MIN_CHARS:
+            yield self
+            return
+        for half in self.split():
+            yield from half.fit(room)
+
+    def split(self) -> tuple[Piece, Piece]:
+        """Split it at a line or a space near its middle."""
+        middle = len(self.text) // 2
+        breaks = [place for mark in ("\n", " ") if (place := self.text.rfind(mark, middle // 2, middle)) > 0]
+        place = breaks[0] if breaks else middle
+        return replace(self, text=self.text[:place]), replace(self, text=self.text[place:])
+
+    def make_draft(self, item: Mapping[str, Any], content: str) -> Draft:
+        """Make the draft of a fact that a quote in the piece proves."""
+        quote = " ".join(str(item["quote"]).split())
+        slot = normalise_slot(_clean(item.get("slot")))
+        wanted = plain(quote)
+        sentence = next((each for each in signals.sentences(self.text) if wanted in plain(each)), quote)
+        # A fact in Latin letters that quotes another script, or the other way round, was translated.
+        shares = _unsegmented_share(content), _unsegmented_share(self.text)
+        is_translated = min(shares) == 0 and max(shares) > 0.5  # noqa: PLR2004 - a half
+        return Draft(
+            type=_TYPES[str(item["type"]).lower()],
+            content=quote if is_translated else content,
+            context=_clean(item.get("context")),
+            subject=_clean(item.get("subject")) if slot else "",
+            slot=slot,
+            value=_clean(item.get("value")),
+            additive=signals.is_additive(sentence),
+            doubtful=not signals.is_stated(sentence),
+            evidence=(self.id,),
+            quote=quote,
+            time=self.time,
+        )
+
 
 def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Piece]:
     """Turn messages into pieces: text whole, tool calls and results by their ends, recalled text not at all."""
@@ -323,7 +361,7 @@ def _batch(pieces: Sequence[Piece], *, room: int) -> list[tuple[Piece, ...]]:
     """Group pieces into as few batches as fit into `room` tokens each; a piece that is too long is split."""
     batches: list[list[Piece]] = [[]]
     left = room
-    for piece in (part for whole in pieces for part in _fit(whole, room)):
+    for piece in (part for whole in pieces for part in whole.fit(room)):
         if piece.tokens > left and batches[-1]:
             batches.append([])
             left = room
@@ -332,28 +370,12 @@ def _batch(pieces: Sequence[Piece], *, room: int) -> list[tuple[Piece, ...]]:
     return [tuple(batch) for batch in batches if batch]
 
 
-def _fit(piece: Piece, room: int) -> Iterator[Piece]:
-    if piece.tokens <= room or len(piece.text) <= _MIN_CHARS:
-        yield piece
-        return
-    for half in _split(piece):
-        yield from _fit(half, room)
-
-
-def _split(piece: Piece) -> tuple[Piece, Piece]:
-    """Split a piece at a line or a space near its middle."""
-    middle = len(piece.text) // 2
-    breaks = [place for mark in ("\n", " ") if (place := piece.text.rfind(mark, middle // 2, middle)) > 0]
-    place = breaks[0] if breaks else middle
-    return replace(piece, text=piece.text[:place]), replace(piece, text=piece.text[place:])
-
-
 def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
     """Split a batch in two; return nothing where it cannot be made smaller."""
     if len(batch) > 1:
         return tuple(batch[: len(batch) // 2]), tuple(batch[len(batch) // 2 :])
     if batch and len(batch[0].text) > _MIN_CHARS:
-        first, second = _split(batch[0])
+        first, second = batch[0].split()
         return (first,), (second,)
     return ()
 
@@ -446,7 +468,7 @@ class Reader:
             if reason or proof is None:
                 self.dropped.append(Dropped(content=head(redact(content), _MAX_CHARS), reason=reason))
             else:
-                yield _make_draft(item, content, proof)
+                yield proof.make_draft(item, content)
 
 
 def _message(role: Role, text: str) -> Message:
@@ -466,29 +488,6 @@ def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, ever
     numbers = (number.strip(".,:") for number in _NUMBER.findall(unicodedata.normalize("NFKC", content)))
     missing = next((number for number in numbers if number not in everything), "")
     return f"nobody said {missing}" if missing else ""
-
-
-def _make_draft(item: Mapping[str, Any], content: str, proof: Piece) -> Draft:
-    quote = " ".join(str(item["quote"]).split())
-    slot = normalise_slot(_clean(item.get("slot")))
-    wanted = plain(quote)
-    sentence = next((each for each in signals.sentences(proof.text) if wanted in plain(each)), quote)
-    # A fact in Latin letters that quotes another script, or the other way round, was translated.
-    shares = _unsegmented_share(content), _unsegmented_share(proof.text)
-    is_translated = min(shares) == 0 and max(shares) > 0.5  # noqa: PLR2004 - a half
-    return Draft(
-        type=_TYPES[str(item["type"]).lower()],
-        content=quote if is_translated else content,
-        context=_clean(item.get("context")),
-        subject=_clean(item.get("subject")) if slot else "",
-        slot=slot,
-        value=_clean(item.get("value")),
-        additive=signals.is_additive(sentence),
-        doubtful=not signals.is_stated(sentence),
-        evidence=(proof.id,),
-        quote=quote,
-        time=proof.time,
-    )
 
 
 def _clean(value: Any) -> str:

@@ -120,7 +120,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
     quotes: list[Quote] = []
-    known = [hit.fact.content for hit in kept_facts]
+    known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
     if by_words:  # the best passages by words alone are always quoted
         alone = replace(found, signals=found.signals.without_vectors())
         alone = replace(alone, ranking=_lead(store, query, alone))

@@ -347,7 +347,12 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
     turns: list[Turn] = []
     for index, message in enumerate(sent):
         where, role = f"messages[{index}]", message.get("role")
-        found += [*_check_message(message, where), *_check_parts(message, where)]
+        found += _check_message(message, where)
+        for part in blocks(message.get("content")):
+            if kind(part) == "text" and not part.get("text"):
+                found.append(Violation("blank-text", where, "a text part without text"))
+            if role == "assistant" and kind(part) not in {"text", "refusal"}:
+                found.append(Violation("part-role", where, f"{quote(kind(part))} in a message of the assistant"))
         if role in {"tool", "function"}:  # a result follows the call, with only other results between them
             call_id = message.get("tool_call_id") if role == "tool" else f"{_LEGACY}{message.get('name')}"
             turns.append(Turn(where, results=[str(call_id)], closes=False))
@@ -368,15 +373,6 @@ def _check_message(message: Wire, where: str) -> Iterator[Violation]:
         is_empty = not any(map(message.get, _FIELDS_WITHOUT_CONTENT))
     if is_empty or (content == "" and role in {"system", "developer", "user"}):
         yield Violation("empty-content", where, "no content")
-
-
-def _check_parts(message: Wire, where: str) -> Iterator[Violation]:
-    role = message.get("role")
-    for part in blocks(message.get("content")):
-        if kind(part) == "text" and not part.get("text"):
-            yield Violation("blank-text", where, "a text part without text")
-        if role == "assistant" and kind(part) not in {"text", "refusal"}:
-            yield Violation("part-role", where, f"{quote(kind(part))} in a message of the assistant")
 
 
 def _calls(message: Wire) -> list[tuple[Wire, str, Wire]]:

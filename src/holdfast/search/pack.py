@@ -141,14 +141,18 @@ def pack(
     is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already, and the
     more of the same session; `sessions` are those of all candidates.
     """
+<<<<<<< HEAD
     packed = _Packed(seen=[(_plain(text), None) for text in known], sessions=sessions)
+=======
+    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
+>>>>>>> ff856d38448b55d0c5009029e2076c818d34d70c
     for quote in after:
         packed.add(quote)
     for passage, size, score in order:
         left = room - packed.spent
         if left < MIN_QUOTE_TOKENS or len(packed.quotes) == limit:
             break
-        if packed.leaves_out(passage, size=size, score=score if adaptive else math.inf, left=left):
+        if packed.leaves_out(passage, size=size, score=score, left=left):
             continue
         if (candidate := read(passage)) is None:
             continue
@@ -163,9 +167,13 @@ class _Packed:
     """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated."""
 
     seen: list[tuple[str, int | None]]
+<<<<<<< HEAD
     sessions: Ints | None
     crowding: float = field(init=False)
     session_spent: dict[int, float] = field(default_factory=lambda: defaultdict(float))
+=======
+    adaptive: bool
+>>>>>>> ff856d38448b55d0c5009029e2076c818d34d70c
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable] = field(default_factory=set)
     spent: float = 0.0
@@ -184,11 +192,17 @@ class _Packed:
 
     def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
         """Tell whether a passage is quoted already, scores too little beside the others, or cannot fit."""
+<<<<<<< HEAD
         if passage in self.quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left:
             return True
         session = 0 if self.sessions is None else int(self.sessions[passage])
         least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
         return score < least * (1 + self.crowding * self.session_spent[session])
+=======
+        is_too_long = min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left
+        least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM if self.adaptive else -math.inf
+        return passage in self.quotes or is_too_long or score < least
+>>>>>>> ff856d38448b55d0c5009029e2076c818d34d70c
 
 
 def _plain(text: str) -> str:
@@ -252,7 +266,7 @@ def _sentences(candidate: Quotable, weights: Mapping[str, float]) -> list[_Sente
         while windows[window][1] <= start:
             window += 1
         text = candidate.text[start:stop]
-        hits = tuple(term for term in terms(text) if term in weights) if pattern.search(text) else ()
+        hits = tuple(filter(weights.__contains__, terms(text))) if pattern.search(text) else ()
         follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
         sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
         before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)

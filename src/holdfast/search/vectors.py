@@ -204,7 +204,7 @@ def _products(wanted: Bytes, rows: Bytes) -> Floats:
 
 
 def _cosine(wanted: Bytes, rows: Bytes) -> Floats:
-    # The cosine of simsimd is less exact on some processors than the product.
+    """The cosine of a vector with each row. On ARM, that of `simsimd` is wrong by up to 0.0008: its roots are rough."""
     alike: Floats = _products(wanted, rows) / (_lengths(rows) * _lengths(wanted)[0])
     return alike
 

@@ -18,6 +18,7 @@ from holdfast.store.codec import DAMAGE, add_checksum
 if TYPE_CHECKING:  # the tables of vectors are imported where they are used: rows are read without numpy
     from holdfast.search.columns import Columns
     from holdfast.search.embed.base import Space
+    from holdfast.search.vectors import Matrix
 
 APPLICATION: Final = 0x486F6C64
 """The application id of our SQLite files: "Hold"."""
@@ -49,6 +50,17 @@ class SqliteDatabase(sqlite3.Connection):
         statement = _insertion(table, columns)
         return [int(self.execute(statement, row).lastrowid or 0) for row in rows]
 
+    def last_number(self, table: str) -> int:
+        """Return the last number that was given to a row of a table; 0 before the first."""
+        found = self.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).fetchone()
+        return int(found[0]) if found else 0
+
+    def skip_numbers(self, table: str, last: int) -> None:
+        """Give new rows of a table only numbers above `last`."""
+        if last > self.last_number(table):
+            self.execute("DELETE FROM sqlite_sequence WHERE name = ?", (table,))
+            self.execute("INSERT INTO sqlite_sequence(name, seq) VALUES (?, ?)", (table, last))
+
     def each(self, numbers: Sequence[int]) -> tuple[str, object]:
         """Return a table of numbers, its column named `value`, and the value of its `?`."""
         return "json_each(?)", json.dumps(numbers)
@@ -70,7 +82,7 @@ class SqliteDatabase(sqlite3.Connection):
             for table, column in (("vector_blocks", "first"), ("vectors", "passage"))
         }
 
-    def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None) -> None:
+    def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None) -> None:
         """Return nothing: all vectors of a file are loaded."""
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:
@@ -108,7 +120,15 @@ def connect(path: Path, *, wait: float) -> SqliteDatabase:
         )
         try:
             _check_owner(connection, path)
-            _switch_to_log(connection, wait)
+            deadline = time.monotonic() + wait
+            while True:  # SQLite does not wait for other processes here
+                try:
+                    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                    break
+                except sqlite3.OperationalError as error:
+                    if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_PAUSE)
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
         except BaseException:
@@ -183,20 +203,6 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     if owner != APPLICATION and tables:
         raise StorageError("a database of another program. Choose another file.", path=path)
-
-
-def _switch_to_log(connection: sqlite3.Connection, wait: float) -> None:
-    """Turn write-ahead logging on. SQLite does not wait for other processes here, so this function does."""
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as error:
-            if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE)
-        else:
-            return
 
 
 @contextmanager

@@ -59,6 +59,14 @@ class Database(Protocol):
         """Insert rows that get a number, and return the numbers."""
         ...
 
+    def last_number(self, table: str) -> int:
+        """Return the last number that was given to a row of a table; 0 before the first."""
+        ...
+
+    def skip_numbers(self, table: str, last: int) -> None:
+        """Give new rows of a table only numbers above `last`."""
+        ...
+
     def each(self, numbers: Sequence[int]) -> tuple[str, object]:
         """Return a table of numbers, its column named `value`, and the value of its `?`."""
         ...
@@ -74,8 +82,13 @@ class Database(Protocol):
         """
         ...
 
-    def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None) -> Matrix | None:
-        """Return vectors that stay in the database; None where there are none. `scopes` are those of the reader."""
+    def open_matrix(
+        self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
+    ) -> Matrix | None:
+        """Return vectors that stay in the database; None where there are none.
+
+        `scopes` are those of the reader, `known` is what this returned for the last search.
+        """
         ...
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:

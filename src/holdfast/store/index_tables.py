@@ -7,7 +7,7 @@ are few. All of it happens in the caller's transaction: what is archived can be 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, chain, pairwise
 from typing import Any, Final, TypeAlias
 
@@ -22,7 +22,7 @@ from holdfast.search.columns import PASSAGE_TYPES, Columns
 from holdfast.search.postings import Lists, term_ids
 from holdfast.store.base import PassageText
 from holdfast.store.codec import clamp_time, pack_text, text_bytes, words
-from holdfast.store.database import Database
+from holdfast.store.database import Database, Rows
 
 BLOCK_PASSAGES: Final = 512
 """Passages in a block and in a new run."""
@@ -38,9 +38,10 @@ NewMessage: TypeAlias = tuple[Message, Sequence[PassageText], int, int]
 """An archived message, its passages, and the numbers of its scope and of itself."""
 
 
-def add_passages(db: Database, new: Sequence[NewMessage]) -> None:
+def add_passages(db: Database, new: Sequence[NewMessage], ends: tuple[Rows, Mapping[int, Rows]]) -> None:
     """Add the passages of messages, numbered on from the last, and index full batches."""
-    first, latest = _ends(db, {scope for _, _, scope, _ in new})
+    first = int(ends[0].fetchone()[0])
+    latest = {scope: one.fetchone()[0] for scope, one in ends[1].items()}
     rows: list[tuple[object, ...]] = []
     added: list[PassageText] = []
     for message, passages, scope, number in new:
@@ -61,13 +62,6 @@ def add_passages(db: Database, new: Sequence[NewMessage]) -> None:
     _add_unindexed(db, range(first, first + len(rows)), added)
     if (first + len(rows)) // BLOCK_PASSAGES > first // BLOCK_PASSAGES:
         index_full_batches(db)
-
-
-def _ends(db: Database, scopes: set[int]) -> tuple[int, dict[int, int]]:
-    """Return the number of the next passage, and of the latest of each scope."""
-    query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
-    found = {scope: db.execute(query, (scope,)) for scope in scopes}
-    return count_passages(db), {scope: one.fetchone()[0] for scope, one in found.items()}
 
 
 def reindex_passages(db: Database, passages: Sequence[PassageText]) -> None:

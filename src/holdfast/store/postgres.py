@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 from uuid import uuid4
 
+import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
@@ -35,6 +36,7 @@ from holdfast.store.postgres_database import (
     PASSAGES_PER_TENANT,
     ROLE,
     Connection,
+    IntegerArrayDumper,
     PostgresDatabase,
     can_bypass,
     column_types,
@@ -42,7 +44,7 @@ from holdfast.store.postgres_database import (
     migrate,
     translate_errors,
 )
-from holdfast.store.postgres_vectors import index_vectors
+from holdfast.store.postgres_vectors import MAX_SIGNS, index_vectors
 from holdfast.store.rows import RowReader, add_jobs, where
 from holdfast.store.tables import R, TableStore
 from holdfast.store.upkeep import Health, Progress, check_index, reindex_tables, unreadable
@@ -88,7 +90,8 @@ class PostgresStore(TableStore):
         connections: The most connections of this process.
         timeout: Seconds that a statement may take.
         wait: Seconds to wait for a connection, or to repeat a call whose connection was lost.
-        max_loaded_windows: The vectors of a tenant with more windows stay on the server; an index proposes some.
+        max_loaded_windows: The vectors of a tenant with more windows stay on the server, but for their signs.
+        max_loaded_signs: Of a tenant with more windows the signs stay there, too; an index proposes windows.
     """
 
     readonly = False
@@ -104,13 +107,16 @@ class PostgresStore(TableStore):
         timeout: float = 60.0,
         wait: float = 5.0,
         max_loaded_windows: int = MANY,
+        max_loaded_signs: int = MAX_SIGNS,
     ) -> None:
         self.path = home
         self._address, self._place = address, hide_password(address)
-        self._timeout, self._wait, self._max_loaded = timeout, wait, max_loaded_windows
+        self._timeout, self._wait, self._max_signs = timeout, wait, max_loaded_signs
+        self._limits = {"max_loaded_windows": max_loaded_windows, "max_loaded_signs": max_loaded_signs}
         self._local = threading.local()
         self._lock = threading.Lock()
         self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+        self._numbers: dict[str, int] = {}
         self._gaps: dict[Gap, None] = {}
         self._id, self._schema = uuid4().hex, schema
         self._vectors_indexed, self._is_down = 20_000, False
@@ -125,7 +131,14 @@ class PostgresStore(TableStore):
             (vectors,) = connection.execute(query).fetchone() or ("public",)
             self._search_path = f"{schema}, {vectors}"
         self._pool: ConnectionPool[Connection] = ConnectionPool(
-            address, min_size=1, max_size=max(2, connections), timeout=wait, kwargs=options, open=True, name="holdfast"
+            address,
+            min_size=1,
+            max_size=max(2, connections),
+            timeout=wait,
+            kwargs=options,
+            configure=lambda connection: connection.adapters.register_dumper(np.ndarray, IntegerArrayDumper),
+            open=True,
+            name="holdfast",
         )
 
     @property
@@ -159,9 +172,7 @@ class PostgresStore(TableStore):
     def _reading(self, tenant: int, name: str) -> Iterator[PostgresDatabase]:
         """Run a read transaction; statements are sent together until the rows of one are read."""
         with translate_errors(self.place), self._connect() as connection:
-            db = PostgresDatabase(
-                connection, tenant=tenant, name=name, types=self._types, max_loaded_windows=self._max_loaded
-            )
+            db = PostgresDatabase(connection, tenant=tenant, name=name, types=self._types, **self._limits)
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=True)
@@ -179,18 +190,19 @@ class PostgresStore(TableStore):
             return
         with translate_errors(self.place), self._connect() as connection:
             db = PostgresDatabase(connection, tenant=ALL_TENANTS, name="", types=self._types)
-            self._local.db, self._local.transaction = db, ""
-            is_complete = False
+            self._local.db, self._local.lock = db, None
+            transaction = ""
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=False)
                     yield
-                    is_complete = bool(self._local.transaction)
+                    if self._local.lock is not None:
+                        (transaction,) = self._local.lock.fetchone() or ("",)
                     connection.execute("COMMIT")
             except psycopg.OperationalError:
                 self._local.db = None
                 # Without an answer to the commit, the server is asked.
-                if not is_complete or not self._retry(lambda: self._has_committed(self._local.transaction)):
+                if not transaction or not self._retry(lambda: self._has_committed(transaction)):
                     _roll_back(connection)
                     raise
             except BaseException:
@@ -246,13 +258,12 @@ class PostgresStore(TableStore):
 
     def _number(self, name: str, *, create: bool = False) -> int:
         """Return the number of a tenant; `NO_TENANT` where it has no rows yet."""
-        with self._lock:
-            if name in self._tenants:
-                return self._tenants[name].number
+        if name in self._numbers:
+            return self._numbers[name]
         with self._reading(ALL_TENANTS, "") as db:
             known = db.execute("SELECT tenant FROM tenants WHERE name = ?", (name,)).fetchone()
         if known:
-            return int(known[0])
+            return self._numbers.setdefault(name, int(known[0]))
         if not create:
             return NO_TENANT
         with translate_errors(self.place), self._connect() as connection, connection.transaction():
@@ -279,10 +290,7 @@ class PostgresStore(TableStore):
         tenant = self._number(name, create=True) if number is None else number
         if db.tenant != tenant:
             db.use(tenant, name)
-            db.execute("SELECT set_config('holdfast.tenant', ?, true)", (str(tenant),))
-            lock = f"SELECT pg_current_xact_id()::text FROM tenants WHERE {db.own}true FOR UPDATE"
-            found = db.execute(lock).fetchone()
-            self._local.transaction = found[0] if found else ""
+            self._local.lock = db.lock()
         return db
 
     # --- what every store with tables does ------------------------------------------
@@ -373,7 +381,7 @@ class PostgresStore(TableStore):
     def index_vectors(self) -> list[str]:
         """Make the missing indexes of vectors; return their names. Needs the owner of the tables."""
         with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
-            return index_vectors(connection, self._schema, windows=self._max_loaded)
+            return index_vectors(connection, self._schema, windows=self._max_signs)
 
     def check(self) -> Health:
         """Check every row, and whether the index of each tenant matches its rows."""
@@ -424,13 +432,13 @@ class PostgresStore(TableStore):
     def take_job(self, kind: str) -> Job | None:
         """Take the oldest job of a kind and any scope that no other process has taken lately."""
         claim = (
-            "UPDATE jobs SET claimed = now() + ?, claimer = ? WHERE tenant = tenant() AND id = (SELECT id FROM jobs"
-            " WHERE tenant = tenant() AND kind = ? AND (claimed < now() OR claimer = ?) ORDER BY id LIMIT 1"
+            "UPDATE jobs SET claimed = now() + ?, claimer = ? WHERE {own}id = (SELECT id FROM jobs"
+            " WHERE {own}kind = ? AND (claimed < now() OR claimer = ?) ORDER BY id LIMIT 1"
             " FOR UPDATE SKIP LOCKED) RETURNING id"
         )
         values = (_LEASE, self._id, kind, self._id)
         for name in self._names(_HAS_JOBS, kind):
-            if taken := self.change_rows(name, lambda db: db.execute(claim, values).fetchone()):
+            if taken := self.change_rows(name, lambda db: db.execute(claim.format(own=db.own), values).fetchone()):
                 select = Select(scope=Scope(tenant=name), across=("project", "agent", "session"), ids=(taken[0],))
                 return next(iter(self.read_jobs(select)), None)
         return None
@@ -549,9 +557,10 @@ _JOIN: Final = (
     " JOIN tenants ON tenants.tenant = found.tenant"
 )
 _LACKS_VECTORS: Final = (
-    "SELECT 1 FROM passages WHERE passages.tenant = tenants.tenant AND alive = 1 AND number >= coalesce("
-    "(SELECT value FROM counters JOIN spaces ON spaces.tenant = counters.tenant AND counters.name = 'embedded ' || id"
-    " WHERE counters.tenant = tenants.tenant AND spaces.name = ? AND dimension = ? AND digest = ?), 0)"
+    "SELECT 1 WHERE coalesce((SELECT value FROM counters JOIN spaces ON spaces.tenant = counters.tenant"
+    " AND counters.name = 'embedded ' || id WHERE counters.tenant = tenants.tenant"
+    " AND spaces.name = ? AND dimension = ? AND digest = ?), 0) <= (SELECT number FROM passages"
+    " WHERE passages.tenant = tenants.tenant AND alive = 1 ORDER BY number DESC LIMIT 1)"
 )
 
 

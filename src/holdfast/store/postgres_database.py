@@ -7,6 +7,7 @@ transaction.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -14,18 +15,20 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import psycopg
 from psycopg import sql
+from psycopg.adapt import Dumper
 from psycopg_pool import PoolTimeout
 
 from holdfast.errors import HoldfastError, InputError, StorageError, UnavailableError
 from holdfast.search.columns import Columns
 from holdfast.search.embed.base import Space
 from holdfast.search.passages import CUTTING
-from holdfast.search.vectors import MANY
+from holdfast.search.vectors import MANY, Matrix
 from holdfast.store.base import VectorRow
 from holdfast.store.codec import DAMAGE
-from holdfast.store.postgres_vectors import ServerMatrix, sign_bits
+from holdfast.store.postgres_vectors import MAX_SIGNS, ServerMatrix, SignMatrix, sign_bits
 from holdfast.store.rows import KEY
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -45,6 +48,7 @@ _BEGIN: Final = {
 _LOCAL: Final = "SELECT " + ", ".join(
     f"set_config('{name}', %s, true)" for name in ("role", "search_path", "statement_timeout", "holdfast.tenant")
 )
+_MAX_INTEGER: Final = 1 << 31
 _COUNTERS: Final = ("rewritten", "unscrubbed", "messages", "facts", "records", "jobs", "vectors")
 
 
@@ -59,15 +63,19 @@ class PostgresDatabase:
         name: str,
         types: Mapping[tuple[str, str], str],
         max_loaded_windows: int = MANY,
+        max_loaded_signs: int = MAX_SIGNS,
     ) -> None:
-        self.connection, self.max_loaded_windows = connection, max_loaded_windows
+        self.connection = connection
+        self.max_loaded_windows, self.max_loaded_signs = max_loaded_windows, max_loaded_signs
         self._types = types
         self.use(tenant, name)
 
     def use(self, tenant: int, name: str) -> None:
         """Name the tenant whose rows are meant from now on."""
         self.tenant = tenant
-        self.own = "" if tenant == ALL_TENANTS else "tenant = tenant() AND "
+        # A constant: the server plans for one partition, once for all calls of a prepared statement.
+        self.own = "" if tenant == ALL_TENANTS else f"tenant = {tenant} AND "
+        self._counters: psycopg.Cursor[tuple[Any, ...]] | dict[str, int] = {}
         self.fixed: Mapping[str, str] = {"tenant": name}
         self.first_passage = max(0, tenant) * PASSAGES_PER_TENANT
 
@@ -85,11 +93,11 @@ class PostgresDatabase:
         for row in rows:  # in a pipeline: all are sent together
             self.connection.execute(_translate(statement), row)
 
-    def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
+    def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]], conflict: str = "") -> None:
         """Insert rows at once, as arrays: COPY does not work with row security."""
         if rows:
-            arrays = ", ".join(f"%s::{self._types[table, column]}[]" for column in columns.split(", "))
-            statement = f"INSERT INTO {table}({columns}) SELECT * FROM unnest({arrays})"
+            arrays = ", ".join(f"%b::{self._types[table, column]}[]" for column in columns.split(", "))
+            statement = f"INSERT INTO {table}({columns}) SELECT * FROM unnest({arrays}) {conflict}"
             self.connection.execute(statement.encode(), [list(values) for values in zip(*rows, strict=True)])
 
     def insert_numbered(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> list[int]:
@@ -100,12 +108,32 @@ class PostgresDatabase:
         return list(numbers)
 
     def next_numbers(self, name: str, count: int) -> range:
-        """Take the next numbers of a counter."""
+        """Take the next numbers of a counter. The lock of the tenant keeps others from taking them."""
         if not count:
             return range(0)
-        update = f"UPDATE counters SET value = value + ? WHERE {self.own}name = ? RETURNING value"
-        (last,) = self.execute(update, (count, name)).fetchone() or (0,)
-        return range(last - count + 1, last + 1)
+        if not isinstance(self._counters, dict):
+            self._counters = dict(self._counters.fetchall())
+        first = self._counters.get(name, 0) + 1
+        self._counters[name] = first + count - 1
+        self.execute(f"UPDATE counters SET value = ? WHERE {self.own}name = ?", (self._counters[name], name))
+        return range(first, first + count)
+
+    def last_number(self, table: str) -> int:
+        """Return the last number that was given to a row of a table; 0 before the first."""
+        query = f"SELECT value FROM counters WHERE {self.own}name = ?"
+        (last,) = self.execute(query, (table,)).fetchone() or (0,)
+        return int(last)
+
+    def skip_numbers(self, table: str, last: int) -> None:
+        """Give new rows of a table only numbers above `last`."""
+        self.execute(f"UPDATE counters SET value = greatest(value, ?) WHERE {self.own}name = ?", (last, table))
+
+    def lock(self) -> psycopg.Cursor[tuple[Any, ...]]:
+        """Let other writers of the tenant wait; select the number of the transaction. Nothing is read yet."""
+        self.execute("SELECT set_config('holdfast.tenant', ?, true)", (str(self.tenant),))
+        found = self.execute(f"SELECT pg_current_xact_id()::text FROM tenants WHERE {self.own}true FOR UPDATE")
+        self._counters = self.execute(f"SELECT name, value FROM counters WHERE {self.own}true")
+        return found
 
     def each(self, numbers: Sequence[int]) -> tuple[str, object]:
         """Return a table of numbers, its column named `value`, and the value of its `?`."""
@@ -113,9 +141,12 @@ class PostgresDatabase:
 
     def among(self, column: str, wanted: Sequence[int] | Sequence[str] | Sequence[bytes]) -> tuple[str, list[object]]:
         """Return the condition that a column is one of some values, and the values of its `?`."""
-        first = wanted[0] if wanted else 0
+        values: list[Any] = list(wanted)
+        first = values[0] if values else 0
         kind = "text" if isinstance(first, str) else "bytea" if isinstance(first, bytes) else "bigint"
-        return (f"{column} = ANY(?::{kind}[])", [list(wanted)]) if wanted else ("false", [])
+        if column in {"number", "passage", "run"}:  # of the column's type: only those are looked up in a hash table
+            kind, values = "integer", [value for value in values if abs(value) < _MAX_INTEGER]
+        return (f"{column} = ANY(?::{kind}[])", [values]) if values else ("false", [])
 
     # --- vectors ------------------------------------------------------------------
 
@@ -123,14 +154,21 @@ class PostgresDatabase:
         """Select vectors of a space, those of each passage together."""
         query = (
             "SELECT id, passage, string_agg(data, ''::bytea ORDER BY place) FROM vectors"
-            f" WHERE {self.own}space = {_SPACE} AND id > ? GROUP BY id, passage ORDER BY id"
+            f" WHERE {self.own}space = {self._space} AND id > ? GROUP BY id, passage ORDER BY id"
         )
         return {"vectors": self.execute(query, (*_key(space), after.get("vectors", 0)))}
 
-    def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None) -> ServerMatrix | None:
+    def open_matrix(
+        self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
+    ) -> ServerMatrix | None:
         """Return the vectors of a space, which stay on the server; None where there are none."""
-        (number,) = self.execute(f"SELECT {_SPACE}", _key(space)).fetchone() or (None,)
-        return None if number is None else ServerMatrix(self, number, space, columns, scopes)
+        kind = SignMatrix if columns.windows < self.max_loaded_signs else ServerMatrix
+        if not isinstance(known, ServerMatrix) or type(known) is not kind:
+            (number,) = self.execute(f"SELECT {self._space}", _key(space)).fetchone() or (None,)
+            known = None if number is None else kind(space.dimension, number)
+        if known is not None:
+            known.refresh(self, columns, scopes)
+        return known
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:
         """Delete the vectors of passages, in every space."""
@@ -159,8 +197,6 @@ class PostgresDatabase:
                 spaces.setdefault(row.space, {})[passage] = row
         for space, mine in spaces.items():
             number = self._space_number(space)
-            wanted, values = self.among("passage", list(mine))
-            self.execute(f"DELETE FROM vectors WHERE {self.own}space = ? AND {wanted}", (number, *values))
             numbers = self.next_numbers("vectors", len(mine))
             self.insert(
                 "vectors",
@@ -170,13 +206,15 @@ class PostgresDatabase:
                     for one, (passage, row) in zip(numbers, mine.items(), strict=True)
                     for place, vector in enumerate(row.vectors)
                 ],
+                "ON CONFLICT (tenant, space, passage, place) DO UPDATE"
+                " SET id = excluded.id, data = excluded.data, signs = excluded.signs",
             )
             self._advance(number, max(mine))
         return sum(map(len, spaces.values()))
 
     def _space_number(self, space: Space) -> int:
         """Return the number of a space, which is created if it is new."""
-        known = self.execute(f"SELECT {_SPACE}", _key(space)).fetchone()
+        known = self.execute(f"SELECT {self._space}", _key(space)).fetchone()
         if known and known[0] is not None:
             return int(known[0])
         (number,) = self.execute(f"SELECT coalesce(max(id) + 1, 1) FROM spaces WHERE {self.own}true").fetchone() or (1,)
@@ -186,34 +224,54 @@ class PostgresDatabase:
 
     def _advance(self, space: int, last: int) -> None:
         """Move the mark below which all passages have vectors."""
-        self.execute(
-            "UPDATE counters SET value = greatest(value, coalesce((SELECT min(number) FROM passages"
-            f" WHERE {self.own}number BETWEEN value AND ? AND alive = 1 AND NOT EXISTS"
-            f" (SELECT 1 FROM vectors WHERE {self.own}space = ? AND passage = number)), ?)) WHERE {self.own}name = ?",
-            (last, space, last + 1, f"embedded {space}"),
+        mark = f"(SELECT value FROM counters WHERE {self.own}name = ?)"
+        missing = (
+            f"SELECT number FROM passages WHERE {self.own}number >= {mark} AND number <= ? AND alive = 1"
+            f" AND {self._lacks_vectors('?')} ORDER BY number LIMIT 1"
         )
+        update = f"UPDATE counters SET value = greatest(value, coalesce(({missing}), ?)) WHERE {self.own}name = ?"
+        name = f"embedded {space}"
+        self.execute(update, (name, last, space, last + 1, name))
 
     def passages_without_vectors(self, space: Space, *, limit: int) -> list[int]:
         """List passages that have no vectors in a space yet, oldest first."""
+        mark = f"SELECT value FROM counters WHERE {self.own}name = 'embedded ' || {self._space}"
         query = (
-            f"SELECT number FROM passages WHERE {self.own}alive = 1"
-            f" AND number >= coalesce((SELECT value FROM counters WHERE {self.own}name = 'embedded ' || {_SPACE}), 0)"
-            f" AND NOT EXISTS (SELECT 1 FROM vectors WHERE {self.own}space = {_SPACE} AND passage = number)"
-            " ORDER BY number LIMIT ?"
+            f"SELECT number FROM passages WHERE {self.own}alive = 1 AND number >= coalesce(({mark}), 0)"
+            f" AND {self._lacks_vectors(self._space)} ORDER BY number LIMIT ?"
         )
         return [number for (number,) in self.execute(query, (*_key(space), *_key(space), limit))]
 
+    def _lacks_vectors(self, space: str) -> str:
+        # The whole key of one row: before the table is analyzed, the server takes any index for a part of it.
+        return f"(SELECT 1 FROM vectors WHERE {self.own}space = {space} AND passage = number AND place = 0) IS NULL"
 
-_SPACE: Final = "(SELECT id FROM spaces WHERE tenant = tenant() AND name = ? AND dimension = ? AND digest = ?)"
+    @property
+    def _space(self) -> str:
+        return f"(SELECT id FROM spaces WHERE {self.own}name = ? AND dimension = ? AND digest = ?)"
 
 
 def _key(space: Space) -> tuple[str, int, str]:
     return space.name, space.dimension, space.digest
 
 
-@lru_cache(maxsize=512)
+class IntegerArrayDumper(Dumper):
+    """Sends an array of 32-bit integers as it is, without a Python object for each."""
+
+    format = psycopg.pq.Format.BINARY
+    oid = psycopg.postgres.types["int4"].array_oid
+
+    def dump(self, array: npt.NDArray[np.int32], /) -> bytes:
+        """Return dimensions, NULLs, type, length and lower bound, then the size and value of each element."""
+        head = struct.pack("!5i", 1, 0, psycopg.postgres.types["int4"].oid, len(array), 1)
+        elements = np.empty((len(array), 2), ">i4")
+        elements[:, 0], elements[:, 1] = 4, array
+        return head + elements.tobytes()
+
+
+@lru_cache(maxsize=4096)
 def _translate(statement: str) -> bytes:
-    return statement.replace("?", "%s").encode()
+    return statement.replace("?", "%b").encode()
 
 
 # --- tables -----------------------------------------------------------------------------

@@ -1,4 +1,8 @@
-"""The vectors of a large tenant, which stay on the server: an index over their signs proposes windows to compare."""
+"""The vectors of a large tenant, which stay on the server: only those that a query needs are read.
+
+Their signs, a bit for each dimension, tell which. A process loads the signs of all windows; of a very large tenant they
+stay on the server, too, and an index over them proposes windows.
+"""
 
 from __future__ import annotations
 
@@ -9,23 +13,25 @@ import numpy as np
 import numpy.typing as npt
 from psycopg import sql
 
-from holdfast.search.columns import Bools, Columns, Floats
-from holdfast.search.embed.base import Space
-from holdfast.search.vectors import Matrix, quantise
+from holdfast.search.columns import Bools, Columns, Floats, highest
+from holdfast.search.vectors import PAGE, Bytes, Matrix, Signs, quantise
 
 if TYPE_CHECKING:
     from holdfast.store.postgres_database import Connection, PostgresDatabase
 
-PROPOSED: Final = 2048
-"""Windows that the index proposes for a query."""
-FEW: Final = 16_384
-"""Where a reader sees fewer windows, all of them are compared."""
+Windows = npt.NDArray[np.int64]
+
+MAX_SIGNS: Final = 8 << 20
+"""The signs of a tenant with more windows stay on the server."""
+COMPARED: Final = 2048
+"""Windows that are compared with a query by all of their bytes."""
+_LEAST: Final = np.float32(1e-6)
 _SEARCH: Final = (
     "SELECT set_config('hnsw.ef_search', '400', true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
 )
 
 
-def sign_bits(vector: npt.NDArray[np.int8]) -> str:
+def sign_bits(vector: Bytes) -> str:
     """Return which parts of a vector are above 0, as digits."""
     return (vector > 0).astype(np.uint8).tobytes().translate(_DIGITS).decode()
 
@@ -34,55 +40,113 @@ _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
 class ServerMatrix(Matrix):
-    """The vectors of one space of a tenant; only those that a query needs are read."""
+    """The vectors of one space of a tenant; an index over their signs proposes those that are compared."""
 
-    def __init__(
-        self, db: PostgresDatabase, number: int, space: Space, columns: Columns, scopes: Sequence[int] | None
-    ) -> None:
-        super().__init__(space.dimension)
-        self._db, self._number, self._scopes = db, number, scopes
+    def __init__(self, dimension: int, number: int) -> None:
+        super().__init__(dimension)
+        self.number = number
+
+    def refresh(self, db: PostgresDatabase, columns: Columns, scopes: Sequence[int] | None) -> None:
+        """Read from this transaction from now on; `scopes` are those of the reader, None for all."""
+        self._db, self._scopes = db, scopes
+        self._visible: Bools | None = None
         self._first, self._owner = columns["first_window"], columns["passage"]
-        self._read: dict[int, npt.NDArray[np.int8]] = {}
+        self._cached, self._vectors = np.zeros(0, np.int64), np.zeros((0, self.dimension), np.int8)
 
     def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
-        """How alike the query is to the windows that the index proposes; the others have 0."""
+        """How alike the query is to the most promising windows; the others have 0."""
+        self._visible = visible
         wanted = quantise(query[None, :].astype(np.float32))
-        if visible is not None and np.count_nonzero(visible) <= FEW:
+        if visible is not None and np.count_nonzero(visible) <= COMPARED:
             return self._cosine_of(np.flatnonzero(visible), wanted, windows)
-        bits, own = f"bit({self.dimension})", f"tenant = {self._db.tenant} AND space = {self._number}"
-        seen = "" if self._scopes is None else " AND scope = ANY(?)"
+        alike = self._cosine_of(chosen := self._propose(wanted[0], windows, visible), wanted, windows)
+        alike[chosen] = np.maximum(alike[chosen], _LEAST)  # more than a window that was not read has
+        return alike
+
+    def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:  # noqa: ARG002 - of a subclass
+        """Return the windows (in rising order) that share most signs with a vector."""
+        bits, own = f"bit({self.dimension})", f"{self._db.own}space = {self.number}"
+        seen, values = ("", []) if self._scopes is None else (" AND scope = ANY(?)", [list(self._scopes)])
+        query = f"SELECT passage, place FROM vectors WHERE {own}{seen} ORDER BY (signs::{bits}) <~> ?::{bits} LIMIT ?"
         self._db.execute(_SEARCH)
-        rows = self._db.execute(
-            f"SELECT passage, place, data FROM vectors WHERE {own}{seen}"
-            f" ORDER BY (signs::{bits}) <~> ?::{bits} LIMIT {PROPOSED}",
-            (*([] if self._scopes is None else [list(self._scopes)]), sign_bits(wanted[0])),
-        )
-        self._keep(rows.fetchall())
-        return self._cosine_of(np.array(sorted(self._read), np.int64), wanted, windows)
+        rows = self._db.execute(query, (*values, sign_bits(wanted), COMPARED))
+        found = np.array(rows.fetchall(), np.int64).reshape(-1, 2)
+        return np.sort(self._first[found[:, 0]] + found[:, 1])
 
-    def _keep(self, rows: Sequence[tuple[int, int, bytes]]) -> None:
-        for passage, place, data in rows:
-            self._read[int(self._first[passage]) + place] = np.frombuffer(data, np.int8)
-
-    def _rows(self, windows: npt.NDArray[np.int64]) -> npt.NDArray[np.int8]:
-        """Read the vectors of some windows."""
-        missing = [window for window in windows.tolist() if window not in self._read]
-        if missing:
-            passages = np.unique(self._owner[missing]).tolist()
-            query = f"SELECT passage, place, data FROM vectors WHERE {self._db.own}space = ? AND passage = ANY(?)"
-            self._keep(self._db.execute(query, (self._number, passages)).fetchall())
+    def _rows(self, windows: Windows) -> Bytes:
+        """Return the vectors of some windows (in rising order); those that are visible are read once for a search."""
+        visible = windows if self._visible is None else windows[self._visible[windows]]
+        missing = visible[np.append(self._cached, -1)[np.searchsorted(self._cached, visible)] != visible]
+        if len(missing):
+            owner = self._owner[missing]
+            key = f"{self._db.own}space = {self.number} AND passage = wanted AND place = nth"
+            query = (  # one value, not thousands of rows
+                f"SELECT string_agg(coalesce((SELECT data FROM vectors WHERE {key}), ?), ''::bytea ORDER BY line)"
+                " FROM unnest(?::integer[], ?::integer[]) WITH ORDINALITY AS given(wanted, nth, line)"
+            )
+            nth = (missing - self._first[owner]).astype(np.int32)
+            ((data,),) = self._db.execute(query, (bytes(self.dimension), owner, nth)).fetchall()
+            windows_read = np.concatenate([self._cached, missing])
+            order = np.argsort(windows_read)
+            vectors = np.concatenate([self._vectors, np.frombuffer(data, np.int8).reshape(-1, self.dimension)])
+            self._cached, self._vectors = windows_read[order], vectors[order]
+        places = np.searchsorted(self._cached, windows)
+        known = np.append(self._cached, -1)[places] == windows
         found = np.zeros((len(windows), self.dimension), np.int8)
-        for place, window in enumerate(windows.tolist()):
-            if window in self._read:
-                found[place] = self._read[window]
+        found[known] = self._vectors[places[known]]
         return found
+
+
+class SignMatrix(ServerMatrix):
+    """The same with the signs of all windows in memory: those that share most with the query are compared."""
+
+    def __init__(self, dimension: int, number: int) -> None:
+        super().__init__(dimension, number)
+        self._words: Signs = np.zeros((-(-dimension // 64), 0), np.uint64)
+        self._last = 0
+
+    def refresh(self, db: PostgresDatabase, columns: Columns, scopes: Sequence[int] | None) -> None:
+        """Load the signs of windows that are new; read from this transaction from now on."""
+        super().refresh(db, columns, scopes)
+        if self._words.shape[1] < columns.windows:
+            grown = np.zeros((len(self._words), columns.windows + columns.windows // 8), np.uint64)
+            grown[:, : self._words.shape[1]] = self._words
+            self._words = grown
+        query = (
+            "SELECT id, passage, string_agg(substr(varbit_send(signs), 5), ''::bytea ORDER BY place) FROM vectors"
+            f" WHERE {db.own}space = {self.number} AND id > ? GROUP BY id, passage ORDER BY id"
+        )
+        rows = db.execute(query, (self._last,)).fetchall()
+        if rows:
+            numbers, passages, signs = zip(*rows, strict=True)
+            size = -(-self.dimension // 8)
+            counts = np.fromiter(map(len, signs), np.int64, len(signs)) // size
+            starts = self._first[np.array(passages)] - (np.cumsum(counts) - counts)
+            bits = np.frombuffer(b"".join(signs), np.uint8).reshape(-1, size)
+            words = np.pad(bits, ((0, 0), (0, -size % 8))).view(np.uint64)
+            self._words[:, np.arange(len(bits)) + np.repeat(starts, counts)] = words.T
+            self._last = numbers[-1]
+
+    def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:
+        bits = np.packbits(wanted > 0)
+        query = ~np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)
+        shared = np.zeros(windows, np.uint16)
+        for start in range(0, windows, PAGE):  # what fits into the processor's cache
+            part = shared[start : start + PAGE]
+            for word, words in zip(query, self._words[:, start : start + len(part)], strict=True):
+                part += np.bitwise_count(words ^ word)
+        if visible is not None:
+            shared *= visible
+        return highest(shared, COMPARED)
 
 
 def index_vectors(connection: Connection, schema: str, *, windows: int) -> list[str]:
     """Make the missing indexes of tenants with at least so many windows; return their names. Writers go on."""
     connection.execute("SELECT set_config('search_path', %s || ', public', false)", (schema,))
-    connection.execute(
-        "SELECT set_config('maintenance_work_mem', '512MB', false), set_config('holdfast.tenant', '-1', false)"
+    connection.execute("SELECT set_config('holdfast.tenant', '-1', false)")
+    connection.execute(  # a graph that does not fit is built many times slower
+        "SELECT set_config('maintenance_work_mem', '512MB', false) FROM pg_settings"
+        " WHERE name = 'maintenance_work_mem' AND setting::bigint < 512 * 1024"
     )
     large = connection.execute(
         "SELECT spaces.tenant, spaces.id, dimension FROM spaces JOIN (SELECT tenant FROM blocks GROUP BY tenant"

@@ -22,7 +22,7 @@ from holdfast.store.codec import (
     unpack_json,
     unpack_text,
 )
-from holdfast.store.database import SCOPE_PARTS, Database, scope_condition, scope_number
+from holdfast.store.database import SCOPE_PARTS, Database, Rows, scope_condition, scope_number
 
 if TYPE_CHECKING:  # rows are read without numpy
     from holdfast.store.index import Index
@@ -263,6 +263,7 @@ def add_messages(db: Database, rows: Sequence[MessageRow]) -> list[int]:
     """Add messages with their passages."""
     scopes = {scope: scope_number(db, scope) for scope in dict.fromkeys(row.scope for row in rows)}
     keys = [(scopes[row.scope], bytes.fromhex(row.message.digest), text_bytes(row.nonce)) for row in rows]
+    ends = find_ends(db, scopes.values())  # a server answers in one round trip
     numbers = _look_up(db, keys)
     new: dict[_MessageKey, MessageRow] = {}
     for key, row in zip(keys, rows, strict=True):
@@ -276,8 +277,16 @@ def add_messages(db: Database, rows: Sequence[MessageRow]) -> list[int]:
     if new:
         from holdfast.store.index_tables import add_passages  # noqa: PLC0415 - messages are read without numpy
 
-        add_passages(db, [(row.message, row.passages, key[0], numbers[key]) for key, row in new.items()])
+        added_to = [(row.message, row.passages, key[0], numbers[key]) for key, row in new.items()]
+        add_passages(db, added_to, ends)
     return [numbers[key] for key in keys]
+
+
+def find_ends(db: Database, scopes: Iterable[int]) -> tuple[Rows, dict[int, Rows]]:
+    """Select the number of the next passage, and of the latest of each scope."""
+    query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
+    latest = {scope: db.execute(query, (scope,)) for scope in scopes}
+    return db.execute(f"SELECT coalesce(max(number) + 1, 0) FROM passages WHERE {db.own}true"), latest
 
 
 def _look_up(db: Database, keys: Sequence[_MessageKey]) -> dict[_MessageKey, int]:

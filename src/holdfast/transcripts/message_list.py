@@ -101,8 +101,5 @@ def _read_messages(entry: Entry, format_: str | None) -> Sequence[Message]:
 
 
 MESSAGE_LIST: Final = Reader(
-    name="message_list",
-    claims=_claims,
-    stream=_stream,
-    describe=facts(session="session_id sessionId", model="model"),
+    name="message_list", claims=_claims, stream=_stream, describe=facts(session="session_id sessionId", model="model")
 )

@@ -159,20 +159,17 @@ def remove_text(lines: Iterable[Line], entries: Collection[str]) -> Iterator[byt
         record = line.data or {}
         if record.get("id") in entries and isinstance(message := record.get("message"), Mapping):
             has_removed = True
-            yield encode({**record, "forgotten": True, "message": _remove_content(message)}, strict=False)
+            # Calls keep id and name, which results refer to.
+            kept: list[dict[str, Any]] = [
+                {"type": "toolCall", "id": block.get("id"), "name": block.get("name"), "arguments": {}}
+                for block in objects(message, "content")
+                if block.get("type") == "toolCall"
+            ]
+            empty = {key: value for key, value in message.items() if key in _METADATA}
+            empty["content"] = [{"type": "text", "text": FORGOTTEN}, *kept]
+            yield encode({**record, "forgotten": True, "message": empty}, strict=False)
         elif has_removed and record.get("type") in _SUMMARIES:
             rest = {key: value for key, value in record.items() if key != "details"}
             yield encode({**rest, "summary": FORGOTTEN}, strict=False)
         else:
             yield line.ended
-
-
-def _remove_content(message: Json) -> dict[str, Any]:
-    """Replace the content of a message; its calls keep id and name, which results refer to."""
-    calls: list[dict[str, Any]] = [
-        {"type": "toolCall", "id": block.get("id"), "name": block.get("name"), "arguments": {}}
-        for block in objects(message, "content")
-        if block.get("type") == "toolCall"
-    ]
-    metadata = {key: value for key, value in message.items() if key in _METADATA}
-    return {**metadata, "content": [{"type": "text", "text": FORGOTTEN}, *calls]}

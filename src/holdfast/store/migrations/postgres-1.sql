@@ -59,7 +59,8 @@ CREATE TABLE {schema}.vectors(
     signs bit varying NOT NULL,
     PRIMARY KEY (tenant, space, passage, place)
 ) PARTITION BY HASH (tenant);
-CREATE INDEX vectors_in_order ON {schema}.vectors(tenant, space, id);
+-- Without the space: a server that has no statistics of it would use this index for a passage, too.
+CREATE INDEX vectors_in_order ON {schema}.vectors(tenant, id);
 -- Knowledge, the engine's own documents, and what is still to do.
 CREATE TABLE {schema}.facts(
     tenant integer NOT NULL DEFAULT {schema}.tenant(), version bigint NOT NULL, scope integer NOT NULL,

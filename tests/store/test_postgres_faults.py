@@ -1,0 +1,176 @@
+"""A server in trouble: typed errors, nothing that was acknowledged is lost, and a request passes unchanged."""
+
+import os
+import random
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+from psycopg.conninfo import make_conninfo
+
+from holdfast import Engine
+from holdfast.errors import StorageError, UnavailableError
+from holdfast.settings import Embedding, Settings
+from holdfast.settings.schema import Postgres
+from holdfast.store.postgres import PostgresStore
+from holdfast.testing.rows import says, texts
+from postgres_server import open_postgres, schema_of, start
+
+Admin = psycopg.Connection[tuple[object, ...]]
+
+
+@pytest.fixture
+def admin(tmp_path: Path) -> Iterator[Admin]:
+    """A connection of the operator, with the tables of the test in its path."""
+    with psycopg.connect(start(), autocommit=True) as connection:
+        connection.execute(sql.SQL("SET search_path = {}, public").format(sql.Identifier(schema_of(tmp_path))))
+        yield connection
+
+
+def test_a_replica_is_read_and_refuses_to_write(tmp_path: Path) -> None:
+    """A server that only reads answers; a write names the primary, and is not repeated."""
+    with closing(open_postgres(tmp_path)) as store:
+        store.add_messages([says("before")])
+    address = make_conninfo(start(), options="-c default_transaction_read_only=on")
+    with closing(PostgresStore(address, home=tmp_path, schema=schema_of(tmp_path))) as replica:
+        assert texts(replica) == ["before"]
+        with pytest.raises(StorageError, match="address of the primary") as caught:
+            replica.add_messages([says("after")])
+        assert not isinstance(caught.value, UnavailableError)
+
+
+@contextmanager
+def small_disk(admin: Admin) -> Iterator[Path]:
+    """Mount a disk of 1 MB for the server; skip where that is not possible."""
+    ((data,),) = admin.execute("SHOW data_directory").fetchall()
+    if not hasattr(os, "geteuid") or os.geteuid() != 0 or not Path(str(data)).exists():
+        pytest.skip("a small disk needs root, and a server on this machine")
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o755)
+    place = folder / "disk"
+    place.mkdir()
+    options = f"size=1m,mode=0700,uid={Path(str(data)).stat().st_uid}"
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(place)], check=False).returncode:
+        pytest.skip("nothing can be mounted here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+        shutil.rmtree(folder)
+
+
+def test_a_full_disk_loses_nothing(tmp_path: Path, admin: Admin) -> None:
+    """A write that does not fit is a typed error, what was acknowledged stays, and with room it goes on."""
+    chance = random.Random(1)  # noqa: S311 - nothing that can be compressed
+    space = schema_of(tmp_path)
+    with closing(open_postgres(tmp_path)) as store, small_disk(admin) as place:
+        admin.execute(f"CREATE TABLESPACE {space} LOCATION '{place}'".encode())
+        admin.execute(f"ALTER TABLE messages_0 SET TABLESPACE {space}".encode())
+        kept: list[str] = []
+        with pytest.raises(StorageError, match="disk is full"):  # noqa: PT012 - at some point
+            for _ in range(100):
+                text = chance.randbytes(30_000).hex()
+                store.add_messages([says(text)])
+                kept.append(text)
+        assert kept
+        assert texts(store) == kept
+        admin.execute("ALTER TABLE messages_0 SET TABLESPACE pg_default")
+        store.add_messages([says(text)])
+        assert texts(store) == [*kept, text]
+        admin.execute(f"DROP TABLESPACE {space}".encode())
+
+
+# --- a request passes unchanged -----------------------------------------------------------------
+
+
+@contextmanager
+def refuse_connections(engine: Engine, admin: Admin) -> Iterator[None]:  # noqa: ARG001 - as the others
+    """Use all connections of the process."""
+    store = engine.memory.store
+    assert isinstance(store, PostgresStore)
+    with store._connect(), store._connect():
+        yield
+
+
+@contextmanager
+def lock_tenant(engine: Engine, admin: Admin) -> Iterator[None]:  # noqa: ARG001 - as above
+    """Let writers wait for longer than a statement may take."""
+    with admin.transaction():
+        admin.execute("SELECT 1 FROM tenants FOR UPDATE")
+        yield
+
+
+@contextmanager
+def fill_disk(engine: Engine, admin: Admin) -> Iterator[None]:  # noqa: ARG001 - as above
+    """Refuse new rows with the error of a full disk."""
+    admin.execute("DROP FUNCTION IF EXISTS refuse CASCADE")
+    admin.execute(
+        "CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'no space left on device' USING ERRCODE = '53100'; END $$"
+    )
+    admin.execute("CREATE TRIGGER refuse BEFORE INSERT ON messages FOR EACH STATEMENT EXECUTE FUNCTION refuse()")
+    yield
+    admin.execute("DROP FUNCTION refuse CASCADE")
+
+
+@contextmanager
+def become_replica(engine: Engine, admin: Admin) -> Iterator[None]:
+    """Fail over to a server that only reads: connections are lost, new ones cannot write."""
+    store = engine.memory.store
+    assert isinstance(store, PostgresStore)
+    login = sql.Identifier(f"login_{store._schema}")
+
+    def end_connections() -> None:
+        for connection in list(store._pool._pool):
+            admin.execute("SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
+
+    admin.execute(sql.SQL("ALTER ROLE {} SET default_transaction_read_only = on").format(login))
+    end_connections()
+    yield
+    admin.execute(sql.SQL("ALTER ROLE {} RESET default_transaction_read_only").format(login))
+    end_connections()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "reason"),
+    [
+        (refuse_connections, "connections"),
+        (lock_tenant, "timeout_seconds"),
+        (fill_disk, "disk is full"),
+        (become_replica, "primary"),
+    ],
+)
+def test_a_request_passes_while_the_server_is_in_trouble(
+    tmp_path: Path,
+    admin: Admin,
+    monkeypatch: pytest.MonkeyPatch,
+    trouble: Callable[[Engine, Admin], AbstractContextManager[None]],
+    reason: str,
+) -> None:
+    """The window has every message, the report says why nothing was archived, and the next turn archives it."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    login = f"login_{schema_of(tmp_path)}"
+    admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER".encode())
+    tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=0.5, timeout_seconds=0.5, connections=2)
+    settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
+    said = [{"role": "user", "content": f"The port of server {n} is {8000 + n}."} for n in range(3)]
+    address = f"{start()}{'&' if '?' in start() else '?'}user={login}"
+    with ExitStack() as stack:
+        stack.callback(admin.execute, f"DROP ROLE {login}".encode())
+        stack.callback(admin.execute, f"DROP OWNED BY {login} CASCADE".encode())
+        engine = stack.enter_context(Engine.open(address, settings=settings, background=False))
+        session = engine.session("s1")
+        session.assemble(said[:1], limit=8000)
+        with trouble(engine, admin):
+            window = session.assemble(said[:2], limit=8000)
+        assert "The port of server 1" in str(window.request("openai_chat"))
+        assert any(reason in warning for warning in window.report.warnings), window.report.warnings
+        session.assemble(said, limit=8000)
+        assert [hit.message for hit in session.search("Which port has server 1?")][:1] == [2]
+        assert sum(engine.sessions().values()) == 3
