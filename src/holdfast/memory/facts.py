@@ -223,7 +223,7 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
     """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
     if draft.subject.casefold() in _PRONOUNS:
-        subjects = [fact for fact in current(known) if fact.slot == draft.slot != "" and _is_newer(draft, fact)]
+        subjects = [fact for fact in current(known) if fact.slot == draft.slot != "" and draft.is_newer(fact)]
         if len(subjects) != 1:
             return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
         draft = replace(draft, subject=subjects[0].subject, content=f"{subjects[0].subject}: {draft.content}")

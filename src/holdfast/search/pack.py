@@ -6,7 +6,6 @@ passages get more room than the others, and keep a list or code that they announ
 
 from __future__ import annotations
 
-import math
 import re
 from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -141,11 +140,7 @@ def pack(
     is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already, and the
     more of the same session; `sessions` are those of all candidates.
     """
-<<<<<<< HEAD
-    packed = _Packed(seen=[(_plain(text), None) for text in known], sessions=sessions)
-=======
-    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
->>>>>>> ff856d38448b55d0c5009029e2076c818d34d70c
+    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive, sessions=sessions)
     for quote in after:
         packed.add(quote)
     for passage, size, score in order:
@@ -167,13 +162,10 @@ class _Packed:
     """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated."""
 
     seen: list[tuple[str, int | None]]
-<<<<<<< HEAD
+    adaptive: bool
     sessions: Ints | None
     crowding: float = field(init=False)
     session_spent: dict[int, float] = field(default_factory=lambda: defaultdict(float))
-=======
-    adaptive: bool
->>>>>>> ff856d38448b55d0c5009029e2076c818d34d70c
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable] = field(default_factory=set)
     spent: float = 0.0
@@ -192,17 +184,13 @@ class _Packed:
 
     def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
         """Tell whether a passage is quoted already, scores too little beside the others, or cannot fit."""
-<<<<<<< HEAD
         if passage in self.quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left:
             return True
+        if not self.adaptive:
+            return False
         session = 0 if self.sessions is None else int(self.sessions[passage])
         least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
         return score < least * (1 + self.crowding * self.session_spent[session])
-=======
-        is_too_long = min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left
-        least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM if self.adaptive else -math.inf
-        return passage in self.quotes or is_too_long or score < least
->>>>>>> ff856d38448b55d0c5009029e2076c818d34d70c
 
 
 def _plain(text: str) -> str:
