@@ -163,16 +163,45 @@ def lines(*, messages: int, seed: int, as_json: bool) -> None:
 @bench.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--dataset", default="locomo", show_default=True)
+@click.option(
+    "--other", "others", type=(str, click.Path(path_type=Path)), multiple=True, help="Also ask questions of this set."
+)
 @click.option("--no-vectors", is_flag=True, help="By words alone.")
 @as_json
-def offtopic(*, path: Path, dataset: str, no_vectors: bool, as_json: bool) -> None:
-    """How often a question of one conversation, asked of another, gets a block."""
-    from benchmarks.datasets import load  # noqa: PLC0415 - as above
+def offtopic(
+    *, path: Path, dataset: str, others: tuple[tuple[str, Path], ...], no_vectors: bool, as_json: bool
+) -> None:
+    """How often a question gets a block from an archive that has nothing to do with it.
+
+    `near` questions are those of another conversation of the set; `offtopic` ones are 40 general questions and 60 of
+    each other set.
+    """
+    from benchmarks.coding import load_sheet  # noqa: PLC0415 - as above
+    from benchmarks.datasets import Question, load  # noqa: PLC0415 - as above
     from benchmarks.recall import measure_offtopic  # noqa: PLC0415 - as above
 
     embedder, notes = _embedder(no_vectors=no_vectors)
-    found = measure_offtopic(load(dataset, path), embedder=embedder)
+    texts = list(load_sheet().off_topic)
+    for name, place in others:
+        asked = [question.text for one in load(name, place) for question in one.questions]
+        texts += asked[:: max(1, len(asked) // 60)][:60]
+    unrelated = [Question(text=text, evidence=frozenset()) for text in texts]
+    found = measure_offtopic(load(dataset, path), embedder=embedder, unrelated=unrelated)
     show({**found, "embedder": notes}, {dataset: found}, first="data", as_json=as_json)
+
+
+@bench.command()
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.option("--no-vectors", is_flag=True, help="By words alone.")
+@as_json
+def coding(*, path: Path, no_vectors: bool, as_json: bool) -> None:
+    """How many of 40 questions over real sessions of coding agents, in the folder PATH, the block answers."""
+    from benchmarks.coding import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=no_vectors)
+    found = measure(path, embedder=embedder)
+    row = {name: value for name, value in found.items() if not isinstance(value, list)}
+    show({**found, "embedder": notes}, {"coding agents": row}, first="", as_json=as_json)
 
 
 def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
