@@ -29,7 +29,7 @@ from typing import Any, Final
 import httpx2
 
 from holdfast.errors import InputError
-from holdfast.integrations.install import Installer, find_command
+from holdfast.hooks.install import Installer, find_command
 
 TURNS: Final = 36
 TOOL_TURNS: Final = frozenset({2, 5, 9, 13, 17, 21, 26, 31})

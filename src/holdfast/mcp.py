@@ -16,7 +16,6 @@ from holdfast.aio import AsyncSession
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.memory.recall import Hit
-from holdfast.report import ContextReport
 from holdfast.store.base import FactRow, FactType, MessageRow
 
 INSTRUCTIONS: Final = (
@@ -196,7 +195,18 @@ class _Tools:
     async def memory_timeline(self, session: str, last: int = 10) -> Timeline:
         """List the last requests of a session: tokens, what was cut, what was recalled."""
         reports = await asyncio.to_thread(self._engine.session(session, **self._owner).timeline)
-        return Timeline(requests=[_entry(report) for report in reports[-max(1, last) :]])
+        requests = [
+            Request(
+                turn=report.turn,
+                tokens=report.total_tokens,
+                limit=report.raw_max_tokens,
+                changes=[f"{change.kind}: {change.reason}" for change in report.changes],
+                recalled=len(report.recalled),
+                warnings=list(report.warnings),
+            )
+            for report in reports[-max(1, last) :]
+        ]
+        return Timeline(requests=requests)
 
     async def sessions(self) -> list[dict[str, Any]]:
         """List the stored sessions of this project."""
@@ -215,17 +225,6 @@ class _Tools:
 def _excerpt(hit: Hit) -> Excerpt:
     return Excerpt(
         message=hit.message, role=hit.speaker, time=_time(hit.time), text=hit.text, score=round(float(hit.score), 4)
-    )
-
-
-def _entry(report: ContextReport) -> Request:
-    return Request(
-        turn=report.turn,
-        tokens=report.total_tokens,
-        limit=report.raw_max_tokens,
-        changes=[f"{change.kind}: {change.reason}" for change in report.changes],
-        recalled=len(report.recalled),
-        warnings=list(report.warnings),
     )
 
 

@@ -414,12 +414,7 @@ class SessionState:
             self.recorded = (key, numbers)
 
     def record_after_others(
-        self,
-        edits: Sequence[Edit],
-        *,
-        time: int,
-        beside: Sequence[Job] = (),
-        check: Callable[[], None] = lambda: None,
+        self, edits: Sequence[Edit], *, time: int, beside: Sequence[Job] = (), check: Callable[[], None] = lambda: None
     ) -> None:
         """Record edits after those that other processes record meanwhile. `check` raises where they no longer hold.
 

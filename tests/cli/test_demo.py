@@ -68,7 +68,7 @@ def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
     answer = module._Answer(
         question="?", answer="a", in_window=True, found=True, passage="a", block_tokens=3, milliseconds=1.0
     )
-    module._print_answer(Console(file=out), answer)
+    answer.print(Console(file=out))
     assert "still in the window" in out.getvalue()
 
 

@@ -13,8 +13,8 @@ from click.testing import CliRunner, Result
 
 from holdfast.cli import holdfast
 from holdfast.errors import InputError
-from holdfast.integrations.hosts import HOSTS, Block, Host, Keys
-from holdfast.integrations.install import Installer
+from holdfast.hooks.hosts import HOSTS, Block, Host, Keys
+from holdfast.hooks.install import Installer
 
 OPENCLAW = b"""{
     // mine

@@ -1,7 +1,5 @@
 """Maximal marginal relevance."""
 
-import numpy as np
-
 from holdfast.search.mmr import Item, mmr
 
 PORT = Item(score=1.0, text="the service listens on port 8080")
@@ -9,18 +7,14 @@ COPY = Item(score=0.9, text="the service listens on port 8080!")
 OTHER = Item(score=0.5, text="lunch is at noon")
 
 
-def _vector(*values: float) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    return np.array(values, np.float32)
-
-
 def test_nothing_stays_nothing() -> None:
     """No items, no order."""
-    assert mmr([], limit=5) == []
+    assert mmr([]) == []
 
 
 def test_all_items_come_where_they_are_few() -> None:
-    """Up to the limit none is left out, and they are the same objects."""
-    found = mmr([PORT, COPY, OTHER], limit=5)
+    """None is left out, and they are the same objects."""
+    found = mmr([PORT, COPY, OTHER])
     assert {id(item) for item in found} == {id(PORT), id(COPY), id(OTHER)}
 
 
@@ -39,30 +33,10 @@ def test_variety_alone_takes_the_most_unlike() -> None:
     assert mmr([PORT, COPY, OTHER], relevance_weight=0.0)[1] is OTHER
 
 
-def test_vectors_tell_likeness_where_both_have_one() -> None:
-    """Items with other words and the same vector are alike."""
-    first = Item(score=1.0, text="kids", vector=_vector(1, 0))
-    same = Item(score=0.9, text="offspring", vector=_vector(1, 0.01))
-    other = Item(score=0.5, text="lunch", vector=_vector(0, 1))
-    assert mmr([first, same, other], relevance_weight=0.5) == [first, other, same]
-
-
-def test_words_tell_it_where_one_has_none() -> None:
-    """With and without vectors items can be compared."""
-    first = Item(score=1.0, text="port 8080", vector=_vector(1, 0))
-    same = Item(score=0.9, text="port 8080")
-    assert mmr([first, same, OTHER], relevance_weight=0.5) == [first, OTHER, same]
-
-
-def test_neither_words_nor_vectors_are_like_nothing() -> None:
+def test_items_without_words_are_like_nothing() -> None:
     """Items of which nothing is known keep the order of their scores."""
     items = [Item(score=score) for score in (0.2, 0.9, 0.5)]
     assert [item.score for item in mmr(items, relevance_weight=0.5)] == [0.9, 0.5, 0.2]
-
-
-def test_the_limit_holds() -> None:
-    """No more come than were asked for."""
-    assert len(mmr([PORT, COPY, OTHER], limit=2)) == 2
 
 
 def test_equal_scores_are_no_trouble() -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import Engine
-from holdfast.hooks import MAX_HOSTS, HostHooks
+from holdfast.hooks.handlers import MAX_HOSTS, HostHooks
 from holdfast.server.process import find
 from holdfast.settings import Archive, Settings
 

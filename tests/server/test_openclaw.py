@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 
 from holdfast import Engine
-from holdfast.integrations.install import find_command
+from holdfast.hooks.install import find_command
 from holdfast.settings import Settings
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")
-PLUGIN = Path(str(resources.files("holdfast.integrations"))) / "openclaw" / "index.js"
+PLUGIN = Path(str(resources.files("holdfast.hooks"))) / "openclaw" / "index.js"
 BUDGET = 4_000
 FILLER = "The importer was looked at again, and its steps were written down for the review of the next week. "
 

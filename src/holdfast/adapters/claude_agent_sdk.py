@@ -16,7 +16,7 @@ from claude_agent_sdk.types import HookCallback, HookContext, HookEvent, HookInp
 from holdfast.adapters._history import guard, sync_engine
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
-from holdfast.hooks import HostHooks
+from holdfast.hooks.handlers import HostHooks
 
 EVENTS: Final[tuple[HookEvent, ...]] = ("UserPromptSubmit", "Stop", "SubagentStop", "PreCompact")
 """The events that the SDK has and that are answered."""

@@ -137,22 +137,23 @@ def _read(messages: Sequence[BaseMessage]) -> list[Message]:
 
 def _read_message(message: BaseMessage) -> Message:
     blocks = [message.content] if isinstance(message.content, str) else message.content
-    parts = [part for block in blocks if (part := _read_block(block)) is not None]
+    parts = tuple(part for part in map(_read_block, blocks) if part is not None)
     if isinstance(message, ToolMessage):
         content = tuple(part for part in parts if isinstance(part, Text | Opaque))
         is_error = message.status == "error"
         result = ToolResult(call_id=message.tool_call_id, content=content, is_error=is_error, name=message.name)
         return Message(role="tool", parts=(result,))
-    usage = None
     if isinstance(message, AIMessage):
-        calls: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
-        parts += (
-            ToolCall(id=call["id"] or "", name=call["name"] or "unknown", arguments=call["args"] or {})
-            for call in calls
-        )
-        if counts := message.usage_metadata:
-            usage = Usage(input=counts["input_tokens"], output=counts["output_tokens"])
-    return Message(role=_ROLES.get(message.type, "user"), parts=tuple(parts), usage=usage)
+        return _read_reply(message, parts)
+    return Message(role=_ROLES.get(message.type, "user"), parts=parts)
+
+
+def _read_reply(message: AIMessage, parts: Sequence[Part]) -> Message:
+    given: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
+    calls = (ToolCall(id=one["id"] or "", name=one["name"] or "unknown", arguments=one["args"] or {}) for one in given)
+    counts = message.usage_metadata
+    usage = Usage(input=counts["input_tokens"], output=counts["output_tokens"]) if counts else None
+    return Message(role="assistant", parts=(*parts, *calls), usage=usage)
 
 
 def _read_block(block: str | dict[Any, Any]) -> Part | None:
@@ -173,16 +174,18 @@ def _render(placed: Placed, given: Sequence[BaseMessage]) -> list[BaseMessage]:
     """Return the messages for one of a window: the given one itself where it was not edited."""
     message = placed.message
     old = None if placed.source is None else given[placed.source]
-    if old is not None and not placed.is_edited:
-        return [old]
-    if message.results:
+    if message.results and placed.is_edited:
         beside: list[BaseMessage] = [HumanMessage(message.text)] if message.text else []
         return [*(_render_result(result, old) for result in message.results), *beside]
     if old is None:
         return [AIMessage(message.text) if message.role == "assistant" else HumanMessage(message.text)]
+    return [_edit(old, message) if placed.is_edited else old]
+
+
+def _edit(old: BaseMessage, message: Message) -> BaseMessage:
     blocks = [{"type": "text", "text": old.content}] if isinstance(old.content, str) else list(old.content)
     edit = _drop_thinking if message.role == "assistant" else _add_texts
-    return [old.model_copy(update={"content": edit(blocks, message)})]
+    return old.model_copy(update={"content": edit(blocks, message)})
 
 
 def _drop_thinking(blocks: Sequence[Any], message: Message) -> list[Any]:

@@ -104,11 +104,10 @@ class HoldfastHook(CustomLogger):
         """Return the session that a request names; None where it names none."""
         metadata = data.get("metadata") or data.get("litellm_metadata") or {}
         headers = (data.get("proxy_server_request") or {}).get("headers") or {}
-        name = data.get("litellm_session_id") or metadata.get("session_id") or headers.get(SESSION_HEADER)
-        if not name:
-            return None
-        user = data.get("user") or getattr(key, "end_user_id", None) or getattr(key, "user_id", None) or "local"
-        return self._engine.session(str(name), tenant=str(user), **self._owner)
+        names = (data.get("litellm_session_id"), metadata.get("session_id"), headers.get(SESSION_HEADER))
+        users = (data.get("user"), getattr(key, "end_user_id", None), getattr(key, "user_id", None))
+        name, user = next(filter(None, names), None), next(filter(None, users), "local")
+        return self._engine.session(str(name), tenant=str(user), **self._owner) if name else None
 
 
 def _format(data: Mapping[str, Any]) -> str:

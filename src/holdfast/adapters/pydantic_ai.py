@@ -186,19 +186,15 @@ def _render(placed: Sequence[Placed], pieces: Sequence[_Piece], given: Sequence[
     """Return the messages of a window: a given one itself where nothing of it was edited, removed or moved."""
     made: list[ModelMessage] = []
     counts = Counter(index for index, _, _ in pieces)
-
-    def index_of(one: Placed) -> int | None:
-        return None if one.source is None else pieces[one.source][0]
-
-    for index, group in groupby(placed, key=index_of):
+    for index, group in groupby(placed, key=lambda one: None if one.source is None else pieces[one.source][0]):
         ones = list(group)
         if index is None:
-            made += (_make(one.message) for one in ones)
+            made += map(_make, ones)
         elif len(ones) == counts[index] and not any(one.is_edited for one in ones):
             made.append(given[index])
         else:
-            edited = (_edit(one.message, pieces[one.source or 0]) for one in ones)
-            made.append(replace(cast("Any", given[index]), parts=[*chain.from_iterable(edited)]))
+            edited = chain.from_iterable(_edit(one.message, pieces[one.source or 0]) for one in ones)
+            made.append(replace(cast("Any", given[index]), parts=[*edited]))
     return made
 
 
@@ -230,8 +226,9 @@ def _texts(message: Message) -> list[str]:
     return [part.text for part in message.parts if isinstance(part, Text)]
 
 
-def _make(message: Message) -> ModelMessage:
+def _make(placed: Placed) -> ModelMessage:
     """Make a message that has none of the framework: a summary, or what a repair inserted."""
+    message = placed.message
     if message.role == "assistant":
         return ModelResponse([TextPart(message.text)])
     results = [ToolReturnPart(one.name or "unknown", one.text, tool_call_id=one.call_id) for one in message.results]

@@ -40,7 +40,7 @@ from holdfast.errors import (
 )
 from holdfast.memory.block import strip_message
 from holdfast.messages import Message, Text, Usage
-from holdfast.models.base import Model, Prompt, Reply
+from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redact import redact_value
@@ -82,12 +82,7 @@ class CountedModel:
         self._model, self._purpose, self._tally = model, purpose, tally
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Call the model, and count the call; see `Model.ask`."""
         reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
@@ -228,7 +223,7 @@ class Agent:
             self._show_hook_failures()
             self._system = None
             if self._input_time:  # no reply has saved it
-                self.update_entry(self._save_input_time)
+                self.update_entry(self._save_progress)
         if not heartbeat:
             with self.guard_memory():
                 self.memories.capture([text])
@@ -236,9 +231,14 @@ class Agent:
             self.notes.poll()
         return replace(turn, text=flush.strip_silence(turn.text))
 
-    def _save_input_time(self, entry: SessionEntry) -> SessionEntry:
+    def _save_progress(self, entry: SessionEntry, *, reply: Reply | None = None) -> SessionEntry:
+        """Record the time of the user's message, once, and a reply."""
         time, self._input_time = self._input_time, 0
-        return entry.with_input(time) if time else entry
+        entry = entry.with_input(time) if time else entry
+        if reply is None:
+            return entry
+        now, name, usage = self.sessions.clock(), self.model.name, reply.usage
+        return entry.with_reply(usage, now=now, model=name, window=self.limit, cost=cost(name, usage))
 
     def _run_model_loop(self) -> Turn:
         """Call the model and run its tools until it calls no more tools."""
@@ -250,7 +250,7 @@ class Agent:
             reply, self.window = completion.reply, completion.window
             name = reply.message.model or self.model.name
             self.record(replace(reply.message, usage=reply.usage, model=name), reply=True)
-            self.update_entry(partial(self._save_reply, reply.usage))
+            self.update_entry(partial(self._save_progress, reply=reply))
             usage = {each: getattr(turn.usage, each) + getattr(reply.usage, each, 0) for each in _COUNTED}
             turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=Usage(**usage))
             calls = reply.message.calls
@@ -268,11 +268,6 @@ class Agent:
         with self.guard_memory():
             self.session.append(self.history[-1:])
         return turn
-
-    def _save_reply(self, usage: Usage | None, entry: SessionEntry) -> SessionEntry:
-        now, name = self.sessions.clock(), self.model.name
-        entry = self._save_input_time(entry)
-        return entry.with_reply(usage, now=now, model=name, window=self.limit, cost=cost(name, usage))
 
     def _call_model_or_reset(self) -> Completion | None:
         """Call the model. If no request fits, begin a new conversation with a digest and call it once more."""
@@ -448,7 +443,6 @@ class Agent:
 
     @contextmanager
     def _working(self, what: str) -> Iterator[None]:
-        """Show what takes time."""
         self.view.working(what)
         try:
             yield

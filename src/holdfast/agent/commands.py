@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, get_args
+from typing import Final, TypeAlias, get_args
 
 from holdfast.agent import workspace
 from holdfast.agent.agent import Agent
@@ -35,13 +35,31 @@ class CommandResult:
     is_exit: bool = False
 
 
+Run: TypeAlias = Callable[[Agent, str], CommandResult | str | Iterable[str]]
+"""The function of a command: it gets the agent and what is behind the name."""
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command: its usage, its help text, and its function."""
 
     usage: str
     help: str
-    run: Callable[[Agent, str], CommandResult | str | Iterable[str]]
+    run: Run
+
+
+COMMANDS: Final[dict[str, Command]] = {}
+"""The commands by name, in the order in which they are listed."""
+
+
+def command(usage: str) -> Callable[[Run], Run]:
+    """Add a function to the commands, under the first word of its usage. Its docstring is the help text."""
+
+    def add(run: Run) -> Run:
+        COMMANDS[usage.split(maxsplit=1)[0].removeprefix("/")] = Command(usage, run.__doc__ or "", run)
+        return run
+
+    return add
 
 
 def is_command(line: str, *, triggers: Sequence[str] = ()) -> bool:
@@ -89,39 +107,11 @@ def short(tokens: int) -> str:
     return f"{tokens / _THOUSAND:.1f}k" if tokens >= _THOUSAND else str(tokens)
 
 
-def _compact(agent: Agent, instructions: str) -> str:
-    try:
-        done = agent.compact(instructions or None)
-    except CompactionError as error:
-        return f"Compaction skipped: {error} · {_format_fullness(agent)}"
-    except ModelCancelledError:
-        return "Compaction cancelled. Nothing has changed."
-    return f"Compacted ({short(done.tokens_before)} → {short(done.tokens_after)}) · {_format_fullness(agent)}"
-
-
 def _format_fullness(agent: Agent) -> str:
     entry, window = agent.opened.entry, agent.limit
     share = min(MAX_PERCENT, round(100 * entry.total_tokens / window))
     known = short(entry.total_tokens) if entry.total_tokens else "?"
     return f"Context {known}/{short(window)} ({share}%)"
-
-
-def _status(agent: Agent, _: str) -> Iterator[str]:
-    """Yield the model, the usage of all calls together and for each purpose, the session and the memory."""
-    agent.save_tally()
-    entry, stats = agent.opened.entry, agent.engine.stats()
-    cached = f" · cache {short(entry.cache_read)} read / {short(entry.cache_write)} written" if entry.cache_read else ""
-    cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
-    yield f"Model: {agent.model.name} · window {short(agent.limit)}"
-    yield f"{_format_fullness(agent)} · compactions {entry.compaction_count}"
-    spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
-    yield f"Tokens: {_format_usage(sum(spent.values(), start=Spent()))}{cached}{cost}"
-    yield from (f"- {purpose}: {_format_usage(part)}" for purpose, part in spent.items() if part != Spent())
-    age = _format_duration(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
-    file = agent.opened.transcript.file.name
-    yield f"Session: {agent.opened.key} · {age} · {len(agent.history):,} messages · {file}"
-    yield f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}"
-    yield from _list_long_term(agent)
 
 
 def _format_usage(spent: Spent) -> str:
@@ -137,59 +127,6 @@ def _list_long_term(agent: Agent) -> Iterator[str]:
             memories, embedder = agent.memories, agent.memories.choice.embedder
             name = embedder.space.name if embedder is not None else "by words alone"
             yield f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.place}"
-
-
-def _format_duration(milliseconds: int) -> str:
-    minutes = max(0, milliseconds) // _MINUTE
-    hours, days = minutes // 60, minutes // 1440
-    if days:
-        return f"{days} d {hours % 24} h"
-    return f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
-
-
-def _new(agent: Agent, _: str) -> str:
-    opened = agent.reset()
-    kept = f" The old one is kept in {opened.archived.name}." if opened.archived else ""
-    return f"A new conversation.{kept} What was learned in it stays."
-
-
-def _pin(agent: Agent, numbers: str) -> str:
-    """Pin messages by number, or the last one of the user."""
-    words = numbers.replace(",", " ").split()
-    if not all(word.isdecimal() for word in words):
-        raise InputError(f"{numbers!r}: name messages by their numbers, such as /pin 12 13; /memory search finds them")
-    ids = [int(word) for word in words]
-    if not words:
-        ids = [item.id for item in agent.last_window().items if item.message.role == "user" and item.id][-1:]
-    count = agent.session.pin(ids)
-    return f"Pinned {count} message(s): they stay in every window." if count else "There is no such message."
-
-
-def _undo_trim(agent: Agent, _: str) -> str:
-    count = agent.session.undo_trim()
-    removed = f"The last trim removed {count} message(s). They come back as far as they fit."
-    return removed if count else "Nothing was trimmed."
-
-
-def _help(_agent: Agent, _: str) -> Iterator[str]:
-    width = max(len(command.usage) for command in COMMANDS.values())
-    return (f"{command.usage:<{width}}  {command.help}" for command in COMMANDS.values())
-
-
-def _context(agent: Agent, mode: str) -> CommandResult | str | Iterable[str]:
-    match mode:
-        case "" | "map":
-            return CommandResult(report=agent.last_window().report)
-        case "list" | "show" | "detail" | "deep":
-            return _list_context(agent, with_details=mode in {"detail", "deep"})
-        case "json":
-            entry = agent.opened.entry.to_json()
-            names = ("totalTokens", "inputTokens", "outputTokens", "contextTokens")
-            session = {name: entry.get(name, 0) for name in names}
-            data = {"report": agent.last_window().report.to_json(), "session": session}
-            return json.dumps(data, ensure_ascii=False, indent=2, default=str)
-        case _:
-            return f"There is no /context {mode}. Use: /context list, /context detail, /context json, or /context map."
 
 
 def _list_context(agent: Agent, *, with_details: bool) -> Iterator[str]:
@@ -215,22 +152,6 @@ def _size(text: str) -> str:
     return f"{len(text):,} chars (~{count_text(text):,} tok)"
 
 
-def _memory(agent: Agent, what: str) -> str | Iterable[str]:
-    verb, _, rest = what.partition(" ")
-    match verb:
-        case "" | "show":
-            return _list_memory(agent)
-        case "add" if rest:
-            fact = agent.session.remember(rest)
-            return f"Remembered: {fact.content}  ({fact.id})"
-        case "forget" if rest:
-            return _forget(agent, rest)
-        case "search" if rest:
-            return "\n".join(_search(agent, rest)) or "Nothing found."
-        case _:
-            return "Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS."
-
-
 def _list_memory(agent: Agent) -> Iterator[str]:
     """Yield the memory files of the workspace, newest note first, and the facts."""
     notes = sorted((agent.root / "memory").glob("**/*.md"), reverse=True)
@@ -247,7 +168,6 @@ def _fact_line(fact: FactRow) -> str:
 
 
 def _list_facts(agent: Agent) -> list[FactRow]:
-    """List the facts of the project, and the long-term memories of the agent."""
     rows = {row.id: row for row in agent.session.facts()}
     with agent.guard_memory():
         rows |= {row.id: row for row in agent.memories.rows()}
@@ -286,16 +206,121 @@ def _shorten(text: str) -> str:
     return words if len(words) <= MAX_LINE_CHARS else words[:MAX_LINE_CHARS] + "…"
 
 
-COMMANDS: Final[dict[str, Command]] = {
-    "help": Command("/help", "This list.", _help),
-    "compact": Command("/compact [INSTRUCTIONS]", "Replace older history by a summary.", _compact),
-    "status": Command("/status", "Model, context, tokens, cost, session, memory.", _status),
-    "context": Command("/context [list|detail|json|map]", "Show what is in the window.", _context),
-    "memory": Command("/memory show|add|forget|search", "Show, add, forget or search what is remembered.", _memory),
-    "pin": Command("/pin [NUMBER...]", "Keep messages in every window; without a number your last one.", _pin),
-    "undo-trim": Command("/undo-trim", "Bring back what the last trim removed from the window.", _undo_trim),
-    "new": Command("/new", "Begin a new conversation; the old one is kept.", _new),
-    "reset": Command("/reset", "The same as /new.", _new),
-    "exit": Command("/exit", "Leave.", lambda *_: CommandResult(is_exit=True)),
-}
-"""The commands by name."""
+# --- the commands, in the order of /help ---
+
+
+@command("/help")
+def show_help(_agent: Agent, _: str) -> Iterator[str]:
+    """This list."""
+    width = max(len(command.usage) for command in COMMANDS.values())
+    return (f"{command.usage:<{width}}  {command.help}" for command in COMMANDS.values())
+
+
+@command("/compact [INSTRUCTIONS]")
+def compact(agent: Agent, instructions: str) -> str:
+    """Replace older history by a summary."""
+    try:
+        done = agent.compact(instructions or None)
+    except CompactionError as error:
+        return f"Compaction skipped: {error} · {_format_fullness(agent)}"
+    except ModelCancelledError:
+        return "Compaction cancelled. Nothing has changed."
+    return f"Compacted ({short(done.tokens_before)} → {short(done.tokens_after)}) · {_format_fullness(agent)}"
+
+
+@command("/status")
+def status(agent: Agent, _: str) -> Iterator[str]:
+    """Model, context, tokens, cost, session, memory."""
+    agent.save_tally()
+    entry, stats = agent.opened.entry, agent.engine.stats()
+    cached = f" · cache {short(entry.cache_read)} read / {short(entry.cache_write)} written" if entry.cache_read else ""
+    cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
+    yield f"Model: {agent.model.name} · window {short(agent.limit)}"
+    yield f"{_format_fullness(agent)} · compactions {entry.compaction_count}"
+    spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
+    yield f"Tokens: {_format_usage(sum(spent.values(), start=Spent()))}{cached}{cost}"
+    yield from (f"- {purpose}: {_format_usage(part)}" for purpose, part in spent.items() if part != Spent())
+    minutes = max(0, agent.sessions.clock() - (entry.session_started_at or entry.updated_at)) // _MINUTE
+    hours, days = minutes // 60, minutes // 1440
+    age = f"{days} d {hours % 24} h" if days else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+    file = agent.opened.transcript.file.name
+    yield f"Session: {agent.opened.key} · {age} · {len(agent.history):,} messages · {file}"
+    yield f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}"
+    yield from _list_long_term(agent)
+
+
+@command("/context [list|detail|json|map]")
+def context(agent: Agent, mode: str) -> CommandResult | str | Iterable[str]:
+    """Show what is in the window."""
+    match mode:
+        case "" | "map":
+            return CommandResult(report=agent.last_window().report)
+        case "list" | "show" | "detail" | "deep":
+            return _list_context(agent, with_details=mode in {"detail", "deep"})
+        case "json":
+            entry = agent.opened.entry.to_json()
+            names = ("totalTokens", "inputTokens", "outputTokens", "contextTokens")
+            session = {name: entry.get(name, 0) for name in names}
+            data = {"report": agent.last_window().report.to_json(), "session": session}
+            return json.dumps(data, ensure_ascii=False, indent=2, default=str)
+        case _:
+            return f"There is no /context {mode}. Use: /context list, /context detail, /context json, or /context map."
+
+
+@command("/memory show|add|forget|search")
+def memory(agent: Agent, what: str) -> str | Iterable[str]:
+    """Show, add, forget or search what is remembered."""
+    verb, _, rest = what.partition(" ")
+    match verb:
+        case "" | "show":
+            return _list_memory(agent)
+        case "add" if rest:
+            fact = agent.session.remember(rest)
+            return f"Remembered: {fact.content}  ({fact.id})"
+        case "forget" if rest:
+            return _forget(agent, rest)
+        case "search" if rest:
+            return "\n".join(_search(agent, rest)) or "Nothing found."
+        case _:
+            return "Use: /memory show, /memory add TEXT, /memory forget ID, or /memory search WORDS."
+
+
+@command("/pin [NUMBER...]")
+def pin(agent: Agent, numbers: str) -> str:
+    """Keep messages in every window; without a number your last one."""
+    words = numbers.replace(",", " ").split()
+    if not all(word.isdecimal() for word in words):
+        raise InputError(f"{numbers!r}: name messages by their numbers, such as /pin 12 13; /memory search finds them")
+    ids = [int(word) for word in words]
+    if not words:
+        ids = [item.id for item in agent.last_window().items if item.message.role == "user" and item.id][-1:]
+    count = agent.session.pin(ids)
+    return f"Pinned {count} message(s): they stay in every window." if count else "There is no such message."
+
+
+@command("/undo-trim")
+def undo_trim(agent: Agent, _: str) -> str:
+    """Bring back what the last trim removed from the window."""
+    count = agent.session.undo_trim()
+    removed = f"The last trim removed {count} message(s). They come back as far as they fit."
+    return removed if count else "Nothing was trimmed."
+
+
+@command("/new")
+def begin_new(agent: Agent, _: str) -> str:
+    """Begin a new conversation; the old one is kept."""
+    opened = agent.reset()
+    kept = f" The old one is kept in {opened.archived.name}." if opened.archived else ""
+    return f"A new conversation.{kept} What was learned in it stays."
+
+
+@command("/reset")
+def reset(agent: Agent, _: str) -> CommandResult | str | Iterable[str]:
+    """The same as /new."""
+    return begin_new(agent, _)
+
+
+@command("/exit")
+def leave(_agent: Agent, _: str) -> CommandResult:
+    """Leave."""
+    return CommandResult(is_exit=True)

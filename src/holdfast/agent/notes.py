@@ -82,6 +82,16 @@ class Indexed(msgspec.Struct, frozen=True):
     numbers: dict[str, int]
     lines: dict[str, list[tuple[int, int]]]
 
+    def time(self, path: str, now: int) -> float:
+        """Return the date in the name of a daily note. Notes without a date do not age."""
+        dated = _DATED.search(f"/{path}")
+        if dated is not None:
+            with suppress(ValueError):
+                return datetime.fromisoformat(dated[1]).replace(tzinfo=UTC).timestamp() * 1000
+            return now
+        is_evergreen = self.kind == "memory" and path.startswith(("MEMORY.md", "memory.md", "memory/"))
+        return now if is_evergreen else self.mtime / _MILLISECOND
+
 
 @dataclass(slots=True)
 class Embedders:
@@ -218,7 +228,6 @@ class Notes:
         return Scope(project=str(self.root), session=path)
 
     def _indexed(self) -> dict[str, Indexed]:
-        """Load what is indexed, by the name of the file."""
         records = self.memory.store.read_records(Select(scope=self._scope(), across=True), kind=_RECORD)
         return {record.key: msgspec.convert(record.data, Indexed) for record in records}
 
@@ -404,7 +413,7 @@ class Notes:
         decay, now = self.settings.memory_search.query.hybrid.temporal_decay, self.clock()
         scores = self._score(query, made)
         for path, file in self._files.items():
-            age = max(0.0, now - _note_time(path, file, now)) / _DAY if decay.enabled else 0.0
+            age = max(0.0, now - file.time(path, now)) / _DAY if decay.enabled else 0.0
             for key, places in file.lines.items():
                 number = file.numbers[key]
                 score, share = scores.get(number, (0.0, 0.0))
@@ -509,17 +518,6 @@ def make_snippet(text: str, query: str) -> str:
     hits = [len(words & set(terms(text[start:stop]))) for start, stop in parts]
     best = max(range(len(parts)), key=lambda number: (sum(hits[number : number + 2]), hits[number], -number))
     return head(text[min(parts[best][0], len(text) - MAX_SNIPPET_CHARS) :], MAX_SNIPPET_CHARS)
-
-
-def _note_time(path: str, file: Indexed, now: int) -> float:
-    """Return the date in the name of a daily note. Notes without a date do not age."""
-    dated = _DATED.search(f"/{path}")
-    if dated is not None:
-        with suppress(ValueError):
-            return datetime.fromisoformat(dated[1]).replace(tzinfo=UTC).timestamp() * 1000
-        return now
-    is_evergreen = file.kind == "memory" and path.startswith(("MEMORY.md", "memory.md", "memory/"))
-    return now if is_evergreen else file.mtime / _MILLISECOND
 
 
 def _apply_min_score(found: Sequence[tuple[float, NoteHit]], given: float | None, default: float) -> list[NoteHit]:

@@ -15,7 +15,7 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from pathlib import Path
 from threading import Event, RLock, Thread
-from typing import Final
+from typing import Final, Self
 
 import msgspec
 
@@ -61,6 +61,37 @@ class State(msgspec.Struct, kw_only=True):
     updated: int = 0
     embedded: int = 0
 
+    @classmethod
+    def load(cls, folder: Path) -> Self:
+        """Load the state; without one, QMD registers everything again and all exports are written again."""
+        try:
+            return msgspec.json.decode((folder / _STATE).read_bytes(), type=cls)
+        except (OSError, msgspec.DecodeError):
+            exports = folder / "sessions"
+            names = {file.name.removesuffix(".md"): (0, 0) for file in exports.glob("*.md")}
+            return cls(exports=os.fspath(exports), exported=names)
+
+    def save(self, folder: Path) -> None:
+        """Save the state."""
+        write_bytes(Bounds(root=folder), _STATE, msgspec.json.encode(self))
+
+    def write_exports(self, sources: Sequence[Source]) -> None:
+        """Write changed sessions as Markdown, with secrets masked, and delete the exports of others."""
+        folder, kept = Path(self.exports), {Path(each.name).name: each for each in sources}
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.remove_exports(self.exported.keys() - kept.keys())
+        for name, source in kept.items():
+            if self.exported.get(name) != (source.mtime, source.size) or not (folder / f"{name}.md").is_file():
+                messages = "\n\n".join(text for _, text in note_files.read_messages(source.path, mask=True))
+                data = f"# Session {name}\n\n{messages}\n".encode("utf-8", "replace")
+                write_bytes(Bounds(root=folder), f"{name}.md", data).chmod(0o600)
+        self.exported = {name: (source.mtime, source.size) for name, source in kept.items()}
+
+    def remove_exports(self, names: Iterable[str]) -> None:
+        """Delete the exports of sessions."""
+        for name in names:
+            Path(self.exports, f"{Path(name).name}.md").unlink(missing_ok=True)
+
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
     """A row of an answer."""
@@ -103,7 +134,7 @@ class Qmd:
     _lock: RLock = field(default_factory=RLock)
 
     def __post_init__(self) -> None:
-        self._state = _load_state(self.folder)
+        self._state = State.load(self.folder)
 
     def close(self) -> None:
         """Stop the background work."""
@@ -166,24 +197,24 @@ class Qmd:
         self._register({each.name: each.place for each in self._collections()})
         self._run("update", seconds=UPDATE_SECONDS)
         self._state.updated = now
-        _save_state(self.folder, self._state)
+        self._state.save(self.folder)
         qmd = self.settings.memory.qmd
         if qmd.search_mode != "search" and now - self._state.embedded >= qmd.update.embed_interval // _MILLISECOND:
             self._run("embed", seconds=UPDATE_SECONDS)
             self._state.embedded = now
-            _save_state(self.folder, self._state)
+            self._state.save(self.folder)
 
     def _export(self, now: int) -> None:
         """Export sessions that are recent enough; exports that are no longer wanted are deleted."""
         folder, state = self._export_folder(), self._state
         if state.exports and (folder is None or state.exports != os.fspath(folder)):
-            _remove_exports(state, state.exported)
+            state.remove_exports(state.exported)
             state.exports, state.exported = "", {}
         if folder is not None and self.sessions is not None:
             days = self.settings.memory.qmd.sessions.retention_days
             state.exports, since = os.fspath(folder), (now - days * _DAY) * 1_000_000 if days else 0
-            _write_exports(state, [each for each in note_files.find_sessions(self.sessions) if each.mtime >= since])
-        _save_state(self.folder, state)
+            state.write_exports([each for each in note_files.find_sessions(self.sessions) if each.mtime >= since])
+        state.save(self.folder)
 
     def _export_folder(self) -> Path | None:
         """Return the folder for exported sessions, if sessions are exported."""
@@ -206,7 +237,7 @@ class Qmd:
         for name, (path, mask) in new.items():
             self._run("collection", "add", path, "--name", name, "--mask", mask, seconds=REGISTER_SECONDS)
             known[name] = (path, mask)
-        _save_state(self.folder, self._state)
+        self._state.save(self.folder)
 
     def _collections(self) -> list[Collection]:
         """List the collections of the settings that exist; no folder twice with the same mask."""
@@ -400,45 +431,13 @@ def _path_key(path: str) -> str:
 # --- state and exports -------------------------------------------------------------------
 
 
-def _load_state(folder: Path) -> State:
-    """Load the state; without one, QMD registers everything again and all exports are written again."""
-    try:
-        return msgspec.json.decode((folder / _STATE).read_bytes(), type=State)
-    except (OSError, msgspec.DecodeError):
-        exports = folder / "sessions"
-        names = {file.name.removesuffix(".md"): (0, 0) for file in exports.glob("*.md")}
-        return State(exports=os.fspath(exports), exported=names)
-
-
-def _save_state(folder: Path, state: State) -> None:
-    write_bytes(Bounds(root=folder), _STATE, msgspec.json.encode(state))
-
-
-def _write_exports(state: State, sources: Sequence[Source]) -> None:
-    """Write changed sessions as Markdown, with secrets masked, and delete the exports of others."""
-    folder, kept = Path(state.exports), {Path(each.name).name: each for each in sources}
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    _remove_exports(state, state.exported.keys() - kept.keys())
-    for name, source in kept.items():
-        if state.exported.get(name) != (source.mtime, source.size) or not (folder / f"{name}.md").is_file():
-            messages = "\n\n".join(text for _, text in note_files.read_messages(source.path, mask=True))
-            data = f"# Session {name}\n\n{messages}\n".encode("utf-8", "replace")
-            write_bytes(Bounds(root=folder), f"{name}.md", data).chmod(0o600)
-    state.exported = {name: (source.mtime, source.size) for name, source in kept.items()}
-
-
-def _remove_exports(state: State, names: Iterable[str]) -> None:
-    for name in names:
-        Path(state.exports, f"{Path(name).name}.md").unlink(missing_ok=True)
-
-
 def forget_sessions(folder: Path, names: Sequence[str]) -> None:
     """Delete the exports of sessions, and QMD's index, which is built again with the next update."""
     if not folder.exists():
         return
-    state = _load_state(folder)
-    _remove_exports(state, names)
+    state = State.load(folder)
+    state.remove_exports(names)
     for file in (folder / "cache" / "qmd").glob("*.sqlite*"):
         file.unlink(missing_ok=True)
     kept = {name: stamp for name, stamp in state.exported.items() if name not in names}
-    _save_state(folder, State(exports=state.exports, exported=kept))
+    State(exports=state.exports, exported=kept).save(folder)

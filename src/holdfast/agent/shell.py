@@ -125,12 +125,7 @@ class CommandResult:
 
 
 def run(
-    command: str,
-    *,
-    cwd: Path,
-    seconds: float,
-    cancel: Event | None = None,
-    environ: Mapping[str, str] | None = None,
+    command: str, *, cwd: Path, seconds: float, cancel: Event | None = None, environ: Mapping[str, str] | None = None
 ) -> CommandResult:
     """Run a shell command until it ends, its time is over, or `cancel` is set. Then its whole group is killed."""
     shell, known = shutil.which("bash") or "/bin/sh", environment(os.environ if environ is None else environ)
@@ -143,7 +138,13 @@ def run(
         try:
             ended = _follow(process, output, deadline=time.monotonic() + seconds, cancel=cancel or Event())
         finally:
-            _terminate(process)
+            if not _has_ended(process):
+                _signal(process, signal.SIGTERM)
+                until = time.monotonic() + _GRACE
+                while not _has_ended(process) and time.monotonic() < until:
+                    time.sleep(_TICK)
+            _signal(process, signal.SIGKILL)
+            process.wait()
     status = process.returncode if ended == "exit" else None
     return CommandResult(output=output.text(), status=status, ended=ended)
 
@@ -184,17 +185,6 @@ def _has_ended(process: subprocess.Popen[bytes]) -> bool:
     if process.returncode is not None or not hasattr(os, "waitid"):  # macOS has it since Python 3.13
         return process.poll() is not None
     return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
-
-
-def _terminate(process: subprocess.Popen[bytes]) -> None:
-    """End the process group: SIGTERM first, if the shell still runs, then SIGKILL."""
-    if not _has_ended(process):
-        _signal(process, signal.SIGTERM)
-        until = time.monotonic() + _GRACE
-        while not _has_ended(process) and time.monotonic() < until:
-            time.sleep(_TICK)
-    _signal(process, signal.SIGKILL)
-    process.wait()
 
 
 def _signal(process: subprocess.Popen[bytes], number: signal.Signals) -> None:

@@ -44,13 +44,13 @@ def agent_tools(
     if access != "none":
         functions += file_tools(bounds, confirm=confirm)
     if access == "rw" and confirm is not None:
-        functions.append(make_tool("bash", Bash, partial(_bash, bounds, confirm)))
+        functions.append(make_tool("bash", Bash, lambda given, cancel: given.run(bounds, confirm, cancel)))
     if settings.slots.memory in {"memory-core", "memory-lancedb"}:  # other slots come without tools
         if notes is not None and settings.memory_search.enabled and access != "none":
             functions += note_tools(notes, session)
         if settings.long_term.enabled:
             functions += memory_tools(memories or Memories(session.engine, session.scope.agent), session)
-    functions.append(make_tool("archive_get", GetArchived, partial(_get_archived, session), is_parallel=True))
+    functions.append(make_tool("archive_get", GetArchived, lambda given, _: given.show(session), is_parallel=True))
 
     def archive(call: ToolCall, text: str) -> int:
         whole = ToolResult(call_id=call.id, name=call.name, content=(Text(text=text),))
@@ -110,6 +110,22 @@ class Bash(Arguments, frozen=True):
     timeout: Annotated[
         float | None, Meta(description=f"Seconds until it is stopped; {DEFAULT_SECONDS} unless given.")
     ] = None
+
+    def run(self, bounds: Bounds, confirm: Confirm, cancel: Event) -> Answer:
+        """Run the command, once the user has confirmed it."""
+        if not self.command.strip():
+            return Answer(text="the command is empty: say what to run", is_error=True)
+        if not confirm(Action(kind="run", text=self.command)):
+            return Answer(text="The user refused this command. Ask what to do instead.", is_error=True)
+        seconds = min(max(self.timeout or DEFAULT_SECONDS, 1), MAX_SECONDS)
+        result = shell.run(self.command, cwd=bounds.root, seconds=seconds, cancel=cancel)
+        notes = {
+            "timeout": f"[stopped after {seconds:g} s: give a longer `timeout`, or do less at once]",
+            "cancelled": "[called off by the user]",
+            "exit": f"[exit status {result.status}]" if result.status else "",
+        }
+        text = "\n".join(filter(None, (result.output.removesuffix("\n") or "(no output)", notes[result.ended])))
+        return Answer(text=text, is_error=result.status != 0, head=HEAD_CHARS, tail=TAIL_CHARS)
 
 
 def file_tools(bounds: Bounds, *, confirm: Confirm | None = None) -> tuple[ToolFunction, ...]:
@@ -238,22 +254,6 @@ def _encode(text: str) -> bytes:
         raise InputError("the text holds half of a character: write it again") from None
 
 
-def _bash(bounds: Bounds, confirm: Confirm, given: Bash, cancel: Event) -> Answer:
-    if not given.command.strip():
-        return Answer(text="the command is empty: say what to run", is_error=True)
-    if not confirm(Action(kind="run", text=given.command)):
-        return Answer(text="The user refused this command. Ask what to do instead.", is_error=True)
-    seconds = min(max(given.timeout or DEFAULT_SECONDS, 1), MAX_SECONDS)
-    result = shell.run(given.command, cwd=bounds.root, seconds=seconds, cancel=cancel)
-    notes = {
-        "timeout": f"[stopped after {seconds:g} s: give a longer `timeout`, or do less at once]",
-        "cancelled": "[called off by the user]",
-        "exit": f"[exit status {result.status}]" if result.status else "",
-    }
-    text = "\n".join(filter(None, (result.output.removesuffix("\n") or "(no output)", notes[result.ended])))
-    return Answer(text=text, is_error=result.status != 0, head=HEAD_CHARS, tail=TAIL_CHARS)
-
-
 # --- notes --------------------------------------------------------------------
 
 _ACTION: Final = "Go on without notes, or read the files under memory/ with `read`, and tell the user."
@@ -288,41 +288,43 @@ def note_tools(notes: Notes, session: Session | None = None) -> tuple[ToolFuncti
         more = f"\n\n[more follows: from={following} goes on]" if following else ""
         return _to_json({"path": given.path, "text": f"{text}{more}"})
 
-    search = make_tool("memory_search", SearchNotes, partial(_search_notes, notes, session), is_parallel=True)
-    return search, make_tool("memory_get", GetNote, get, is_parallel=True)
+    def search(given: SearchNotes, _cancel: Event) -> Answer:
+        try:
+            found = notes.search(given.query, max_results=_at_least_one(given.max_results), min_score=given.min_score)
+        except (HoldfastError, OSError) as error:
+            failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
+            failed |= {"warning": "memory search is not available now", "action": _ACTION}
+            return _to_json(failed, is_error=True)
+        citations = notes.settings.memory.citations
+        results: list[dict[str, Any]] = []
+        for hit in found.hits:
+            place = {"path": hit.path, "startLine": hit.start, "endLine": hit.end, "score": hit.score}
+            citation = {} if citations == "off" else {"citation": cite(hit.path, hit.start, hit.end)}
+            snippet = "\n\nSource: ".join([hit.snippet, *citation.values()])
+            results.append({**place, "snippet": snippet, "source": hit.kind, **citation})
+        data: dict[str, Any] = {
+            "results": results,
+            "provider": found.provider,
+            "model": found.model,
+            "fallback": found.fallback and {"from": found.fallback.wanted, "reason": found.fallback.reason},
+            "citations": citations,
+            "mode": found.mode,
+        }
+        if found.warnings:
+            data["warning"] = "; ".join(found.warnings)
+        if facts := _find_facts(session, given.query):
+            data["facts"] = [{"type": hit.fact.type, "text": hit.fact.content, "score": hit.score} for hit in facts]
+        return _to_json(data)
+
+    return (
+        make_tool("memory_search", SearchNotes, search, is_parallel=True),
+        make_tool("memory_get", GetNote, get, is_parallel=True),
+    )
 
 
 def cite(path: str, start: int, end: int) -> str:
     """Return the citation of lines: `path#L5`, or `path#L5-L9`."""
     return f"{path}#L{start}" if start == end else f"{path}#L{start}-L{end}"
-
-
-def _search_notes(notes: Notes, session: Session | None, given: SearchNotes, _cancel: Event) -> Answer:
-    try:
-        found = notes.search(given.query, max_results=_at_least_one(given.max_results), min_score=given.min_score)
-    except (HoldfastError, OSError) as error:
-        failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
-        return _to_json(failed | {"warning": "memory search is not available now", "action": _ACTION}, is_error=True)
-    citations = notes.settings.memory.citations
-    results: list[dict[str, Any]] = []
-    for hit in found.hits:
-        place = {"path": hit.path, "startLine": hit.start, "endLine": hit.end, "score": hit.score}
-        citation = {} if citations == "off" else {"citation": cite(hit.path, hit.start, hit.end)}
-        snippet = "\n\nSource: ".join([hit.snippet, *citation.values()])
-        results.append({**place, "snippet": snippet, "source": hit.kind, **citation})
-    data: dict[str, Any] = {
-        "results": results,
-        "provider": found.provider,
-        "model": found.model,
-        "fallback": found.fallback and {"from": found.fallback.wanted, "reason": found.fallback.reason},
-        "citations": citations,
-        "mode": found.mode,
-    }
-    if found.warnings:
-        data["warning"] = "; ".join(found.warnings)
-    if facts := _find_facts(session, given.query):
-        data["facts"] = [{"type": hit.fact.type, "text": hit.fact.content, "score": hit.score} for hit in facts]
-    return _to_json(data)
 
 
 def _find_facts(session: Session | None, query: str, *, limit: int = 5) -> list[FactHit]:
@@ -447,16 +449,16 @@ class GetArchived(Arguments, frozen=True):
         MAX_ARCHIVE_CHARS
     )
 
-
-def _get_archived(session: Session, given: GetArchived, _cancel: Event) -> Answer:
-    rows = session.get([given.id])
-    if not rows:
-        raise InputError(f"the archive has no message {given.id}: use a number that is shown in this conversation")
-    message, text = rows[0].message, words(rows[0].message)
-    stop = min(len(text), given.offset + min(given.limit, MAX_ARCHIVE_CHARS))
-    more = f"\n\n[{len(text) - stop:,} characters follow: offset={stop} goes on]" if stop < len(text) else ""
-    names = ", ".join(result.name or "a tool" for result in message.results)
-    origin = f"result of {names}" if names else f"said by {message.name or message.role}"
-    when = minute(message.timestamp)
-    header = f"[archived message {rows[0].id}, {origin}{f', {when}' if when else ''}]"
-    return Answer(text=f"{header}\n{text[given.offset : stop]}{more}")
+    def show(self, session: Session) -> Answer:
+        """Show the message."""
+        rows = session.get([self.id])
+        if not rows:
+            raise InputError(f"the archive has no message {self.id}: use a number that is shown in this conversation")
+        message, text = rows[0].message, words(rows[0].message)
+        stop = min(len(text), self.offset + min(self.limit, MAX_ARCHIVE_CHARS))
+        more = f"\n\n[{len(text) - stop:,} characters follow: offset={stop} goes on]" if stop < len(text) else ""
+        names = ", ".join(result.name or "a tool" for result in message.results)
+        origin = f"result of {names}" if names else f"said by {message.name or message.role}"
+        when = minute(message.timestamp)
+        header = f"[archived message {rows[0].id}, {origin}{f', {when}' if when else ''}]"
+        return Answer(text=f"{header}\n{text[self.offset : stop]}{more}")

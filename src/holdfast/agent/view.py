@@ -31,10 +31,10 @@ class View(Protocol):
 class Quiet:
     """A view that shows nothing."""
 
-    def _ignore(self, _: object, /) -> None:
-        pass
+    def text(self, _: object, /) -> None:
+        """Show nothing."""
 
-    text = call = result = notice = working = _ignore
+    call = result = notice = working = text
 
 
 class ReplyStream:

@@ -59,9 +59,6 @@ def handle_line(agent: Agent, view: Plain | Screen, line: str) -> CommandResult 
         view.end()
 
 
-# --- the agent ----------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of the command line."""
@@ -75,6 +72,24 @@ class Options:
     context_tokens: int | None = None
     yes: bool = False
     init: bool = False
+
+    def choose_model(self, settings: Settings) -> str:
+        """Return the model that the options, the settings or an API key in the environment name."""
+        by_key = (name for key, name in _KEYS.items() if os.environ.get(key))
+        name = self.model or settings.agent.model or next(by_key, None)
+        if name is None:
+            raise click.ClickException(_HELP)
+        return name
+
+    def choose_settings(self, loaded: Loaded) -> Settings:
+        """Return the settings; without an option or a setting for it, the working directory gets no workspace files."""
+        import msgspec  # noqa: PLC0415 - see the module docstring
+
+        known = loaded.settings
+        is_set = loaded.origins["workspace.skip_bootstrap"] != "default"
+        if self.workspace or self.init or known.workspace.path or is_set:
+            return known
+        return msgspec.structs.replace(known, workspace=msgspec.structs.replace(known.workspace, skip_bootstrap=True))
 
 
 def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) -> Agent:
@@ -99,8 +114,8 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     loaded = load(warn=view.notice, agent_id=options.agent, **overrides)
     for text in loaded.without_effect:
         view.notice(text)
-    settings = _choose_settings(options, loaded)
-    model = open_model(_choose_model(options, settings), settings=settings)
+    settings = options.choose_settings(loaded)
+    model = open_model(options.choose_model(settings), settings=settings)
     flush_model = settings.compaction.memory_flush.model
     root = (options.workspace or Path(settings.workspace.path or ".")).expanduser().resolve()
     engine = Engine.open(options.home, settings=settings, hooks=load_hooks(settings.hooks, root=root))
@@ -123,26 +138,6 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         view=view,
         flush_model=open_model(flush_model, settings=settings) if flush_model else None,
     )
-
-
-def _choose_model(options: Options, settings: Settings) -> str:
-    """Return the model that the options, the settings or an API key in the environment name."""
-    by_key = (name for key, name in _KEYS.items() if os.environ.get(key))
-    name = options.model or settings.agent.model or next(by_key, None)
-    if name is None:
-        raise click.ClickException(_HELP)
-    return name
-
-
-def _choose_settings(options: Options, loaded: Loaded) -> Settings:
-    """Return the settings. The working directory gets no workspace files unless an option or a setting asks for it."""
-    import msgspec  # noqa: PLC0415 - see the module docstring
-
-    known = loaded.settings
-    is_set = loaded.origins["workspace.skip_bootstrap"] != "default"
-    if options.workspace or options.init or known.workspace.path or is_set:
-        return known
-    return msgspec.structs.replace(known, workspace=msgspec.structs.replace(known.workspace, skip_bootstrap=True))
 
 
 @contextmanager
@@ -170,9 +165,6 @@ def interruptible(agent: Agent) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if is_leaving:  # a tool may have handled it
         raise KeyboardInterrupt
-
-
-# --- the keyboard ----------------------------------------------------------------------
 
 
 def drop_input(descriptor: int) -> None:

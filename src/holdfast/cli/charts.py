@@ -47,6 +47,17 @@ class _Column(NamedTuple):
     cut: bool = False
     recalled: bool = False
 
+    def draw(self, row: int, cell: float, *, is_last: bool) -> tuple[str, str]:
+        """Return the character of the column in a row of cells, and its colour."""
+        low, high = (self.low - row * cell) / cell, (self.high - row * cell) / cell
+        if self.cut and (-1 < high <= 0 or (is_last and high > 0)):  # right above the column, or at the top
+            return "▼", _CUT
+        if high <= 0:
+            return " ", ""
+        is_low = low >= 1 or 0 < low <= high < 1
+        bar = _EIGHTHS[max(1, min(8, round((low if is_low else high) * 8)))]
+        return (bar, _LOW) if is_low else ("▒" if high >= 1 else bar, _HIGH)
+
 
 def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int = 8, turns: int = 0) -> Styled:
     """Draw the tokens of each request below `ceiling`, and mark cuts and recalls.
@@ -80,25 +91,8 @@ def _draw_row(columns: Sequence[_Column], row: int, *, top: int, height: int) ->
     label = human_tokens(top * (row + 1) / height) if row % 2 == (height - 1) % 2 else ""
     line = Styled(f"{label:>5} ", style=_DIM).append("┤" if label else "│", style=_DIM)
     for column in columns:
-        low, high = ((value - row * cell) / cell for value in (column.low, column.high))
-        if column.cut and (-1 < high <= 0 or (is_last and high > 0)):  # right above the column, or at the top
-            line.append("▼", style=_CUT)
-        else:
-            line.append(*_draw_cell(low, high))
+        line.append(*column.draw(row, cell, is_last=is_last))
     return line
-
-
-def _draw_cell(low: float, high: float) -> tuple[str, str]:
-    """Return one character of a column that fills so much of a cell, and its colour."""
-    if high <= 0:
-        return " ", ""
-    is_low = low >= 1 or 0 < low <= high < 1
-    share = low if is_low else high
-    bar = _EIGHTHS[max(1, min(8, round(share * 8)))]
-    return (bar, _LOW) if is_low else ("▒" if high >= 1 else bar, _HIGH)
-
-
-# --- a window as a grid ------------------------------------------------------------
 
 
 LOOKS: Final[dict[str, tuple[str, str]]] = {
@@ -178,9 +172,6 @@ def grid_to_json(grid: Sequence[Cell], categories: Sequence[Category], *, column
         for cell in grid
     ]
     return [rows[start : start + columns] for start in range(0, len(rows), columns)]
-
-
-# --- live -------------------------------------------------------------------------
 
 
 _REFRESH_SECONDS: Final = 0.08

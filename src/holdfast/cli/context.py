@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import groupby, zip_longest
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
 
 import click
 from rich.console import Console
@@ -210,6 +210,49 @@ class Entry:
     text: str = ""
     sent: str = ""
 
+    def format(self, sign: str, colour: str) -> Styled:
+        """Format the entry as one line."""
+        cost = human_tokens(self.tokens_before)
+        if self.tokens_after != self.tokens_before:
+            cost = f"{cost}→{human_tokens(self.tokens_after)}"
+        number = f"#{self.id}" if self.id else ""
+        line = Styled(f"{sign} {number:>6} {self.role:<9} {cost:>10}  ", style=colour)
+        return line.append(printable(self.text), style="dim" if self.status == "kept" else "default")
+
+    @classmethod
+    def of_message(cls, number: int, message: Message) -> Self:
+        """Make the entry of a message that is kept."""
+        cost = count_message(message)
+        text = " ".join(" ".join(map(part_text, message.parts)).split())[:_MAX_TEXT_CHARS]
+        return cls(id=number, role=message.role, status="kept", tokens_before=cost, tokens_after=cost, text=text)
+
+    @classmethod
+    def of_item(cls, item: Item, pruned: dict[int, tuple[int, Change]], originals: dict[int, Message]) -> Self:
+        """Make the entry of an item of the window."""
+        entry = replace(cls.of_message(item.id, item.message), tokens_before=item.tokens, tokens_after=item.tokens)
+        if item.kind in {"recall", "summary"}:
+            return replace(entry, status="summary" if item.kind == "summary" else "recalled", tokens_before=0)
+        if item.id not in pruned or item.id not in originals:
+            return entry
+        original, (turn, change) = cls.of_message(item.id, originals[item.id]), pruned[item.id]
+        return replace(
+            original, status="pruned", tokens_after=item.tokens, turn=turn, reason=change.reason, sent=entry.text
+        )
+
+    @classmethod
+    def of_block(cls, block: Block, reports: Sequence[ContextReport]) -> Self:
+        """Make the entry of a recalled block."""
+        placed = (  # the last request that placed a block of this size
+            report.turn
+            for report in reversed(reports)
+            if any(change.kind == "recalled" and change.tokens_after == block.tokens for change in report.changes)
+        )
+        text = " ".join(block.text.split())[:_MAX_TEXT_CHARS]
+        turn = next(placed, 0)
+        return cls(
+            id=0, role="recall", status="recalled", tokens_before=0, tokens_after=block.tokens, turn=turn, text=text
+        )
+
 
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
@@ -269,15 +312,15 @@ def compare(replayed: Replay) -> list[Entry]:
     originals = {row.id: row.message for row in rows}
     entries: list[tuple[float, Entry]] = []
     for number in (originals.keys() & removed.keys()) - window:
-        entry, (turn, change) = _make_entry(number, originals[number]), removed[number]
+        entry, (turn, change) = Entry.of_message(number, originals[number]), removed[number]
         status: Status = "compacted" if change.kind == "compacted" else "trimmed"
         entries.append((number, replace(entry, status=status, tokens_after=0, turn=turn, reason=change.reason)))
     place = 0.0
     for item in replayed.window.items:
         place = float(item.id) if item.id else place + 0.25
-        entries.append((place, _make_window_entry(item, pruned, originals)))
+        entries.append((place, Entry.of_item(item, pruned, originals)))
         if item.block:
-            entries.append((place + 0.1, _make_block_entry(item.block, replayed.reports)))
+            entries.append((place + 0.1, Entry.of_block(item.block, replayed.reports)))
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]
 
 
@@ -292,37 +335,6 @@ def _find_last_changes(reports: Sequence[ContextReport], kinds: set[str]) -> dic
     }
 
 
-def _make_entry(number: int, message: Message) -> Entry:
-    cost = count_message(message)
-    text = " ".join(" ".join(map(part_text, message.parts)).split())[:_MAX_TEXT_CHARS]
-    return Entry(id=number, role=message.role, status="kept", tokens_before=cost, tokens_after=cost, text=text)
-
-
-def _make_window_entry(item: Item, pruned: dict[int, tuple[int, Change]], originals: dict[int, Message]) -> Entry:
-    entry = replace(_make_entry(item.id, item.message), tokens_before=item.tokens, tokens_after=item.tokens)
-    if item.kind in {"recall", "summary"}:
-        return replace(entry, status="summary" if item.kind == "summary" else "recalled", tokens_before=0)
-    if item.id not in pruned or item.id not in originals:
-        return entry
-    original, (turn, change) = _make_entry(item.id, originals[item.id]), pruned[item.id]
-    return replace(
-        original, status="pruned", tokens_after=item.tokens, turn=turn, reason=change.reason, sent=entry.text
-    )
-
-
-def _make_block_entry(block: Block, reports: Sequence[ContextReport]) -> Entry:
-    placed = (  # the last request that placed a block of this size
-        report.turn
-        for report in reversed(reports)
-        if any(change.kind == "recalled" and change.tokens_after == block.tokens for change in report.changes)
-    )
-    text = " ".join(block.text.split())[:_MAX_TEXT_CHARS]
-    turn = next(placed, 0)
-    return Entry(
-        id=0, role="recall", status="recalled", tokens_before=0, tokens_after=block.tokens, turn=turn, text=text
-    )
-
-
 def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: bool) -> None:
     """Print consecutive messages with the same status: kept ones in one line, others one by one."""
     sign, colour = SIGNS[status]
@@ -335,15 +347,6 @@ def _print_group(screen: Console, status: str, group: Sequence[Entry], *, full: 
         words = f"{sign} {status} in request {group[0].turn}: {group[0].reason} ({saved} tokens)"
         screen.print(Styled(words, style=f"bold {colour}"))
     for entry in group:
-        screen.print(_format_entry(entry, sign, colour), no_wrap=True, overflow="ellipsis")
+        screen.print(entry.format(sign, colour), no_wrap=True, overflow="ellipsis")
         if entry.sent:
             screen.print(Styled(f"      sent: {printable(entry.sent)}", style="dim"), no_wrap=True, overflow="ellipsis")
-
-
-def _format_entry(entry: Entry, sign: str, colour: str) -> Styled:
-    cost = human_tokens(entry.tokens_before)
-    if entry.tokens_after != entry.tokens_before:
-        cost = f"{cost}→{human_tokens(entry.tokens_after)}"
-    number = f"#{entry.id}" if entry.id else ""
-    line = Styled(f"{sign} {number:>6} {entry.role:<9} {cost:>10}  ", style=colour)
-    return line.append(printable(entry.text), style="dim" if entry.status == "kept" else "default")

@@ -70,6 +70,19 @@ class _Answer:
     block_tokens: int
     milliseconds: float
 
+    def print(self, screen: Console) -> None:
+        title = Styled("? ", style="bold cyan").append(self.question, style="bold")
+        if not self.found:
+            screen.print(title)
+            screen.print(Padding(Styled(f"not in the block: {self.answer}", style="bold red"), (0, 0, 1, 2)))
+            return
+        where = "still in the window" if self.in_window else "not in the window"
+        screen.print(title.append(f"  {where}, recalled in {self.milliseconds:.0f} ms", style="dim"))
+        passage = Styled(printable(self.passage))
+        passage.highlight_regex(r"^\[[^\]]*\]", style="dim")
+        passage.highlight_words([self.answer], style="bold black on green")
+        screen.print(Padding(passage, (0, 0, 1, 2)))
+
 
 @click.command()
 @click.option("--limit", type=click.IntRange(min=16_000), default=_LIMIT, show_default=True, help="Tokens in a window.")
@@ -96,8 +109,9 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
     stats = ReplayStats(files=1)
     settings = make_settings(reserve=_RESERVE)
     with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=settings, background=False) as engine:
-        _replay(engine, messages, limit=limit, stats=stats, screen=screen)
-        answers = list(_ask_questions(engine, messages, limit=limit, stats=stats, screen=screen))
+        run = _Run(engine, messages, limit, stats, screen)
+        run.replay()
+        answers = list(run.ask_questions())
     stats.summarise()
     seconds = time.perf_counter() - start
     if as_json:
@@ -117,7 +131,7 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
             }
         )
     else:
-        _print_conclusion(screen, stats, answers, seconds)
+        run.conclude(answers, seconds)
     if stats.invalid or stats.over_limit or not all(answer.found for answer in answers):
         context.exit(1)
 
@@ -125,51 +139,6 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
 def session_lines() -> list[str]:
     """Return the lines of the session, a file that pi and OpenClaw can read: six weeks of a payments migration."""
     return files("holdfast.cli").joinpath("demo.jsonl").read_text("utf-8").rstrip("\n").split("\n")
-
-
-def _replay(engine: Engine, messages: Sequence[Message], *, limit: int, stats: ReplayStats, screen: Console) -> None:
-    whole = sum(count_message(message) for message in messages)
-    screen.print(Styled("Context compacts. Memory holds fast.", style="bold"))
-    screen.print(
-        f"A payments migration: {len(messages):,} messages, {human_tokens(whole)} tokens, in a window of"
-        f" {human_tokens(limit)} ({human_tokens(_RESERVE)} of it kept for the reply).\n"
-    )
-    top = budget(engine.settings, window=limit).prompt
-    total = sum(1 for _ in find_requests(messages))
-    with LivePlot(total, words="replaying", height=_HEIGHT, screen=screen) as live:
-        for _, window in replay_requests(engine, messages, limit=limit):
-            live.add(record_window(window, stats), ceiling=top)
-    screen.print(draw_chart(stats.points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2), height=_HEIGHT))
-    screen.print()
-
-
-# --- the questions -----------------------------------------------------------
-
-
-def _ask_questions(
-    engine: Engine, messages: Sequence[Message], *, limit: int, stats: ReplayStats, screen: Console
-) -> Iterator[_Answer]:
-    """Continue the session with one question after the other, and the reply that a model would give."""
-    history = list(messages)
-    for question in QUESTIONS:
-        history.append(Message(role="user", parts=(Text(text=question.question),)))
-        window = engine.session("replay").assemble(history, limit=limit, provider="anthropic")
-        record_window(window, stats)
-        texts = (str(getattr(part, "text", "")) for item in window.items for part in item.message.parts)
-        block = "\n".join(item.block.text for item in window.items[-1:] if item.block)
-        answer = _Answer(
-            question=question.question,
-            answer=question.answer,
-            in_window=question.answer in "\n".join(texts),
-            found=question.answer in block,
-            passage=_excerpt(block, question.answer),
-            block_tokens=sum(item.block.tokens for item in window.items[-1:] if item.block),
-            milliseconds=round(sum(window.report.milliseconds.values()), 1),
-        )
-        _print_answer(screen, answer)
-        yield answer
-        reply = question.answer if answer.found else "I do not know."
-        history.append(Message(role="assistant", parts=(Text(text=reply),)))
 
 
 def _excerpt(block: str, answer: str) -> str:
@@ -188,28 +157,64 @@ def _excerpt(block: str, answer: str) -> str:
     return f"{heads[-1].group() if heads else ''}{left}{excerpt}{right}"
 
 
-def _print_answer(screen: Console, answer: _Answer) -> None:
-    title = Styled("? ", style="bold cyan").append(answer.question, style="bold")
-    if not answer.found:
-        screen.print(title)
-        screen.print(Padding(Styled(f"not in the block: {answer.answer}", style="bold red"), (0, 0, 1, 2)))
-        return
-    where = "still in the window" if answer.in_window else "not in the window"
-    screen.print(title.append(f"  {where}, recalled in {answer.milliseconds:.0f} ms", style="dim"))
-    passage = Styled(printable(answer.passage))
-    passage.highlight_regex(r"^\[[^\]]*\]", style="dim")
-    passage.highlight_words([answer.answer], style="bold black on green")
-    screen.print(Padding(passage, (0, 0, 1, 2)))
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """One run of the demo."""
 
+    engine: Engine
+    messages: Sequence[Message]
+    limit: int
+    stats: ReplayStats
+    screen: Console
 
-def _print_conclusion(screen: Console, stats: ReplayStats, answers: Sequence[_Answer], seconds: float) -> None:
-    found = sum(answer.found for answer in answers)
-    good = not stats.invalid and not stats.over_limit and found == len(answers)
-    screen.print(Styled("─" * min(MAX_WIDTH, screen.width), style="dim"))
-    line = Styled(f"{found} of {len(answers)} answered", style="bold green" if good else "bold red")
-    line.append(
-        f" · {stats.turns:,} windows, {stats.invalid} invalid, {stats.over_limit} over · {stats.cuts} cuts ·"
-        f" {stats.prefix_kept:.0%} prefix kept · {stats.ms_p50:.0f} ms each · {seconds:.1f} s",
-        style="default",
-    )
-    screen.print(line)
+    def replay(self) -> None:
+        messages, limit, screen = self.messages, self.limit, self.screen
+        whole = sum(count_message(message) for message in messages)
+        screen.print(Styled("Context compacts. Memory holds fast.", style="bold"))
+        screen.print(
+            f"A payments migration: {len(messages):,} messages, {human_tokens(whole)} tokens, in a window of"
+            f" {human_tokens(limit)} ({human_tokens(_RESERVE)} of it kept for the reply).\n"
+        )
+        top = budget(self.engine.settings, window=limit).prompt
+        total = sum(1 for _ in find_requests(messages))
+        with LivePlot(total, words="replaying", height=_HEIGHT, screen=screen) as live:
+            for _, window in replay_requests(self.engine, messages, limit=limit):
+                live.add(record_window(window, self.stats), ceiling=top)
+        screen.print(draw_chart(self.stats.points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2), height=_HEIGHT))
+        screen.print()
+
+    def ask_questions(self) -> Iterator[_Answer]:
+        """Continue the session with one question after the other, and the reply that a model would give."""
+        history = list(self.messages)
+        for question in QUESTIONS:
+            history.append(Message(role="user", parts=(Text(text=question.question),)))
+            window = self.engine.session("replay").assemble(history, limit=self.limit, provider="anthropic")
+            record_window(window, self.stats)
+            texts = (str(getattr(part, "text", "")) for item in window.items for part in item.message.parts)
+            block = "\n".join(item.block.text for item in window.items[-1:] if item.block)
+            answer = _Answer(
+                question=question.question,
+                answer=question.answer,
+                in_window=question.answer in "\n".join(texts),
+                found=question.answer in block,
+                passage=_excerpt(block, question.answer),
+                block_tokens=sum(item.block.tokens for item in window.items[-1:] if item.block),
+                milliseconds=round(sum(window.report.milliseconds.values()), 1),
+            )
+            answer.print(self.screen)
+            yield answer
+            reply = question.answer if answer.found else "I do not know."
+            history.append(Message(role="assistant", parts=(Text(text=reply),)))
+
+    def conclude(self, answers: Sequence[_Answer], seconds: float) -> None:
+        stats, screen = self.stats, self.screen
+        found = sum(answer.found for answer in answers)
+        good = not stats.invalid and not stats.over_limit and found == len(answers)
+        screen.print(Styled("─" * min(MAX_WIDTH, screen.width), style="dim"))
+        line = Styled(f"{found} of {len(answers)} answered", style="bold green" if good else "bold red")
+        line.append(
+            f" · {stats.turns:,} windows, {stats.invalid} invalid, {stats.over_limit} over · {stats.cuts} cuts ·"
+            f" {stats.prefix_kept:.0%} prefix kept · {stats.ms_p50:.0f} ms each · {seconds:.1f} s",
+            style="default",
+        )
+        screen.print(line)

@@ -24,7 +24,7 @@ from holdfast.cli.install import open_installer
 from holdfast.cli.opening import home_option
 from holdfast.cli.output import as_json, emit_json
 from holdfast.errors import HoldfastError
-from holdfast.integrations.hosts import HOSTS
+from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory
@@ -81,6 +81,15 @@ def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
 
 def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
     """Run every check."""
+    system = f"{platform.system()} {platform.machine()}"
+    installed = [
+        Finding("ok", f"holdfast {__version__}, Python {platform.python_version()}, {system}"),
+        Finding("ok", f"SQLite {sqlite3.sqlite_version}"),
+    ]
+    for module, extra in _EXTRAS.items():
+        is_missing = find_spec(module) is None
+        state = f"not installed: pip install 'holdfast[{extra}]'" if is_missing else "installed"
+        installed.append(Finding("note" if is_missing else "ok", f"{module} is {state}"))
     files = configuration.default_files()
     try:
         loaded = configuration.load(files=files)
@@ -96,66 +105,8 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     address = server_address(home, settings=settings)
     file = default_path() if address else store_file(home, settings=settings)
-    folder = file if address else file.parent
-    memory = _check_server(address, settings) if address else _check_memory(file, choice, mend=mend)
-    return [
-        *_check_installation(),
-        *problems,
-        *_check_search(settings, choice),
-        *memory,
-        *_check_hooks(folder),
-        *_check_agents(folder),
-    ]
-
-
-def _check_installation() -> Iterator[Finding]:
-    system = f"{platform.system()} {platform.machine()}"
-    yield Finding("ok", f"holdfast {__version__}, Python {platform.python_version()}, {system}")
-    yield Finding("ok", f"SQLite {sqlite3.sqlite_version}")
-    for module, extra in _EXTRAS.items():
-        if find_spec(module) is None:
-            yield Finding("note", f"{module} is not installed: pip install 'holdfast[{extra}]'")
-        else:
-            yield Finding("ok", f"{module} is installed")
-
-
-def _check_search(settings: configuration.Settings, choice: Choice) -> Iterator[Finding]:
-    for reason in choice.reasons:
-        yield Finding("ok" if choice.embedder is not None else "note", f"embedding: {reason}")
-    if settings.memory.backend == "qmd":
-        missing = missing_command(settings)
-        backend = settings.memory.qmd.command if missing is None else f"our own index, {missing}"
-        yield Finding("ok" if missing is None else "note", f"search of notes: {backend}")
-
-
-def _check_memory(file: Path, choice: Choice, *, mend: bool) -> Iterator[Finding]:
-    if not file.exists():
-        yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
-        return
-    database = database_file(file)
-    try:
-        if database.exists():
-            if mend:
-                # Recalled text must not be indexed; the key that marks it is in the store.
-                repaired = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
-                yield Finding("ok", repaired.summary)
-            yield from _check_database(database, choice)
-        if file.is_dir():  # a memory-context folder
-            with FolderStore(file, readonly=True) as store:
-                counts = ", ".join(f"{number:,} {name}" for name, number in store.counts().items() if name != "bytes")
-                yield Finding("ok", f"{file}: {counts}")
-                for problem in store.problems:
-                    yield Finding("note", f"{file / problem.file}:{problem.line}: {problem.reason}")
-    except HoldfastError as error:
-        yield Finding("wrong", str(error))
-
-
-def _check_server(address: str, settings: configuration.Settings) -> Iterator[Finding]:
-    try:
-        with open_server(address, settings, timeout=0) as store:
-            yield from _list_health(store.check(), repair="restore it from a backup of the server")
-    except HoldfastError as error:
-        yield Finding("wrong", str(error))
+    checks = _Checks(settings, choice, file, folder=file if address else file.parent, address=address, mend=mend)
+    return [*installed, *problems, *checks.search(), *checks.memory(), *checks.hooks(), *checks.agents()]
 
 
 def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
@@ -169,48 +120,91 @@ def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
         yield Finding("note", note)
 
 
-def _check_database(file: Path, choice: Choice) -> Iterator[Finding]:
-    health = check(file)
-    yield from _list_health(health, repair="run `holdfast doctor --repair`")
-    if health.sound and choice.embedder is not None:
-        with SqliteStore(file) as store:
-            missing = Memory(store=store, settings=configuration.Settings(), choice=choice).missing()
-        for note in missing:
-            yield Finding("note", f"search: {note}")
+@dataclass(frozen=True, slots=True)
+class _Checks:
+    """The checks of one memory and of the agents on this machine."""
 
+    settings: configuration.Settings
+    choice: Choice
+    file: Path
+    folder: Path
+    address: str | None
+    mend: bool
 
-def _check_hooks(home: Path) -> Iterator[Finding]:
-    """Show the newest failures of `holdfast hook`, which hosts do not show."""
-    file = home / "hooks.log"
-    lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
-    if lines:
-        yield Finding("note", f"{len(lines):,} failures of hooks in {file}; delete it once they are fixed. The newest:")
-    for line in lines[-_HOOK_FAILURES:]:
-        yield Finding("note", f"hook: {line}")
+    def search(self) -> Iterator[Finding]:
+        for reason in self.choice.reasons:
+            yield Finding("ok" if self.choice.embedder is not None else "note", f"embedding: {reason}")
+        if self.settings.memory.backend == "qmd":
+            missing = missing_command(self.settings)
+            backend = self.settings.memory.qmd.command if missing is None else f"our own index, {missing}"
+            yield Finding("ok" if missing is None else "note", f"search of notes: {backend}")
 
-
-def _check_agents(memory: Path) -> Iterator[Finding]:
-    """List the sessions of agents; check those that Holdfast is installed into, and say which others could have it."""
-    places = transcripts.default_places(os.environ, Path.home())
-    for place in places:
-        number = len(list(transcripts.sessions(place.folder)))
-        yield Finding("ok", f"{place.agent}: {number} sessions in {place.folder}")
-    if not places:
-        yield Finding("note", "no sessions of a known agent in their usual places")
-    log = memory / "hooks.log"
-    if log.is_file() and (lines := log.read_text("utf-8", "replace").splitlines()):
-        yield Finding("note", f"hooks failed {len(lines):,} times, last {lines[-1]} ({log})")
-    for name in HOSTS:
+    def memory(self) -> Iterator[Finding]:
+        file, database = self.file, database_file(self.file)
         try:
-            installer = open_installer(name, memory=memory)
-            state = installer.state
+            if self.address:
+                with open_server(self.address, self.settings, timeout=0) as server:
+                    yield from _list_health(server.check(), repair="restore it from a backup of the server")
+                return
+            if not file.exists():
+                yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
+                return
+            if database.exists():
+                if self.mend:
+                    # Recalled text must not be indexed; the key that marks it is in the store.
+                    repaired = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
+                    yield Finding("ok", repaired.summary)
+                yield from self.database(database)
+            if file.is_dir():  # a memory-context folder
+                with FolderStore(file, readonly=True) as store:
+                    counts = ", ".join(
+                        f"{number:,} {name}" for name, number in store.counts().items() if name != "bytes"
+                    )
+                    yield Finding("ok", f"{file}: {counts}")
+                    for problem in store.problems:
+                        yield Finding("note", f"{file / problem.file}:{problem.line}: {problem.reason}")
         except HoldfastError as error:
-            yield Finding("wrong", f"{name}: {error}")
-            continue
-        title = installer.host.title
-        if state == "installed":
-            yield Finding("ok", f"installed into {title}")
-        elif state == "outdated":
-            yield Finding("wrong", f"{title} has an incomplete or older installation: holdfast install {name}")
-        elif installer.is_present:
-            yield Finding("note", f"{title} is on this machine: holdfast install {name} gives it memory")
+            yield Finding("wrong", str(error))
+
+    def database(self, file: Path) -> Iterator[Finding]:
+        health = check(file)
+        yield from _list_health(health, repair="run `holdfast doctor --repair`")
+        if health.sound and self.choice.embedder is not None:
+            with SqliteStore(file) as store:
+                missing = Memory(store=store, settings=configuration.Settings(), choice=self.choice).missing()
+            for note in missing:
+                yield Finding("note", f"search: {note}")
+
+    def hooks(self) -> Iterator[Finding]:
+        """Show the newest failures of `holdfast hook`, which hosts do not show."""
+        file = self.folder / "hooks.log"
+        lines = file.read_text("utf-8", "replace").splitlines() if file.is_file() else []
+        if lines:
+            yield Finding(
+                "note", f"{len(lines):,} failures of hooks in {file}; delete it once they are fixed. The newest:"
+            )
+        for line in lines[-_HOOK_FAILURES:]:
+            yield Finding("note", f"hook: {line}")
+
+    def agents(self) -> Iterator[Finding]:
+        """List the sessions of agents; check installations into them, and say which others could have one."""
+        places = transcripts.default_places(os.environ, Path.home())
+        for place in places:
+            number = len(list(transcripts.sessions(place.folder)))
+            yield Finding("ok", f"{place.agent}: {number} sessions in {place.folder}")
+        if not places:
+            yield Finding("note", "no sessions of a known agent in their usual places")
+        for name in HOSTS:
+            try:
+                installer = open_installer(name, memory=self.folder)
+                state = installer.state
+            except HoldfastError as error:
+                yield Finding("wrong", f"{name}: {error}")
+                continue
+            title = installer.host.title
+            if state == "installed":
+                yield Finding("ok", f"installed into {title}")
+            elif state == "outdated":
+                yield Finding("wrong", f"{title} has an incomplete or older installation: holdfast install {name}")
+            elif installer.is_present:
+                yield Finding("note", f"{title} is on this machine: holdfast install {name} gives it memory")

@@ -30,12 +30,15 @@ OTHER_SECONDS: Final = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is what hosts read in any case.")
 def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every command has it
     """Answer a hook event of Claude Code, Codex, Qwen Code or Gemini CLI, from standard input."""
-    folder = home or _default_home()
+    if home is None:
+        from holdfast.cli.opening import store_of  # noqa: PLC0415 - takes time
+
+        home = store_of(None).parent
     try:
         payload = json.loads(sys.stdin.buffer.read() or b"{}")
-        output = _answer(folder, payload if isinstance(payload, dict) else {})
+        output = _answer(home, payload if isinstance(payload, dict) else {})
     except Exception as error:  # the host goes on without memory  # noqa: BLE001
-        _log(folder, error)
+        _log(home, error)
         output = {}
     if output:
         click.echo(json.dumps(output, ensure_ascii=False))
@@ -53,7 +56,7 @@ def _answer(folder: Path, payload: dict[str, Any]) -> Any:
     from msgspec.structs import replace  # noqa: PLC0415 - takes time
 
     from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
-    from holdfast.hooks import HostHooks  # noqa: PLC0415 - takes time
+    from holdfast.hooks.handlers import HostHooks  # noqa: PLC0415 - takes time
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - takes time
 
     settings = load_settings()
@@ -62,12 +65,6 @@ def _answer(folder: Path, payload: dict[str, Any]) -> Any:
         output = HostHooks(memory).handle(payload)
     start(folder)
     return output
-
-
-def _default_home() -> Path:
-    from holdfast.cli.opening import store_of  # noqa: PLC0415 - takes time
-
-    return store_of(None).parent
 
 
 def _log(folder: Path, error: Exception) -> None:

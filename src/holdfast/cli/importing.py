@@ -41,6 +41,73 @@ class _Result:
     skipped: list[str] = field(default_factory=list)
     seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
 
+    def print(self) -> None:
+        for problem in self.problems:
+            echo(problem, err=True)
+        for path in self.empty:
+            echo(f"{path}: no session found", err=True)
+        if self.skipped:
+            more = f" and {len(self.skipped) - _MAX_LISTED:,} more" if len(self.skipped) > _MAX_LISTED else ""
+            names = ", ".join(self.skipped[:_MAX_LISTED])
+            echo(f"{plural(len(self.skipped), 'file')} without a session of a known agent: {names}{more}", err=True)
+        if self.rows:
+            echo(f"{plural(self.rows, 'row')} of exports, {plural(self.new, 'new message')}.")
+        if self.sessions or not self.rows:
+            sessions = plural(self.sessions, "session")
+            echo(f"{plural(self.messages, 'message')} of {sessions}, {self.new:,} of them new.")
+        if self.stripped:
+            echo(f"Recalled text was removed from {plural(self.stripped, 'message')}.")
+
+    def find_changed(self, paths: Sequence[Path]) -> Iterator[transcripts.SessionRef]:
+        for path in paths:
+            refs = list(
+                transcripts.sessions(
+                    path,
+                    on_problem=lambda problem: self.problems.append(problem.what),
+                    on_skipped=lambda file: self.skipped.append(str(file)),
+                )
+            )
+            self.empty += [] if refs else [str(path)]
+            for ref in refs:
+                if self.seen.get(ref.path) != (ref.size, ref.modified):
+                    self.seen[ref.path] = (ref.size, ref.modified)
+                    yield ref
+
+    def import_session(
+        self, memory: Memory, ref: transcripts.SessionRef, whose: dict[str, Any], stored: Collection[Scope]
+    ) -> None:
+        """Archive one session; what cannot be read is added to the problems."""
+        try:
+            transcript = transcripts.read(ref.path, format=ref.format)
+            scope = Scope(agent=whose["agent"] or "main", session=whose["session"] or transcript.session)
+            if whose["project"] is not None:
+                scope = replace(scope, project=whose["project"])
+            elif scope not in stored:  # a session that an earlier version stored without a project stays there
+                scope = replace(scope, project=transcript.cwd or "")
+            archived = memory.ingest(transcript.messages, scope=scope)
+            self.messages += len(archived)
+            self.stripped += len(archived.stripped)
+            self.sessions += 1
+            if not transcript.messages:
+                self.problems.append(f"{ref.path}: no message in {len(transcript.entries):,} records ({ref.format})")
+            self.problems += [f"{ref.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
+        except (InputError, MissingExtraError) as error:
+            self.problems.append(str(error))
+
+    def watch(
+        self, memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], *, vectors: bool, every: float
+    ) -> None:
+        """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
+        echo("Watching. Press Ctrl-C to stop.", err=True)
+        with suppress(KeyboardInterrupt):
+            while True:
+                time.sleep(every)
+                added = _Result(seen=self.seen)
+                _import_all(memory, paths, whose, added, vectors=vectors)
+                if added.new:
+                    echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
+                self.messages, self.new = self.messages + added.new, self.new + added.new
+
 
 @click.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
@@ -82,9 +149,9 @@ def import_(
     with open_memory(home, create=True) as memory:
         _import_all(memory, paths, whose, result, vectors=vectors)
         if not as_json:
-            _print_result(result)
+            result.print()
         if watch:
-            _watch(memory, paths, whose, result, vectors=vectors, every=every)
+            result.watch(memory, paths, whose, vectors=vectors, every=every)
     if as_json:
         data = asdict(result)
         del data["seen"]
@@ -93,44 +160,11 @@ def import_(
         raise no_transcript(result.empty)
 
 
-def _print_result(result: _Result) -> None:
-    for problem in result.problems:
-        echo(problem, err=True)
-    for path in result.empty:
-        echo(f"{path}: no session found", err=True)
-    if result.skipped:
-        more = f" and {len(result.skipped) - _MAX_LISTED:,} more" if len(result.skipped) > _MAX_LISTED else ""
-        names = ", ".join(result.skipped[:_MAX_LISTED])
-        echo(f"{plural(len(result.skipped), 'file')} without a session of a known agent: {names}{more}", err=True)
-    if result.rows:
-        echo(f"{plural(result.rows, 'row')} of exports, {plural(result.new, 'new message')}.")
-    if result.sessions or not result.rows:
-        sessions = plural(result.sessions, "session")
-        echo(f"{plural(result.messages, 'message')} of {sessions}, {result.new:,} of them new.")
-    if result.stripped:
-        echo(f"Recalled text was removed from {plural(result.stripped, 'message')}.")
-
-
 def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
     """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
     context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
     sessions = [place.folder for place in transcripts.default_places(environ, home)]
     return [*sessions, *filter(is_folder, [context])]
-
-
-def _watch(
-    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool, every: float
-) -> None:
-    """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
-    echo("Watching. Press Ctrl-C to stop.", err=True)
-    with suppress(KeyboardInterrupt):
-        while True:
-            time.sleep(every)
-            added = _Result(seen=result.seen)
-            _import_all(memory, paths, whose, added, vectors=vectors)
-            if added.new:
-                echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
-            result.messages, result.new = result.messages + added.new, result.new + added.new
 
 
 def _import_all(
@@ -142,13 +176,13 @@ def _import_all(
         result.problems.append(f"no agent that we know has sessions in {Path.home()}: name files or folders")
     before = memory.store.counts()["messages"]
     exports, folders = list(filter(transfer.claims, paths)), list(filter(is_folder, paths))
-    refs = list(_find_changed([path for path in paths if path not in (*exports, *folders)], result))
+    refs = list(result.find_changed([path for path in paths if path not in (*exports, *folders)]))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:
             result.rows += transfer.load_jsonl(memory.store, path)
         stored = memory.store.sessions()
         for ref in refs:
-            _import_session(memory, ref, whose, result, stored)
+            result.import_session(memory, ref, whose, stored)
             progress.advance(ref.size, f"{result.messages:,} messages")
         for path in folders:
             progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
@@ -162,41 +196,3 @@ def _import_all(
             result.embedded = memory.embed()
     result.new = memory.store.counts()["messages"] - before
     result.notes = memory.choice.reasons
-
-
-def _find_changed(paths: Sequence[Path], result: _Result) -> Iterator[transcripts.SessionRef]:
-    for path in paths:
-        refs = list(
-            transcripts.sessions(
-                path,
-                on_problem=lambda problem: result.problems.append(problem.what),
-                on_skipped=lambda file: result.skipped.append(str(file)),
-            )
-        )
-        result.empty += [] if refs else [str(path)]
-        for ref in refs:
-            if result.seen.get(ref.path) != (ref.size, ref.modified):
-                result.seen[ref.path] = (ref.size, ref.modified)
-                yield ref
-
-
-def _import_session(
-    memory: Memory, ref: transcripts.SessionRef, whose: dict[str, Any], result: _Result, stored: Collection[Scope]
-) -> None:
-    """Archive one session; what cannot be read is added to the problems."""
-    try:
-        transcript = transcripts.read(ref.path, format=ref.format)
-        scope = Scope(agent=whose["agent"] or "main", session=whose["session"] or transcript.session)
-        if whose["project"] is not None:
-            scope = replace(scope, project=whose["project"])
-        elif scope not in stored:  # a session that an earlier version stored without a project stays there
-            scope = replace(scope, project=transcript.cwd or "")
-        archived = memory.ingest(transcript.messages, scope=scope)
-        result.messages += len(archived)
-        result.stripped += len(archived.stripped)
-        result.sessions += 1
-        if not transcript.messages:
-            result.problems.append(f"{ref.path}: no message in {len(transcript.entries):,} records ({ref.format})")
-        result.problems += [f"{ref.path}:{problem.line}: {problem.what}" for problem in transcript.problems]
-    except (InputError, MissingExtraError) as error:
-        result.problems.append(str(error))

@@ -12,8 +12,8 @@ import click
 
 from holdfast.cli.opening import home_option, store_of
 from holdfast.cli.output import as_json, echo, emit_json
-from holdfast.integrations.hosts import HOSTS, Keys
-from holdfast.integrations.install import FileChange, Installer
+from holdfast.hooks.hosts import HOSTS, Keys
+from holdfast.hooks.install import FileChange, Installer
 
 _MODULES: Final = {"server": "starlette", "mcp": "mcp"}
 """A module of each extra that hosts need."""

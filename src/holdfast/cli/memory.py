@@ -62,8 +62,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         return
     query_terms = set(terms(query))
     for hit in hits:
-        note = NOT_RECALLED if hit.message in hidden else ""
-        echo_styled(_heading(hit, owner[hit.message], note))
+        echo_styled(_heading(hit, owner[hit.message], NOT_RECALLED * (hit.message in hidden)))
         echo_styled(_excerpt(hit.text, query_terms))
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
@@ -79,7 +78,6 @@ def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
 
 
 def _print_missing(memory: Memory) -> None:
-    """Print on stderr what the search lacked, such as an embedder."""
     for note in memory.missing():
         echo(f"note: {note}", err=True)
 
@@ -232,7 +230,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         plan = _make_plan(memory, ids, whose)
         if not yes:
             _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
-        number = sum(_forget_in(memory, scope, plan) for scope in plan.scopes)
+        number = sum(plan.forget(memory, scope) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
     if as_json:
@@ -250,6 +248,16 @@ class _Plan:
     facts: Sequence[str]
     ids: dict[str, list[Any]] | None = None
     across: bool = False
+
+    def forget(self, memory: Memory, scope: Scope) -> int:
+        """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
+        from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
+
+        ids = None if self.ids is None else tuple(self.ids["ids"])
+        rows = memory.store.read_messages(Select(scope=scope, across=self.across, ids=ids))
+        files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)
+        files.forget(rows, facts=self.facts)
+        return memory.forget(scope=scope, across=self.across, **(self.ids or {}))
 
 
 def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Plan:
@@ -271,7 +279,7 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
     return _Plan(
         what=" and ".join(plural(count, name) for count, name in counts if count),
         scopes=[replace(owner, session=whose["session"] or "") for owner in scopes],
-        facts=[facts[id_] for id_ in fact_ids],
+        facts=list(map(facts.__getitem__, fact_ids)),
         ids={"ids": numbers, "fact_ids": fact_ids},
         across=whose["session"] is None,
     )
@@ -284,17 +292,6 @@ def _confirm(question: str) -> None:
         drop_input(sys.stdin.fileno())
     if not click.confirm(printable(question, one_line=True), err=True):
         raise InputError("nothing was forgotten: you answered no")
-
-
-def _forget_in(memory: Memory, scope: Scope, plan: _Plan) -> int:
-    """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
-    from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
-
-    ids = None if plan.ids is None else tuple(plan.ids["ids"])
-    rows = memory.store.read_messages(Select(scope=scope, across=plan.across, ids=ids))
-    files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)
-    files.forget(rows, facts=plan.facts)
-    return memory.forget(scope=scope, across=plan.across, **(plan.ids or {}))
 
 
 def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], list[str]]:
@@ -344,16 +341,12 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
     """List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."""
     if folders or discover:
         _list_files(folders, limit=limit, as_json=as_json)
-    else:
-        _list_stored(home, limit=limit, as_json=as_json)
-
-
-def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None:
+        return
     rows: list[dict[str, Any]] = []
     with open_memory(home) as memory:
         for scope, count in memory.store.sessions().items():
-            (last,) = memory.store.read_messages(Select(scope=scope, newest=True, limit=1)) or (None,)
-            time = None if last is None else last.message.timestamp
+            last = memory.store.read_messages(Select(scope=scope, newest=True, limit=1))
+            time = next((row.message.timestamp for row in last), None)
             rows.append(owner_of(scope) | {"messages": count, "time": time})
     rows = sorted(rows, key=lambda row: row["time"] or 0, reverse=True)[:limit]
     if as_json:

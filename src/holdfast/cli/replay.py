@@ -70,6 +70,24 @@ class ReplayStats:
             self.ms_steps = {step: round(total / len(self.times), 2) for step, total in self.ms_steps.items()}
         self.prefix_kept = round(float(np.mean(self.kept)), 4) if self.kept else 1.0
 
+    def describe(self, *, limit: int) -> Styled:
+        """Describe the figures in three lines."""
+        good, bad = "bold green", "bold red"
+        text = Styled(
+            f"{self.turns:,} requests of {plural(self.files, 'transcript')} in {human_tokens(limit)} tokens: "
+        )
+        text.append(f"{self.invalid} invalid", style=bad if self.invalid else good).append(", ")
+        text.append(f"{self.over_limit} over the limit", style=bad if self.over_limit else good)
+        text.append(f", {self.too_small} refused, {self.warnings} warnings\n")
+        text.append(
+            f"{plural(self.cuts, 'cut')} ({self.block_cuts} of blocks alone), {plural(self.prunings, 'pruning')},"
+            f" {plural(self.recalls, 'recall')} of {human_tokens(self.recalled_tokens)} tokens; between cuts"
+            f" {self.prefix_kept:.1%} of each request stayed a prefix of the next\n"
+        )
+        slowest = sorted(self.ms_steps.items(), key=lambda step: -step[1])
+        steps = ", ".join(f"{step} {mean:.1f}" for step, mean in slowest if mean >= 0.05)
+        return text.append(f"{self.ms_p50} ms a request, {self.ms_p95} ms p95 (mean: {steps})", style="dim")
+
 
 def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
     """Check one window against every provider's rules and the limit, and add it to the figures."""
@@ -132,27 +150,7 @@ def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position
         screen.print(draw_chart(stats.points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2)).append("\n"))
     else:
         screen.print(Styled("No request fitted."))
-    screen.print(_describe_stats(stats, limit=limit))
-
-
-def _describe_stats(stats: ReplayStats, *, limit: int) -> Styled:
-    """Describe the figures in three lines."""
-    good, bad = "bold green", "bold red"
-    text = Styled(f"{stats.turns:,} requests of {plural(stats.files, 'transcript')} in {human_tokens(limit)} tokens: ")
-    text.append(f"{stats.invalid} invalid", style=bad if stats.invalid else good).append(", ")
-    text.append(f"{stats.over_limit} over the limit", style=bad if stats.over_limit else good)
-    text.append(f", {stats.too_small} refused, {stats.warnings} warnings\n")
-    text.append(
-        f"{plural(stats.cuts, 'cut')} ({stats.block_cuts} of blocks alone), {plural(stats.prunings, 'pruning')},"
-        f" {plural(stats.recalls, 'recall')} of {human_tokens(stats.recalled_tokens)} tokens; between cuts"
-        f" {stats.prefix_kept:.1%} of each request stayed a prefix of the next\n"
-    )
-    slowest = sorted(stats.ms_steps.items(), key=lambda step: -step[1])
-    steps = ", ".join(f"{step} {mean:.1f}" for step, mean in slowest if mean >= 0.05)
-    return text.append(f"{stats.ms_p50} ms a request, {stats.ms_p95} ms p95 (mean: {steps})", style="dim")
-
-
-# --- one transcript, up to one request --------------------------------------------
+    screen.print(stats.describe(limit=limit))
 
 
 _RECALL_DEADLINE_MS: Final = 60_000

@@ -27,13 +27,7 @@ from holdfast.engine import Engine
 @home_option
 @as_json
 def serve(
-    *,
-    port: int | None,
-    upstreams: tuple[str, ...],
-    shadow: bool,
-    idle: float | None,
-    home: Path | None,
-    as_json: bool,
+    *, port: int | None, upstreams: tuple[str, ...], shadow: bool, idle: float | None, home: Path | None, as_json: bool
 ) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")

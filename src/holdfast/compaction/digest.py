@@ -107,6 +107,7 @@ def outline(
     """Make the sections of the digest by heading, the last request first; a section may be empty."""
     old: dict[str, list[str]] = defaultdict(list, parse(without_lists(previous)))
     turns = split_turns(messages)
+    known = _Known(turns, activity, old, request)
     names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
     first = next((turn.request for turn in turns if not _is_short(turn.request)), "")
     # Long requests are pasted text with rules of others.
@@ -114,13 +115,13 @@ def outline(
     texts = [text for turn in turns for text in (turn.request, turn.answer)]
     last, goal, limits, progress, decided, following, context = HEADINGS
     lines: dict[str, Sequence[str]] = {
-        last: _quote_request(request, turns),
+        last: known.quote_request(),
         goal: old[goal] or list(filter(None, [one_line(first, _MAX_GOAL)])),
         limits: _make_list(old[limits], _select(own, "rule")),
         _DONE: _make_list(old[_DONE], _log_turns(turns, is_finished=True)),
-        _OPEN: _list_open(old, turns, activity),
+        _OPEN: known.list_open(),
         decided: _make_list(old[decided], _select(texts, "decision", "choice", "correction", "cause")),
-        following: _find_next_steps(old[following], activity, turns),
+        following: known.find_next_steps(old[following]),
         context: old[context],
         _COMMANDS: _make_list(old[_COMMANDS], [f"`{command}`" for command in activity.commands]),
         IDENTIFIERS: _make_list(old[IDENTIFIERS], reversed(names))[-_MAX_NAMES:],
@@ -152,18 +153,63 @@ def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
     return (replace(first, title=f"{parent.title}\n{first.title}"), *others)
 
 
-# --- sections ----------------------------------------------------------------
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What the sections of a digest are made from. `old` is the previous summary, by heading."""
 
+    turns: Sequence[Turn]
+    activity: Activity
+    old: Mapping[str, Sequence[str]]
+    request: str
 
-def _quote_request(request: str, turns: Sequence[Turn]) -> list[str]:
-    """Quote the last request; where it is short ("go on"), with the request that it continues."""
-    asked = [turn.request for turn in turns if turn.request]
-    request = request or (asked[-1] if asked else "")
-    lines = clip(request, head=_MAX_REQUEST * 2 // 3, tail=_MAX_REQUEST // 3).splitlines()
-    if request and _is_short(request):
-        meant = next((text for text in reversed(asked) if not _is_short(text)), request)
-        lines += [f"(after: {one_line(meant, _MAX_GOAL)})"] if meant != request else []
-    return [line for line in lines if line.strip()]
+    def quote_request(self) -> list[str]:
+        """Quote the last request; where it is short ("go on"), with the request that it continues."""
+        asked = [turn.request for turn in self.turns if turn.request]
+        request = self.request or (asked[-1] if asked else "")
+        lines = clip(request, head=_MAX_REQUEST * 2 // 3, tail=_MAX_REQUEST // 3).splitlines()
+        if request and _is_short(request):
+            meant = next((text for text in reversed(asked) if not _is_short(text)), request)
+            lines += [f"(after: {one_line(meant, _MAX_GOAL)})"] if meant != request else []
+        return [line for line in lines if line.strip()]
+
+    def list_open(self) -> tuple[str, ...]:
+        """List what is open: by the previous summary, in the turns, and by what tools do.
+
+        A call that was not answered then will not be, and unfinished requests continue in the messages after it.
+        """
+        before = [*self.old[_OPEN], *self.old[_BLOCKED]]
+        return _make_list(
+            [line for line in before if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}"))],
+            [
+                *_log_turns(self.turns, is_finished=False),
+                *(f"running in the background: {call}" for call in self.activity.background),
+                *(f"{_WAITING}: {call}" for call in self.activity.pending),
+                *(step.text for step in self.activity.steps if step.status.lower() in _STARTED),
+            ],
+        )
+
+    def find_next_steps(self, old: Sequence[str]) -> Sequence[str]:
+        """List the next steps: those of the plan and of the last answer, else those of the previous summary.
+
+        Once something was answered, the old steps are dropped, so that an old task is not resumed. Without any step,
+        the next one is to finish the last request, or to wait for another.
+        """
+        turns = self.turns
+        steps = [step.text for step in self.activity.steps if step.status.lower() not in _FINISHED | _STARTED]
+        steps += signals.select([turns[-1].answer], "todo") if turns else []
+        if steps:
+            return _make_list((), steps)
+        if old and not any(turn.answer for turn in turns):
+            return old
+        if not turns:
+            return ()
+        if turns[-1].is_finished:
+            return ("- Wait for the next request",)
+        request = turns[-1].request
+        step = (
+            f"Finish the last request: {one_line(request, _MAX_QUESTION)}" if request else "Go on with the last request"
+        )
+        return (f"- {step}",)
 
 
 def _is_short(text: str) -> bool:
@@ -171,12 +217,10 @@ def _is_short(text: str) -> bool:
 
 
 def _select(texts: Iterable[str], *kinds: signals.Signal) -> list[str]:
-    """List the sentences with one of these signals that are not questions."""
     return [sentence for sentence in signals.select(texts, *kinds) if not sentence.endswith(("?", "？"))]
 
 
 def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
-    """List requests, each with the beginning of its last answer."""
     return [line for turn in turns if turn.is_finished is is_finished and (line := _log(turn))]
 
 
@@ -189,51 +233,11 @@ def _log(turn: Turn) -> str:
     return f"{_UNFINISHED}: {request}" + (f" → {answer}" if text else "") if request else ""
 
 
-def _list_open(old: Mapping[str, Sequence[str]], turns: Sequence[Turn], activity: Activity) -> tuple[str, ...]:
-    """List what is open: by the previous summary, in the turns, and by what tools do.
-
-    A call that was not answered then will not be, and unfinished requests continue in the messages after it.
-    """
-    before = [*old[_OPEN], *old[_BLOCKED]]
-    return _make_list(
-        [line for line in before if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}"))],
-        [
-            *_log_turns(turns, is_finished=False),
-            *(f"running in the background: {call}" for call in activity.background),
-            *(f"{_WAITING}: {call}" for call in activity.pending),
-            *(step.text for step in activity.steps if step.status.lower() in _STARTED),
-        ],
-    )
-
-
-def _find_next_steps(old: Sequence[str], activity: Activity, turns: Sequence[Turn]) -> Sequence[str]:
-    """List the next steps: those of the plan and of the last answer, else those of the previous summary.
-
-    Once something was answered, the old steps are dropped, so that an old task is not resumed. Without any step, the
-    next one is to finish the last request, or to wait for another.
-    """
-    steps = [step.text for step in activity.steps if step.status.lower() not in _FINISHED | _STARTED]
-    steps += signals.select([turns[-1].answer], "todo") if turns else []
-    if steps:
-        return _make_list((), steps)
-    if old and not any(turn.answer for turn in turns):
-        return old
-    if not turns:
-        return ()
-    if turns[-1].is_finished:
-        return ("- Wait for the next request",)
-    request = turns[-1].request
-    step = f"Finish the last request: {one_line(request, _MAX_QUESTION)}" if request else "Go on with the last request"
-    return (f"- {step}",)
-
-
 def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
     """Make a list of old and new lines, each once, at its last place."""
     lines = [*old, *(f"- {line}" for line in new)]
     return tuple(reversed(dict.fromkeys(reversed(lines))))
 
-
-# --- below every summary -------------------------------------------------------
 
 _MAX_TURN: Final = 600
 _MAX_FAILURES: Final = 8

@@ -144,16 +144,16 @@ def plan_compaction(
             at most half of them, so that the next window is smaller than the last one.
         count: Counts tokens.
     """
-    region = spans([item for item in items if item.kind == "message"])
+    region = _Region(spans([item for item in items if item.kind == "message"]))
     cap = min(_MAX_SUMMARY, budget.window // _SUMMARY_SHARE)
     room = budget.prompt - cap - sum(item.tokens for item in items if item.kind == "system")
     most = min(settings.keep_recent_tokens, budget.history)
-    keep, cut = _find_cut(region, most=most, room=room, force=force, sent=sent)
-    request = _find_running_request(region)
+    keep, cut = region.find_cut(most=most, room=room, force=force, sent=sent)
+    request = region.find_running_request()
     if request is not None and request < cut:
-        region[request] = replace(region[request], stays=True)
-        keep, cut = _find_cut(region, most=most, room=room, force=force, sent=sent)
-    gone = _removable(region, cut)
+        region.spans[request] = replace(region.spans[request], stays=True)
+        keep, cut = region.find_cut(most=most, room=room, force=force, sent=sent)
+    gone = region.removable(cut)
     if count_tokens(gone.values()) < MIN_GAIN:
         total, left = tokens(items), count_tokens(gone.values())
         reason = f"only {left:,} tokens could be summarised" if gone else "all of it is recent"
@@ -172,7 +172,7 @@ def plan_compaction(
             tokens_kept=total,
         )
     previous = unwrap_summary(previous_summary or "")
-    before, prefix = _split_turn(region, cut, gone, previous=previous)
+    before, prefix = region.split_turn(cut, gone, previous=previous)
     dropped, history = drop_oldest(before, budget.history) if settings.mode == "safeguard" else ([], before)
     return _make_plan(
         items,
@@ -200,52 +200,53 @@ def _flatten(spans: Sequence[Span]) -> tuple[Item, ...]:
     return tuple(item for span in spans for item in span.items)
 
 
-def _find_cut(region: Sequence[Span], *, most: int, room: int, force: bool, sent: int | None) -> tuple[int, int]:
-    """Return the tokens of the newest history that may be kept, and where it begins; the newest span is always kept."""
-    free = sum(span.tokens for span in region if not span.stays)
-    keep = min(most, max(0, room - sum(span.tokens for span in region if span.stays)))
-    if force:
-        keep = min(keep, (free if sent is None else min(free, sent)) // 2)
-    kept = 0
-    for index in range(len(region) - 1, -1, -1):
-        kept += 0 if region[index].stays else region[index].tokens
-        if kept > keep and index < len(region) - 1:
-            return keep, index + 1
-    return keep, 0
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """The messages of a window, in spans."""
 
+    spans: list[Span]
 
-def _find_running_request(region: Sequence[Span]) -> int | None:
-    """Find the user's request of a turn that is still running, which is kept; None once it was answered."""
-    last = region[-1].items[-1].message if region else None
-    if last is None or (last.role == "assistant" and not last.calls):
+    def find_cut(self, *, most: int, room: int, force: bool, sent: int | None) -> tuple[int, int]:
+        """Return the tokens of the newest history that may be kept, and where it begins; the newest span always is."""
+        free = sum(span.tokens for span in self.spans if not span.stays)
+        keep = min(most, max(0, room - sum(span.tokens for span in self.spans if span.stays)))
+        if force:
+            keep = min(keep, (free if sent is None else min(free, sent)) // 2)
+        kept = 0
+        for index in range(len(self.spans) - 1, -1, -1):
+            kept += 0 if self.spans[index].stays else self.spans[index].tokens
+            if kept > keep and index < len(self.spans) - 1:
+                return keep, index + 1
+        return keep, 0
+
+    def find_running_request(self) -> int | None:
+        """Find the user's request of a turn that is still running, which is kept; None once it was answered."""
+        last = self.spans[-1].items[-1].message if self.spans else None
+        if last is None or (last.role == "assistant" and not last.calls):
+            return None
+        for index in range(len(self.spans) - 1, -1, -1):
+            message = self.spans[index].items[0].message
+            has_image = any(isinstance(part, Image) for part in message.parts)
+            if message.role == "user" and (has_image or own_words(message)):  # else a program wrote it
+                return index
         return None
-    for index in range(len(region) - 1, -1, -1):
-        message = region[index].items[0].message
-        has_image = any(isinstance(part, Image) for part in message.parts)
-        if message.role == "user" and (has_image or own_words(message)):  # else a program wrote it in the user's name
-            return index
-    return None
 
+    def removable(self, cut: int) -> dict[int, Span]:
+        """List the spans to remove by place: those before the cut that may go and share no message with a kept one."""
+        gone = {index: span for index, span in enumerate(self.spans[:cut]) if not span.stays}
+        held = {number for index, span in enumerate(self.spans) if index not in gone for number in span.ids}
+        while caught := [index for index, span in gone.items() if not held.isdisjoint(span.ids)]:
+            for index in caught:  # one message may be sent twice
+                held |= gone.pop(index).ids
+        return gone
 
-def _removable(region: Sequence[Span], cut: int) -> dict[int, Span]:
-    """List the spans to remove by place: those before the cut that may go and share no message with a kept one."""
-    gone = {index: span for index, span in enumerate(region[:cut]) if not span.stays}
-    held = {number for index, span in enumerate(region) if index not in gone for number in span.ids}
-    while caught := [index for index, span in gone.items() if not held.isdisjoint(span.ids)]:
-        for index in caught:  # one message may be sent twice
-            held |= gone.pop(index).ids
-    return gone
-
-
-def _split_turn(
-    region: Sequence[Span], cut: int, gone: Mapping[int, Span], *, previous: str
-) -> tuple[list[Span], list[Span]]:
-    """Split what is removed into history and the beginning of a turn whose end is kept."""
-    users = [index for index in range(cut + 1) if region[index].items[0].message.role == "user"]
-    turn = users[-1] if users else cut
-    before = [span for index, span in gone.items() if index < turn]
-    prefix = [span for index, span in gone.items() if index >= turn]
-    return (before, prefix) if before or previous else (prefix, [])
+    def split_turn(self, cut: int, gone: Mapping[int, Span], *, previous: str) -> tuple[list[Span], list[Span]]:
+        """Split what is removed into history and the beginning of a turn whose end is kept."""
+        users = [index for index in range(cut + 1) if self.spans[index].items[0].message.role == "user"]
+        turn = users[-1] if users else cut
+        before = [span for index, span in gone.items() if index < turn]
+        prefix = [span for index, span in gone.items() if index >= turn]
+        return (before, prefix) if before or previous else (prefix, [])
 
 
 def _make_plan(

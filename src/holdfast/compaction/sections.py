@@ -45,6 +45,26 @@ class Section:
         """The section as text."""
         return "\n".join([*filter(None, [self.title]), *self.lines, *filter(None, [self.end])])
 
+    def cut(self, room: int, cost: int, count: TokenCounter) -> Section | None:
+        """Cut the section to `room` tokens; None where that is not worth a heading."""
+        if cost <= room:
+            return self
+        left = room - count(self.title) - count(self.end) - 3
+        if left < _MIN_TOKENS:
+            return None
+        kept: list[str] = []
+        step = -1 if self.newest else 1
+        for line in self.lines[::step]:
+            needed = count(line) + 1
+            if needed > left and (not kept or left > 2 * _MIN_TOKENS):  # the last line may be cut
+                kept.append(cut_to(line, limit=left, count=count))
+            if needed > left:
+                break
+            kept.append(line)
+            left -= needed
+        lines = tuple(filter(None, kept[::step]))
+        return replace(self, lines=lines) if lines else None
+
 
 def parse(text: str) -> dict[str, list[str]]:
     """Split a summary into lines by heading; lines before the first heading have an empty one."""
@@ -79,7 +99,7 @@ def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Sect
     """Cut sections to their shares. Where there is no room for all, those of the least weight are dropped first."""
     costs = [count(section.text) + 1 for section in given]
     rooms = _shares(costs, [section.weight for section in given], limit)
-    cut = [_cut_section(section, room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True)]
+    cut = [section.cut(room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True)]
     starved = [index for index, section in enumerate(cut) if section is None]
     if not starved:
         return [section for section in cut if section is not None]
@@ -102,27 +122,6 @@ def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[in
     return [rooms[index] for index in range(len(costs))]
 
 
-def _cut_section(section: Section, room: int, cost: int, count: TokenCounter) -> Section | None:
-    """Cut a section to `room` tokens; None where that is not worth a heading."""
-    if cost <= room:
-        return section
-    left = room - count(section.title) - count(section.end) - 3
-    if left < _MIN_TOKENS:
-        return None
-    kept: list[str] = []
-    step = -1 if section.newest else 1
-    for line in section.lines[::step]:
-        needed = count(line) + 1
-        if needed > left and (not kept or left > 2 * _MIN_TOKENS):  # the last line may be cut
-            kept.append(cut_to(line, limit=left, count=count))
-        if needed > left:
-            break
-        kept.append(line)
-        left -= needed
-    lines = tuple(filter(None, kept[::step]))
-    return replace(section, lines=lines) if lines else None
-
-
 def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
     """Cut a text to at most `limit` tokens, with an ellipsis where something is missing."""
     cost = count(text)
@@ -135,8 +134,6 @@ def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
             return shorter + "…" if shorter else ""
     return text if cost <= limit else ""
 
-
-# --- frame and lists -----------------------------------------------------------
 
 Range: TypeAlias = tuple[int, int]
 """The first and last of a run of archive numbers."""

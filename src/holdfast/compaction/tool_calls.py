@@ -7,7 +7,7 @@ import re
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from holdfast.compaction.dialogue import call_text, one_line, shorten
 from holdfast.messages import Message, ToolCall, ToolResult
@@ -26,9 +26,6 @@ class Step:
 
     text: str
     status: str
-
-
-# --- files -------------------------------------------------------------------
 
 
 def _words(kind: str) -> list[str]:
@@ -67,9 +64,6 @@ def _strings(value: Any) -> Iterator[str]:
             yield item
         elif isinstance(item, list | tuple):
             yield from (text for text in item if isinstance(text, str))
-
-
-# --- commands and plans ------------------------------------------------------
 
 
 def find_command(call: ToolCall) -> str:
@@ -119,8 +113,6 @@ def _read_step(item: Any) -> Step | None:
     return None if text is None else Step(text=one_line(text, _MAX_COMMAND), status=item["status"])
 
 
-# --- activity ----------------------------------------------------------------
-
 _EXIT: Final = re.compile(
     r"(?:exit(?:ed)?[ _-]?(?:with[ _])?(?:code|status)|returncode|退出码|退出代码|終了コード|종료 코드)"
     r"[^\w\n-]{0,4}(-?\d{1,5})\b",
@@ -146,6 +138,21 @@ class Failure:
     def __str__(self) -> str:
         status = f" [exit {self.status}]" if self.status is not None else ""
         return f"{self.about}{status}: {self.text}"
+
+    @classmethod
+    def of(cls, call: ToolCall, result: ToolResult) -> Self | None:
+        """Tell how a call failed; None where it succeeded."""
+        output = result.text
+        codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
+        status = int(codes[-1]) if codes else None
+        size, line = len(output.strip()), find_command_line(call)
+        # A search without a hit ends with code 1 and prints little: that is no failure to remember.
+        is_empty_search = status == 1 and size < _MAX_CALL // 2 and only_reads(line)
+        if is_empty_search or not (result.is_error or (status and size > _MAX_CALL)):
+            return None
+        text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without a word"
+        about = one_line(line or call_text(call, limit=_MAX_CALL), _MAX_CALL)
+        return cls(tool=call.name, about=about, status=status, text=text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +199,7 @@ class _Tally:
         self.failures.pop(key, None)
         if result is None:
             self.pending.append(call)
-        elif failure := _find_failure(call, result):
+        elif failure := Failure.of(call, result):
             self.failures[key] = failure
         else:
             read, modified = find_files(call)
@@ -229,18 +236,3 @@ def find_activity(messages: Sequence[Message]) -> Activity:
         commands=tuple(tally.commands),
         steps=tally.steps,
     )
-
-
-def _find_failure(call: ToolCall, result: ToolResult) -> Failure | None:
-    """Tell how a call failed; None where it succeeded."""
-    output = result.text
-    codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
-    status = int(codes[-1]) if codes else None
-    size, line = len(output.strip()), find_command_line(call)
-    # A search without a hit ends with code 1 and prints little: that is no failure to remember.
-    is_empty_search = status == 1 and size < _MAX_CALL // 2 and only_reads(line)
-    if is_empty_search or not (result.is_error or (status and size > _MAX_CALL)):
-        return None
-    text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without a word"
-    about = one_line(line or call_text(call, limit=_MAX_CALL), _MAX_CALL)
-    return Failure(tool=call.name, about=about, status=status, text=text)

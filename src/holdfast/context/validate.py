@@ -51,6 +51,13 @@ class ValidWindow:
     repairs: tuple[Repair, ...]
     violations: tuple[Violation, ...] = ()
 
+    def begins_like(self, first: Message) -> bool:
+        """Whether it begins as the message that it was made from, and breaks no rule."""
+        is_inserted = any(repair.rule == "first-user" for repair in self.repairs)
+        if first.role == "system" or not self.messages or is_inserted or self.violations:
+            return False
+        return (self.messages[0].role == "assistant") == (first.role == "assistant")
+
 
 _NO_LINKS: Final[Mapping[str, str]] = {}
 
@@ -154,12 +161,21 @@ class _Slot:
         if is_empty(message):
             self.note("empty-message", "dropped a message without content")
             return []
-        usable = (_make_part_usable(part, answered, is_broken=message.is_broken) for part in message.parts)
+        usable = (self.make_part_usable(part, answered) for part in message.parts)
         parts = tuple(part for part in usable if part is not None)
         if len(parts) != len(message.parts) or not all(map(is_, parts, message.parts)):
             self.note("unusable-part", "dropped or named a call without id or name, or dropped incomplete thinking")
             self.message = replace(message, parts=parts)
         return [] if is_empty(self.message) else self.split_by_role()
+
+    def make_part_usable(self, part: Part, answered: Collection[str]) -> Part | None:
+        """Return a part, a call with a name if that was lost, or None where the part cannot be sent."""
+        if isinstance(part, ToolCall):
+            if not part.id.strip() or not (part.name.strip() or part.id in answered):
+                return None
+            return part if part.name.strip() else replace(part, name=UNKNOWN)
+        # A broken reply may have ended inside its thinking.
+        return None if isinstance(part, Thinking) and part.signature is None and self.message.is_broken else part
 
     def split_by_role(self) -> list[_Slot]:
         """Split a message so that calls are the assistant's, and results in a tool message."""
@@ -205,6 +221,27 @@ class _Slot:
         if owner is not turn:
             owner.late.append(result)
             self.note("displaced-result", "moved a result to its call")
+
+    def join(self, turns: list[_Turn]) -> None:
+        """Add the message to the last turn, or to a new one; drop calls whose id was used before in the same reply."""
+        turn, message = turns[-1], self.message
+        if message.role != "assistant":
+            turn.after.append(self)
+            return
+        if turn.after or message.is_broken or (turn.reply and turn.reply[-1].message.is_broken):
+            turn = _Turn()
+            turns.append(turn)
+        turn.reply.append(self)
+        parts: list[Part] = []
+        for part in message.parts:
+            if isinstance(part, ToolCall):
+                if part.id in turn.calls:
+                    self.note("repeated-call", "dropped a call whose id was used before in the same reply")
+                    continue
+                turn.calls[part.id] = part
+            parts.append(part)
+        if len(parts) != len(message.parts):
+            self.message = replace(message, parts=tuple(parts))
 
 
 @dataclass(slots=True, eq=False)
@@ -276,42 +313,10 @@ def repair(messages: Sequence[Message]) -> Repaired:
     turns = [_Turn()]
     for index, message in enumerate(messages):
         for slot in _Slot(message, index, repairs).make_usable(answered):
-            _add_to_turn(slot, turns)
+            slot.join(turns)
     _match_results(turns)
     paired = tuple(message for turn in turns for message in turn.rebuild())
     return Repaired(paired, tuple(sorted(repairs, key=lambda repair: repair.where or 0)))
-
-
-def _make_part_usable(part: Part, answered: Collection[str], *, is_broken: bool) -> Part | None:
-    """Return a part, a call with a name if that was lost, or None where the part cannot be sent."""
-    if isinstance(part, ToolCall):
-        if not part.id.strip() or not (part.name.strip() or part.id in answered):
-            return None
-        return part if part.name.strip() else replace(part, name=UNKNOWN)
-    # A broken reply may have ended inside its thinking.
-    return None if isinstance(part, Thinking) and part.signature is None and is_broken else part
-
-
-def _add_to_turn(slot: _Slot, turns: list[_Turn]) -> None:
-    """Add a message to the last turn, or to a new one; drop calls whose id was used before in the same reply."""
-    turn, message = turns[-1], slot.message
-    if message.role != "assistant":
-        turn.after.append(slot)
-        return
-    if turn.after or message.is_broken or (turn.reply and turn.reply[-1].message.is_broken):
-        turn = _Turn()
-        turns.append(turn)
-    turn.reply.append(slot)
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            if part.id in turn.calls:
-                slot.note("repeated-call", "dropped a call whose id was used before in the same reply")
-                continue
-            turn.calls[part.id] = part
-        parts.append(part)
-    if len(parts) != len(message.parts):
-        slot.message = replace(message, parts=tuple(parts))
 
 
 def _match_results(turns: Sequence[_Turn]) -> None:
@@ -423,19 +428,10 @@ def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, 
         wire=whole.wire[len(before) : len(whole.wire) - len(after)],
         repairs=_shift(whole.repairs, by=-len(before)),
     )
-    return part if is_first or _is_separate(messages[0], part) else None
-
-
-def _is_separate(first: Message, part: ValidWindow) -> bool:
-    """Whether a part begins as it did before it was validated, and breaks no rule."""
-    is_inserted = any(repair.rule == "first-user" for repair in part.repairs)
-    if first.role == "system" or not part.messages or is_inserted or part.violations:
-        return False
-    return (part.messages[0].role == "assistant") == (first.role == "assistant")
+    return part if is_first or part.begins_like(messages[0]) else None
 
 
 def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
-    """Move the positions of repairs."""
     return tuple(one if one.where is None else replace(one, where=one.where + by) for one in repairs)
 
 

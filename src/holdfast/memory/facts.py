@@ -126,6 +126,69 @@ class Draft:
     quote: str = ""
     time: int = 0
 
+    def states_same(self, fact: FactRow) -> bool:
+        """Tell whether a fact says the same."""
+        if self.slot == fact.slot != "":
+            return bool(self.value) and _contains(fact.content, self.value)
+        is_same_kind = fact.slot == self.slot and fact.type == self.type
+        return is_same_kind and _plain(fact.content) == _plain(self.content)
+
+    def replaces(self, fact: FactRow, *, alone: bool) -> bool:
+        """Tell whether it replaces a fact: it names its value as over, or both are the only ones, of one kind."""
+        if fact.pinned:
+            return False
+        if self.old:
+            return _contains(fact.content, self.old)
+        if not alone or not self.value:
+            return alone
+        tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(fact.content.replace("=", " ")))
+        kinds = {kind_of(token) for token in tokens} - {"words"}
+        return kind_of(self.value) in (kinds or {"words"})
+
+    def names(self, fact: FactRow) -> bool:
+        """Tell whether a fact is a decision for what it says is replaced, and not for what replaces it."""
+        if self.slot or not self.old or fact.type != "decision" or fact.slot or fact.pinned:
+            return False
+        return _contains(fact.content, self.old) and not _contains(fact.content, self.value)
+
+    def is_newer(self, fact: FactRow) -> bool:
+        """Tell whether it was written after a fact: later in the archive, and not at an earlier time."""
+        if fact.evidence and self.evidence and max(self.evidence) <= max(fact.evidence):
+            return False
+        return not self.time or not fact.time or self.time >= fact.time
+
+    def add_detail(self, twin: FactRow) -> Decision:
+        """Keep a known fact; take the new words where they contain all of the old ones and clearly more."""
+        is_longer = len(self.content) > _MIN_GROWTH * len(twin.content)
+        has_more = is_longer and set(terms(twin.content)) < set(terms(self.content))
+        if not has_more or twin.pinned or not self.is_newer(twin):
+            return Decision(action="NONE", reason="known")
+        evidence = tuple(sorted({*twin.evidence, *self.evidence}))
+        update = replace(
+            twin, content=self.content, quote=self.quote, evidence=evidence, time=max(self.time, twin.time)
+        )
+        return Decision(action="UPDATE", reason="more detail", rows=(update,))
+
+    def replace_rivals(self, new: FactRow, rivals: Sequence[FactRow]) -> Decision:
+        """Decide whether a new value of a known property replaces the others."""
+        if self.additive:
+            return Decision(action="ADD", reason="one more", rows=(new,))
+        if not all(self.is_newer(fact) for fact in rivals):
+            return Decision(action="NONE", reason="older than what is known")
+        over = [fact for fact in rivals if not self.doubtful and self.replaces(fact, alone=len(rivals) == 1)]
+        if not over:
+            return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
+        rows = (new, *(supersede(fact, new) for fact in over))
+        return Decision(action="SUPERSEDE", reason=f"a newer {self.slot}", rows=rows)
+
+    def replace_named(self, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
+        """Replace the decision that a newer one names; of several, no rule can tell which is over."""
+        if not all(self.is_newer(fact) for fact in named):
+            return None
+        if len(named) > 1:
+            return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
+        return Decision(action="SUPERSEDE", reason=f"instead of {self.old}", rows=(new, supersede(named[0], new)))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -161,22 +224,13 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
     if _is_known(new, known):
         return Decision(action="NONE", reason="known")
     related = [fact for fact in current(known) if same_subject(fact.subject, draft.subject)]
-    if twin := next((fact for fact in related if _states_same(draft, fact)), None):
-        return _add_detail(draft, twin)
+    if twin := next((fact for fact in related if draft.states_same(fact)), None):
+        return draft.add_detail(twin)
     if rivals := [fact for fact in related if draft.slot == fact.slot != ""]:
-        return _replace_rivals(draft, new, rivals)
-    if named := [fact for fact in current(known) if not draft.slot and _is_named(draft, fact)]:
-        return _replace_named(draft, new, named) or _add_new(draft, new, related)
+        return draft.replace_rivals(new, rivals)
+    if named := list(filter(draft.names, current(known))):
+        return draft.replace_named(new, named) or _add_new(draft, new, related)
     return _add_new(draft, new, related)
-
-
-def _replace_named(draft: Draft, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
-    """Replace the decision that a newer one names; of several, no rule can tell which is over."""
-    if not all(_is_newer(draft, fact) for fact in named):
-        return None
-    if len(named) > 1:
-        return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
-    return Decision(action="SUPERSEDE", reason=f"instead of {draft.old}", rows=(new, supersede(named[0], new)))
 
 
 def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision:
@@ -185,19 +239,6 @@ def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision
     others = [(fact.id, set(terms(fact.content))) for fact in related if draft.subject]
     near = tuple(id_ for id_, theirs in others if len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs))
     return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
-
-
-def _replace_rivals(draft: Draft, new: FactRow, rivals: Sequence[FactRow]) -> Decision:
-    """Decide whether a new value of a known property replaces the others."""
-    if draft.additive:
-        return Decision(action="ADD", reason="one more", rows=(new,))
-    if not all(_is_newer(draft, fact) for fact in rivals):
-        return Decision(action="NONE", reason="older than what is known")
-    over = [fact for fact in rivals if not draft.doubtful and _is_replaced(draft, fact, alone=len(rivals) == 1)]
-    if not over:
-        return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
-    rows = (new, *(supersede(fact, new) for fact in over))
-    return Decision(action="SUPERSEDE", reason=f"a newer {draft.slot}", rows=rows)
 
 
 def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
@@ -210,51 +251,6 @@ def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
         return True
     is_later = new.time >= latest.time and max(new.evidence, default=0) > max(latest.evidence, default=0)
     return not is_later or any(set(new.evidence) <= set(version.evidence) for version in versions)
-
-
-def _states_same(draft: Draft, fact: FactRow) -> bool:
-    if draft.slot == fact.slot != "":
-        return bool(draft.value) and _contains(fact.content, draft.value)
-    is_same_kind = fact.slot == draft.slot and fact.type == draft.type
-    return is_same_kind and _plain(fact.content) == _plain(draft.content)
-
-
-def _add_detail(draft: Draft, twin: FactRow) -> Decision:
-    """Keep a known fact; take the new words where they contain all of the old ones and clearly more."""
-    is_longer = len(draft.content) > _MIN_GROWTH * len(twin.content)
-    has_more = is_longer and set(terms(twin.content)) < set(terms(draft.content))
-    if not has_more or twin.pinned or not _is_newer(draft, twin):
-        return Decision(action="NONE", reason="known")
-    evidence = tuple(sorted({*twin.evidence, *draft.evidence}))
-    update = replace(twin, content=draft.content, quote=draft.quote, evidence=evidence, time=max(draft.time, twin.time))
-    return Decision(action="UPDATE", reason="more detail", rows=(update,))
-
-
-def _is_replaced(draft: Draft, fact: FactRow, *, alone: bool) -> bool:
-    """Tell whether a draft replaces a fact: it names its value as over, or both are the only ones, of one kind."""
-    if fact.pinned:
-        return False
-    if draft.old:
-        return _contains(fact.content, draft.old)
-    if not alone or not draft.value:
-        return alone
-    tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(fact.content.replace("=", " ")))
-    kinds = {kind_of(token) for token in tokens} - {"words"}
-    return kind_of(draft.value) in (kinds or {"words"})
-
-
-def _is_named(draft: Draft, fact: FactRow) -> bool:
-    """Tell whether a fact is a decision for what a draft says is replaced, and not for what replaces it."""
-    if not draft.old or fact.type != "decision" or fact.slot or fact.pinned:
-        return False
-    return _contains(fact.content, draft.old) and not _contains(fact.content, draft.value)
-
-
-def _is_newer(draft: Draft, fact: FactRow) -> bool:
-    """Tell whether a draft was written after a fact: later in the archive, and not at an earlier time."""
-    if fact.evidence and draft.evidence and max(draft.evidence) <= max(fact.evidence):
-        return False
-    return not draft.time or not fact.time or draft.time >= fact.time
 
 
 # --- values ------------------------------------------------------------------------
@@ -291,7 +287,6 @@ def _plain(text: str) -> str:
 
 @cache
 def _slots() -> dict[str, str]:
-    """Return the names of slots by the nouns of a property."""
     nouns = patterns.load("facts")["nouns"].items()
     return {word.replace("_", " "): slot for slot, words in nouns for word in words.split()}
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from threading import Event
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 from holdfast.calls import Deadline
 from holdfast.errors import ModelCancelledError, ModelTimeoutError
 from holdfast.messages import Message, Usage
+
+OnText: TypeAlias = Callable[[str], None] | None
+"""What is called with each piece of text of a reply as it arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,12 +74,7 @@ class Model(Protocol):
         ...
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Send a prompt and wait for the whole reply.
 

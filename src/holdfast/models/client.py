@@ -30,7 +30,7 @@ from holdfast.errors import (
     ModelTimeoutError,
 )
 from holdfast.messages import Message
-from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
+from holdfast.models.base import OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow, numbers
 from holdfast.providers.wire import Json, kind_of
@@ -100,12 +100,7 @@ class ProviderModel:
         return context_tokens(self._model, override=self._context_tokens)
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Send a prompt and wait for the whole reply; see `Model.ask`.
 
@@ -125,9 +120,7 @@ class ProviderModel:
                     raise
                 body = {field: value for field, value in body.items() if field not in unsupported}
 
-    def _send(
-        self, body: Json, *, deadline: Deadline, cancel: Event | None, on_text: Callable[[str], None] | None
-    ) -> Reply:
+    def _send(self, body: Json, *, deadline: Deadline, cancel: Event | None, on_text: OnText) -> Reply:
         text = json.dumps(body, ensure_ascii=False)
         if re.search("[\ud800-\udfff]", text):  # half of a character, which UTF-8 cannot encode
             body = json.loads(text.encode("utf-8", "replace"))
@@ -278,12 +271,7 @@ _HINTS: Final = {
 
 
 def error_from_response(
-    model: str,
-    *,
-    status: int | None,
-    body: object = None,
-    headers: Mapping[str, str] | None = None,
-    now: float = 0.0,
+    model: str, *, status: int | None, body: object = None, headers: Mapping[str, str] | None = None, now: float = 0.0
 ) -> ModelError:
     """Return the error that a provider's response means.
 

@@ -16,7 +16,7 @@ from holdfast.calls import Deadline, start_thread
 from holdfast.errors import InputError, ModelBusyError, ModelError, ModelRefusedError, SettingsError
 from holdfast.messages import Message, Text
 from holdfast.models.anthropic import AnthropicModel
-from holdfast.models.base import Model, Prompt, Reply, check_cancelled, check_deadline
+from holdfast.models.base import Model, OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.openai import OpenAIModel, ResponsesModel
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Echo, Scripted
@@ -35,6 +35,21 @@ class Endpoint:
     keys: tuple[str, ...] = ()
     address: str = ""
     responses: bool = False
+
+    def open(self, name: str, model: str, window: int | None, environ: Mapping[str, str]) -> Model:
+        """Open a model of the service."""
+        other = environ.get(self.address, "") if self.address else ""
+        is_address = not other or other.startswith(("http://", "https://"))
+        # Ollama's variable is often only a host and a port.
+        url = (other.rstrip("/") if is_address else f"http://{other.rstrip('/')}/v1") or self.url
+        if not url:
+            raise SettingsError(f"no address: set the environment variable {self.address}", source=name)
+        if self.keys and not other:  # a self-hosted server may need no key
+            key: str | None = _read_key(name, self.keys, environ)
+        else:  # OpenAI's key is sent only where OpenAI's variables configure the address
+            key = environ.get("OPENAI_API_KEY") if self.address == "OPENAI_BASE_URL" else None
+        kind = ResponsesModel if self.responses else OpenAIModel
+        return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))
 
 
 _TABLES: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("endpoints.toml").read_text("utf-8"))
@@ -90,12 +105,7 @@ class FunctionModel:
         self.context_tokens = context_tokens
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Call the function on a thread; see `Model.ask`. After a time-out or cancellation its result is ignored."""
         check_cancelled(cancel, self.name)
@@ -137,7 +147,7 @@ def _open(name: str, window: int | None, environ: Mapping[str, str]) -> Model:
     if service == "anthropic":
         return _open_anthropic(name, model, window, environ)
     if service in ENDPOINTS and model:
-        return _open_compatible(name, model, ENDPOINTS[service], window, environ)
+        return ENDPOINTS[service].open(name, model, window, environ)
     raise SettingsError(
         f"no model is called that: write anthropic/NAME, {'/NAME, '.join(ENDPOINTS)}/NAME, "
         "http://host:port/v1#NAME, scripted:FILE or echo.",
@@ -159,20 +169,3 @@ def _open_anthropic(name: str, model: str, window: int | None, environ: Mapping[
     url = environ.get("ANTHROPIC_BASE_URL") or "https://api.anthropic.com"
     own = AnthropicModel(model, api_key=None if token else key, auth_token=token, base_url=url, context_tokens=window)
     return Retrying(model=own)
-
-
-def _open_compatible(
-    name: str, model: str, endpoint: Endpoint, window: int | None, environ: Mapping[str, str]
-) -> Model:
-    other = environ.get(endpoint.address, "") if endpoint.address else ""
-    is_address = not other or other.startswith(("http://", "https://"))
-    # Ollama's variable is often only a host and a port.
-    url = (other.rstrip("/") if is_address else f"http://{other.rstrip('/')}/v1") or endpoint.url
-    if not url:
-        raise SettingsError(f"no address: set the environment variable {endpoint.address}", source=name)
-    if endpoint.keys and not other:  # a self-hosted server may need no key
-        key: str | None = _read_key(name, endpoint.keys, environ)
-    else:  # OpenAI's key is sent only where OpenAI's variables configure the address
-        key = environ.get("OPENAI_API_KEY") if endpoint.address == "OPENAI_BASE_URL" else None
-    kind = ResponsesModel if endpoint.responses else OpenAIModel
-    return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from holdfast.calls import Clock, Deadline, RetryPolicy, retry
 from holdfast.errors import ModelBusyError, ModelError, ModelRefusedError, ModelTimeoutError
-from holdfast.models.base import Model, Prompt, Reply, check_cancelled
+from holdfast.models.base import Model, OnText, Prompt, Reply, check_cancelled
 
 RESTART_NOTICE: Final = "\n\n[The reply broke off and begins anew.]\n\n"
 """Passed to `on_text` before a reply starts again that had already delivered text."""
@@ -66,12 +66,7 @@ class Retrying:
         self.name, self.provider, self.context_tokens = model.name, model.provider, model.context_tokens
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Send a prompt, again where that may help, and wait for the whole reply; see `Model.ask`."""
         deadline = Deadline.after(timeout, clock=self.clock)
@@ -120,12 +115,7 @@ class Fallback:
         self.name, self.provider, self.context_tokens = first.name, first.provider, first.context_tokens
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Ask one model after the other, and wait for the whole reply; see `Model.ask`.
 

@@ -28,7 +28,7 @@ from holdfast.errors import (
     ModelTimeoutError,
 )
 from holdfast.messages import Message, Part, Text, Thinking, ToolCall, Usage
-from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
+from holdfast.models.base import OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.text import clip
 from holdfast.tokens import count_json, count_message, count_messages
 
@@ -137,12 +137,7 @@ class Scripted:
         return cls(steps, name=f"scripted:{path}", provider=provider, context_tokens=context_tokens)
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Return the next reply of the script; see `Model.ask`. A prompt that does not fit uses up no step."""
         deadline = Deadline.after(timeout)

@@ -336,7 +336,6 @@ def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bo
 
 
 def _is_new(group: Sequence[Message]) -> bool:
-    """Whether a group is rendered anew."""
     return len(group) > 1 or not wire_of(group[0], NAME) or not _has_results_first(group[0])
 
 
@@ -399,7 +398,13 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
         found += _check_thinking(message, where) if role == "assistant" else ()
         calls, results = _ids(message, "tool_use", "id"), _ids(message, "tool_result", "tool_use_id")
         turns.append(Turn(where, calls if role == "assistant" else (), results if role == "user" else ()))
-    return [*found, *check_pairs(turns, is_unique=True), *_check_last(sent)]
+    found += check_pairs(turns, is_unique=True)
+    content = sent[-1].get("content") if sent[-1].get("role") == "assistant" else None
+    last = blocks(content)[-1] if blocks(content) else {"type": "text", "text": content}
+    text = last.get("text")
+    if kind(last) == "text" and isinstance(text, str) and text != text.rstrip():
+        found.append(Violation("trailing-space", f"messages[{len(sent) - 1}]", "the last reply ends in white space"))
+    return found
 
 
 def _check_place(sent: Sequence[Wire], index: int, where: str) -> Iterator[Violation]:
@@ -494,16 +499,6 @@ def _check_thinking(message: Wire, where: str) -> Iterator[Violation]:
 
 def _ids(message: Wire, block_kind: str, key: str) -> list[str]:
     return [str(block.get(key)) for block in blocks(message.get("content")) if kind(block) == block_kind]
-
-
-def _check_last(sent: Sequence[Wire]) -> Iterator[Violation]:
-    if sent[-1].get("role") != "assistant":
-        return
-    content = sent[-1].get("content")
-    last = blocks(content)[-1] if blocks(content) else {"type": "text", "text": content}
-    text = last.get("text")
-    if kind(last) == "text" and isinstance(text, str) and text != text.rstrip():
-        yield Violation("trailing-space", f"messages[{len(sent) - 1}]", "the last reply ends in white space")
 
 
 ANTHROPIC: Final = Format(

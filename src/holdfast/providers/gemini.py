@@ -10,18 +10,7 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import FormatError
-from holdfast.messages import (
-    Image,
-    Message,
-    Opaque,
-    Part,
-    RedactedThinking,
-    Role,
-    Text,
-    Thinking,
-    ToolCall,
-    ToolResult,
-)
+from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import shaping, wire
 from holdfast.providers.rules import Violation, Wire, blocks, quote
 from holdfast.providers.shaping import Log
@@ -247,10 +236,18 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     messages = shaping.move_system_prompt(messages, log)
     lead = wire.leading_system(messages, NAME)
     shaped = shaping.change_messages(messages[lead:], _fit_message, log, "content")
-    names: dict[str, str] = {}
-    shaped = shaping.drop_empty(
-        shaping.change_messages(shaped, partial(_name_responses, names=names), log, "name"), log
-    )
+    names: dict[str, str] = {}  # of the calls so far, by id
+
+    def name_response(part: Part) -> Part:
+        if not isinstance(part, ToolResult) or names.get(part.call_id, part.name) == part.name:
+            return part
+        return replace(part, name=names[part.call_id], origin=None)
+
+    def name_responses(message: Message) -> Message:
+        names.update((call.id, call.name) for call in message.calls)
+        return shaping.change_parts(message, name_response)
+
+    shaped = shaping.drop_empty(shaping.change_messages(shaped, name_responses, log, "name"), log)
     return [
         *messages[:lead],
         *(_join_side(side, log) for side in shaping.group_sides(shaping.start_with_user(shaped, log))),
@@ -271,18 +268,6 @@ def _fit_part(part: Part) -> Part | None:
     if isinstance(part, Text):
         return part if part.text and (is_from_gemini or not shaping.is_blank(part)) else None
     return None if shaping.has_no_place(part, NAME) or (shaping.is_thinking(part) and not is_from_gemini) else part
-
-
-def _name_responses(message: Message, *, names: dict[str, str]) -> Message:
-    """Give each response the name of its call. `names` are those of the calls so far, by id."""
-    names.update((call.id, call.name) for call in message.calls)
-
-    def change(part: Part) -> Part:
-        if not isinstance(part, ToolResult) or names.get(part.call_id, part.name) == part.name:
-            return part
-        return replace(part, name=names[part.call_id], origin=None)
-
-    return shaping.change_parts(message, change)
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> Message:

@@ -160,7 +160,6 @@ def _make_message(message: Message, old: Json) -> Json | None:
 
 
 def _make_fields(message: Message) -> Json:
-    """Render what is beside the content."""
     refusals = [part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part)]
     listed = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if not _is_legacy(call)]
     legacy = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if _is_legacy(call)]
@@ -254,7 +253,6 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
 
 
 def _drop_empty_calls(message: Message) -> Message:
-    """Remove an empty list of calls."""
     origin = message.origin
     if origin is None or wire_of(message, NAME).get("tool_calls") != []:
         return message
@@ -317,7 +315,6 @@ def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
 
 
 def _is_legacy_pair(message: Message, following: Message | None) -> bool:
-    """Whether one legacy call is answered by one legacy result."""
     calls, results = message.calls, following.results if following else ()
     if not len(calls) == len(results) == 1 or calls[0].name != results[0].call_id:
         return False
@@ -347,7 +344,12 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
     turns: list[Turn] = []
     for index, message in enumerate(sent):
         where, role = f"messages[{index}]", message.get("role")
-        found += [*_check_message(message, where), *_check_parts(message, where)]
+        found += _check_message(message, where)
+        for part in blocks(message.get("content")):
+            if kind(part) == "text" and not part.get("text"):
+                found.append(Violation("blank-text", where, "a text part without text"))
+            if role == "assistant" and kind(part) not in {"text", "refusal"}:
+                found.append(Violation("part-role", where, f"{quote(kind(part))} in a message of the assistant"))
         if role in {"tool", "function"}:  # a result follows the call, with only other results between them
             call_id = message.get("tool_call_id") if role == "tool" else f"{_LEGACY}{message.get('name')}"
             turns.append(Turn(where, results=[str(call_id)], closes=False))
@@ -368,15 +370,6 @@ def _check_message(message: Wire, where: str) -> Iterator[Violation]:
         is_empty = not any(map(message.get, _FIELDS_WITHOUT_CONTENT))
     if is_empty or (content == "" and role in {"system", "developer", "user"}):
         yield Violation("empty-content", where, "no content")
-
-
-def _check_parts(message: Wire, where: str) -> Iterator[Violation]:
-    role = message.get("role")
-    for part in blocks(message.get("content")):
-        if kind(part) == "text" and not part.get("text"):
-            yield Violation("blank-text", where, "a text part without text")
-        if role == "assistant" and kind(part) not in {"text", "refusal"}:
-            yield Violation("part-role", where, f"{quote(kind(part))} in a message of the assistant")
 
 
 def _calls(message: Wire) -> list[tuple[Wire, str, Wire]]:

@@ -77,10 +77,7 @@ _PARTS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
 def _read_item(data: Json, item_kind: str, where: str) -> Part:
     has_call_id = isinstance(data.get("call_id"), str)
     if item_kind == "reasoning":
-        listed = [
-            *expect(data, "summary", list, where, default=[]),
-            *expect(data, "content", list, where, default=[]),
-        ]
+        listed = [*expect(data, "summary", list, where, default=[]), *expect(data, "content", list, where, default=[])]
         text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
         signature = expect(data, "encrypted_content", str, where, default="")
         return Thinking(text=text, signature=signature or None) if text else RedactedThinking(data=signature)

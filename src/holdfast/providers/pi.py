@@ -73,7 +73,12 @@ def read(data: Json, where: str) -> Message:
     role, parts = _read_parts(expect(data, "role", str, where), data, where)
     api = data.get("api")
     if isinstance(api, str) and not api.startswith(("anthropic", "bedrock")):
-        parts = tuple(map(_without_signature, parts))  # only Anthropic's signatures can be sent on
+        parts = tuple(  # only Anthropic's signatures can be sent on
+            replace(part, signature=None).read_from(part.origin.data, format=NAME)
+            if isinstance(part, Thinking) and part.signature is not None and part.origin is not None
+            else part
+            for part in parts
+        )
     message = Message(
         role=role,
         parts=parts,
@@ -99,12 +104,6 @@ def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ..
         return "user", (Text(text=before + expect(data, "summary", str, where, default="") + after),)
     known = ", ".join([*_ROLES, *RESULT_ROLES, "tool_call", *sorted(_COMPOSED_ROLES)])
     raise FormatError(f"role {name[:40]!r} is not one of {known}", where=f"{where}.role", format=NAME)
-
-
-def _without_signature(part: Part) -> Part:
-    if not isinstance(part, Thinking) or part.signature is None or part.origin is None:
-        return part
-    return replace(part, signature=None).read_from(part.origin.data, format=NAME)
 
 
 def _read_block(block: Any, where: str) -> Part:

@@ -86,25 +86,19 @@ class ReplyCollector:
         elif not line and self._data:
             data = b"\n".join(self._data)
             self._data.clear()
+            if data == b"[DONE]":
+                self.is_complete = True
+                return
             try:
-                self._read_event(data)
+                value = load_json(data)
+                self.has_begun |= value.get("type") not in OPENINGS
+                if value.get("error") or value.get("type") in {"error", "response.failed"}:
+                    self.error = self.error or data.decode(errors="replace")
+                else:
+                    readers = {"anthropic": self._read_anthropic, "openai_chat": self._read_chat}
+                    readers.get(self._format, self._read_responses)(value)
             except (AttributeError, TypeError, ValueError):  # not what the provider's format says
                 self.error = self.error or data.decode(errors="replace")
-
-    def _read_event(self, data: bytes) -> None:
-        if data == b"[DONE]":
-            self.is_complete = True
-            return
-        value = load_json(data)
-        self.has_begun |= value.get("type") not in OPENINGS
-        if value.get("error") or value.get("type") in {"error", "response.failed"}:
-            self.error = self.error or data.decode(errors="replace")
-        elif self._format == "anthropic":
-            self._read_anthropic(value)
-        elif self._format == "openai_chat":
-            self._read_chat(value)
-        else:
-            self._read_responses(value)
 
     def _read_anthropic(self, event: Json) -> None:
         kind, index = event.get("type"), int(event.get("index") or 0)
@@ -113,7 +107,13 @@ class ReplyCollector:
         elif kind == "content_block_start":
             self._blocks[index] = _object(event, "content_block")
         elif kind == "content_block_delta":
-            _continue_block(self._blocks.setdefault(index, {}), _object(event, "delta"))
+            block, delta = self._blocks.setdefault(index, {}), _object(event, "delta")
+            source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
+            if target:
+                known = block.get(target)
+                block[target] = (known if isinstance(known, str) else "") + str(delta.get(source, ""))
+            elif "citation" in delta:
+                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
         elif kind == "message_delta":
             usage = _object(self._reply, "usage") | _object(event, "usage")
             self._reply |= {**_object(event, "delta"), "usage": usage}
@@ -149,16 +149,6 @@ class ReplyCollector:
             self.is_complete = True
             if self._reply.get("output"):
                 self._blocks.clear()  # the last event has them all; some services leave them out
-
-
-def _continue_block(block: Json, delta: Json) -> None:
-    """Add a delta of Anthropic to its block."""
-    source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
-    if target:
-        known = block.get(target)
-        block[target] = (known if isinstance(known, str) else "") + str(delta.get(source, ""))
-    elif "citation" in delta:
-        block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
 
 
 def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:

@@ -67,24 +67,23 @@ class Turn(NamedTuple):
 
 def check_pairs(turns: Sequence[Turn], *, is_unique: bool = False) -> list[Violation]:
     """List calls without their result, and results without their call; with `is_unique`, ids that are used twice."""
-    ids = ((turn.where, call_id) for turn in turns for call_id in turn.calls)
-    return [*_check_results(turns, is_unique=is_unique), *(check_unique(ids, "repeated-id") if is_unique else ())]
-
-
-def _check_results(turns: Sequence[Turn], *, is_unique: bool) -> Iterator[Violation]:
+    found: list[Violation] = []
+    ids: list[tuple[str, str]] = []
     waiting: dict[str, str] = {}
     answered: set[str] = set()
     for turn in (*turns, Turn("the end")):
         for call_id in turn.results:
             if waiting.pop(call_id, None) is None:
                 rule = "repeated-result" if is_unique and call_id in answered else "orphan-result"
-                yield Violation(rule, turn.where, f"no open call {quote(call_id)}")
+                found.append(Violation(rule, turn.where, f"no open call {quote(call_id)}"))
             answered.add(call_id)
         if turn.closes:
             for where, calls in groupby(waiting, key=waiting.__getitem__):
-                yield Violation("unanswered-call", where, f"no result for {quote(list(calls))}")
+                found.append(Violation("unanswered-call", where, f"no result for {quote(list(calls))}"))
             waiting, answered = {}, set()
         waiting |= dict.fromkeys(turn.calls, turn.where)
+        ids += ((turn.where, call_id) for call_id in turn.calls)
+    return [*found, *check_unique(ids, "repeated-id")] if is_unique else found
 
 
 def check_unique(ids: Iterable[tuple[str, str]], rule: str) -> Iterator[Violation]:

@@ -11,14 +11,7 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from holdfast.redact.search import (
-    Secret,
-    find_after_words,
-    find_by_format,
-    find_in_commands,
-    find_in_value,
-    load_rules,
-)
+from holdfast.redact.search import Secret, find_after_words, find_by_format, find_in_commands, find_in_value, load_rules
 
 __all__ = ["JSON", "Secret", "find", "redact", "redact_value"]
 

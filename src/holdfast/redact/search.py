@@ -9,7 +9,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, lru_cache, partial
-from typing import Final
+from typing import Final, NamedTuple
 
 from holdfast.patterns import compile_once, load
 from holdfast.redact.looks import is_cookie, is_genuine, is_password, is_random, is_token
@@ -205,20 +205,63 @@ def _read_name(text: str, start: int, _: str) -> Secret | None:
     word = _pattern("name").match(text, start)
     if word is None or not _names_a_secret(text, word):
         return None
-    for notation, literal in _list_notations(text, word):
+    name = _Name(text, word)
+    for notation, literal in name.list_notations():
         match = _pattern(notation).match(text, word.end())
-        kind = "passwd" if notation == "environment" or _is_part(text, word) else word.group()
+        kind = "passwd" if notation == "environment" or name.is_part else word.group()
         if match is None or (notation == "random behind" and not is_random(match["secret"])):
             continue
         if secret := _read_value(match, word=kind, literal=literal):
             return secret
-    return _read_blob(text, word)
+    return name.read_blob()
 
 
-def _is_part(text: str, word: re.Match[str]) -> bool:
-    """Whether `pass` is the end of a longer name; by itself it is a verb, or a count of tests."""
-    before = text[max(0, word.start() - 1) : word.start()]
-    return word.group().lower() == "pass" and (before.isalpha() or before in {"_", "."})
+class _Name(NamedTuple):
+    """A name of a secret in a text: the word that it ends in."""
+
+    text: str
+    word: re.Match[str]
+
+    @property
+    def is_part(self) -> bool:
+        """Whether `pass` is the end of a longer name; by itself it is a verb, or a count of tests."""
+        before = self.text[max(0, self.word.start() - 1) : self.word.start()]
+        return self.word.group().lower() == "pass" and (before.isalpha() or before in {"_", "."})
+
+    def list_notations(self) -> Iterator[tuple[str, bool]]:
+        """Yield the notations in which a value may follow the name, and whether each shows a literal."""
+        yield "quoted", True
+        yield "tagged", True
+        text, word = self
+        before = text[max(0, word.start() - _LOOK_BACK) : word.start()]
+        stem = _pattern("name backwards").match(before[::-1])
+        length = stem.end() if stem else 0
+        name = f"{before[len(before) - length :]}{word.group()}"
+        if name.isupper():
+            yield "environment", True
+        if name.startswith("-"):
+            yield "flag", False
+        yield "bare", name.isupper() and name != word.group()
+        yield "stated", False
+        if before[: len(before) - length].endswith(("('", '("')):
+            yield "argument", False
+        if "login " in before:
+            yield "login", False
+        yield "quoted behind", False
+        yield "pair", False
+        if _pattern("setting backwards").match(before[::-1].lower()):
+            yield "behind", False
+        yield "random behind", False
+
+    def read_blob(self) -> Secret | None:
+        """Return long hexadecimal or base64 text that a sentence names as a secret, and not as a digest or an id."""
+        text, word = self
+        match = _pattern("blob").match(text, word.end())
+        before = text[max(0, word.start() - 16) : word.start()].rpartition("\n")[2]
+        if match is None or _pattern("digest").search(f"{before}|{match['gap']}"):
+            return None
+        rule = "hex" if match["hex"] else "base64"
+        return Secret(rule, *match.span(rule)) if is_genuine(match[rule]) and not match[rule].isdigit() else None
 
 
 def _read_value(match: re.Match[str], *, word: str, literal: bool) -> Secret | None:
@@ -241,41 +284,6 @@ def _names_a_secret(text: str, word: re.Match[str]) -> bool:
     if word.group()[:3].lower() == "key":
         return _pattern("key of").fullmatch(last) is not None
     return _pattern("harmless").fullmatch(last) is None or (last == "key" and _kind(word.group()) == "password")
-
-
-def _list_notations(text: str, word: re.Match[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the notations in which a value may follow the name, and whether each shows a literal."""
-    yield "quoted", True
-    yield "tagged", True
-    before = text[max(0, word.start() - _LOOK_BACK) : word.start()]
-    stem = _pattern("name backwards").match(before[::-1])
-    length = stem.end() if stem else 0
-    name = f"{before[len(before) - length :]}{word.group()}"
-    if name.isupper():
-        yield "environment", True
-    if name.startswith("-"):
-        yield "flag", False
-    yield "bare", name.isupper() and name != word.group()
-    yield "stated", False
-    if before[: len(before) - length].endswith(("('", '("')):
-        yield "argument", False
-    if "login " in before:
-        yield "login", False
-    yield "quoted behind", False
-    yield "pair", False
-    if _pattern("setting backwards").match(before[::-1].lower()):
-        yield "behind", False
-    yield "random behind", False
-
-
-def _read_blob(text: str, word: re.Match[str]) -> Secret | None:
-    """Return long hexadecimal or base64 text that a sentence names as a secret, and not as a digest or an id."""
-    match = _pattern("blob").match(text, word.end())
-    before = text[max(0, word.start() - 16) : word.start()].rpartition("\n")[2]
-    if match is None or _pattern("digest").search(f"{before}|{match['gap']}"):
-        return None
-    rule = "hex" if match["hex"] else "base64"
-    return Secret(rule, *match.span(rule)) if is_genuine(match[rule]) and not match[rule].isdigit() else None
 
 
 def _read_header(text: str, start: int, header: str) -> Secret | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -63,7 +64,22 @@ _RECENT: Final = (
 
 def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
     """Return the ranges that a query names, or counts back from `now`; a month without a year is in any of `years`."""
-    return [*_find_absolute(text, years), *(_find_relative(text, now) if now is not None else ())]
+    found = list(_find_absolute(text, years))
+    if now is None:
+        return found
+    with suppress(OverflowError, OSError, ValueError):
+        today = datetime.fromtimestamp(now / 1000, UTC)
+        for match in _AGO.finditer(text):
+            word = (match["count"] or match["cjk_count"]).lower()
+            count = int(word) if word.isdigit() else _COUNTS[word]
+            unit = match["unit"].lower() if match["unit"] else _CJK_UNITS[match["cjk_unit"][0]]
+            days, slack = _UNIT_DAYS[unit]
+            middle = today - timedelta(count * days)
+            found.append(_range(middle - timedelta(slack), middle + timedelta(slack)))
+        for pattern, days in _RECENT:
+            if pattern.search(text):
+                found.append(_range(today - timedelta(days), today + timedelta(0.5)))
+    return found
 
 
 def _find_absolute(text: str, years: range) -> Iterator[Range]:
@@ -90,23 +106,6 @@ def _days(year: str | None, month: int, day: str | None, years: range) -> Iterat
                 yield _range(first, datetime(number + month // 12, month % 12 + 1, 1, tzinfo=UTC))
         except ValueError:
             continue
-
-
-def _find_relative(text: str, now: int) -> Iterator[Range]:
-    try:
-        today = datetime.fromtimestamp(now / 1000, UTC)
-        for match in _AGO.finditer(text):
-            word = (match["count"] or match["cjk_count"]).lower()
-            count = int(word) if word.isdigit() else _COUNTS[word]
-            unit = match["unit"].lower() if match["unit"] else _CJK_UNITS[match["cjk_unit"][0]]
-            days, slack = _UNIT_DAYS[unit]
-            middle = today - timedelta(count * days)
-            yield _range(middle - timedelta(slack), middle + timedelta(slack))
-        for pattern, days in _RECENT:
-            if pattern.search(text):
-                yield _range(today - timedelta(days), today + timedelta(0.5))
-    except (OverflowError, OSError, ValueError):
-        return
 
 
 def _range(first: datetime, last: datetime) -> Range:

@@ -55,6 +55,32 @@ class Recipe:
     brevity: float = 0.2
     best: int = 3
 
+    def score(self, signals: Signals, stages: dict[str, Floats]) -> Floats:
+        """Combine words and vectors, each relative to the best; then add neighbours, session and dates."""
+        found = signals.candidates
+        first = stages["keyword"]
+        if found.cosine is not None:
+            vector = np.float32(self.vector * signals.vector_weight)
+            first = first * (1 - vector) + stages["vector"] * vector
+        first = relative(first)
+        first = np.where(found.human, first * np.float32(self.human), first)
+        gained = np.zeros(len(found), np.float32)
+        beside = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
+        for links in (found.previous, found.following):
+            gained += np.float32(self.near) * beside[links]
+            gained += np.float32(self.far) * beside[found.beside(links, links)]
+        reach = np.float32(self.reach) / np.maximum(1, found.sizes).astype(np.float32)
+        stages["neighbours"] = gained * np.minimum(1, reach) * (found.human & found.eligible)
+        scores = relative(first + stages["neighbours"])
+        stages["session"] = np.float32(self.session) * found.session_keyword * (scores > 0)
+        scores = scores + stages["session"]
+        inside = np.zeros(len(found), np.bool_)
+        for start, stop in signals.dates:
+            inside |= (found.times >= start) & (found.times < stop)
+        stages["date"] = (inside & (scores > 0)) * np.float32(self.date)
+        total: Floats = scores + stages["date"] * scores.max(initial=0)
+        return total
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Weighted:
@@ -64,6 +90,19 @@ class Weighted:
     keyword: float = 0.3
     decay: float = 0.995
     least: float = 0.7
+
+    def score(self, signals: Signals, stages: dict[str, Floats]) -> Floats:
+        """Score with fixed weights; 0 below the minimum, relative to the weights of the signals that a passage has."""
+        found = signals.candidates
+        vector = self.vector if found.cosine is not None else 0.0
+        now = signals.now if signals.now is not None else int(found.times.max(initial=0))
+        days = np.where(found.times > 0, np.maximum(0, float(now) - found.times) / _DAY_MS, 0)
+        stages["decay"] = (np.float64(self.decay) ** days).astype(np.float32)
+        scores = (vector * stages["cosine"] + self.keyword * stages["keyword"]) * stages["decay"]
+        channels = vector * (stages["cosine"] > 0) + self.keyword * (stages["keyword"] > 0)
+        passed = scores >= np.float32(self.least) * np.maximum(channels, np.float32(1e-6))
+        kept: Floats = np.where(passed, scores, 0).astype(np.float32)
+        return kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,56 +207,15 @@ def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranki
     }
     match order.fusion:
         case "weighted":
-            scores = _score_weighted(signals, stages, order.weighted)
+            scores = order.weighted.score(signals, stages)
         case "rrf":
             scores = np.zeros_like(words)  # the sum of 1 / (60 + rank) over the lists that a passage is in
             for ranked in (top(stages[name], len(found)) for name in ("keyword", "vector")):
                 scores[ranked] += (1 / (_RRF_CONSTANT + 1 + np.arange(len(ranked)))).astype(np.float32)
         case "recipe":
-            scores = _score_recipe(signals, stages, order.recipe)
+            scores = order.recipe.score(signals, stages)
     scores = scores * found.eligible
     return Ranking(order=top(scores, limit), scores=scores, stages=stages)
-
-
-def _score_recipe(signals: Signals, stages: dict[str, Floats], recipe: Recipe) -> Floats:
-    """Combine words and vectors, each relative to the best; then add neighbours, session and dates."""
-    found = signals.candidates
-    first = stages["keyword"]
-    if found.cosine is not None:
-        vector = np.float32(recipe.vector * signals.vector_weight)
-        first = first * (1 - vector) + stages["vector"] * vector
-    first = relative(first)
-    first = np.where(found.human, first * np.float32(recipe.human), first)
-    gained = np.zeros(len(found), np.float32)
-    beside = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
-    for links in (found.previous, found.following):
-        gained += np.float32(recipe.near) * beside[links]
-        gained += np.float32(recipe.far) * beside[found.beside(links, links)]
-    reach = np.float32(recipe.reach) / np.maximum(1, found.sizes).astype(np.float32)
-    stages["neighbours"] = gained * np.minimum(1, reach) * (found.human & found.eligible)
-    scores = relative(first + stages["neighbours"])
-    stages["session"] = np.float32(recipe.session) * found.session_keyword * (scores > 0)
-    scores = scores + stages["session"]
-    inside = np.zeros(len(found), np.bool_)
-    for start, stop in signals.dates:
-        inside |= (found.times >= start) & (found.times < stop)
-    stages["date"] = (inside & (scores > 0)) * np.float32(recipe.date)
-    total: Floats = scores + stages["date"] * scores.max(initial=0)
-    return total
-
-
-def _score_weighted(signals: Signals, stages: dict[str, Floats], weights: Weighted) -> Floats:
-    """Score with fixed weights; 0 below the minimum, relative to the weights of the signals that a passage has."""
-    found = signals.candidates
-    vector = weights.vector if found.cosine is not None else 0.0
-    now = signals.now if signals.now is not None else int(found.times.max(initial=0))
-    days = np.where(found.times > 0, np.maximum(0, float(now) - found.times) / _DAY_MS, 0)
-    stages["decay"] = (np.float64(weights.decay) ** days).astype(np.float32)
-    scores = (vector * stages["cosine"] + weights.keyword * stages["keyword"]) * stages["decay"]
-    channels = vector * (stages["cosine"] > 0) + weights.keyword * (stages["keyword"] > 0)
-    passed = scores >= np.float32(weights.least) * np.maximum(channels, np.float32(1e-6))
-    kept: Floats = np.where(passed, scores, 0).astype(np.float32)
-    return kept
 
 
 def relative(values: Floats) -> Floats:

@@ -27,7 +27,7 @@ _BASE: Final = np.uint64(0x9E3779B97F4A7C15)
 _INVERSE: Final = np.uint64(pow(0x9E3779B97F4A7C15, -1, 1 << 64))
 _STIR: Final = np.uint64(0xD6E8FEB86659FD93)
 _HALF: Final = np.uint64(32)
-_TOGETHER: Final = 8192  # terms that are reckoned together: what they take fits into the processor's cache
+_TOGETHER: Final = 8192  # terms that are computed together: what they take fits into the processor's cache
 _WINDOW_BITS: Final = 32
 _NUMBER, _NUMBERS = Struct("<I"), Struct("<II")
 
@@ -40,27 +40,25 @@ Occurrences: TypeAlias = tuple[Windows, Counts]
 def term_ids(terms: Sequence[str]) -> npt.NDArray[np.int64]:
     """A stable 64-bit number for each term, so that no index needs a dictionary.
 
-    A polynomial of its characters, stirred. Many terms are reckoned together.
+    A polynomial of its characters, stirred. Many terms are computed together: powers run on from one term to the next,
+    and an odd base allows to divide what stood before a term out again.
     """
-    parts = [_reckoned(terms[start : start + _TOGETHER]) for start in range(0, len(terms), _TOGETHER)]
-    return np.concatenate([np.zeros(0, np.int64), *parts])
-
-
-def _reckoned(terms: Sequence[str]) -> npt.NDArray[np.int64]:
-    """Powers run on from one term to the next; an odd base allows to divide what stood before a term out again."""
-    lengths = np.fromiter(map(len, terms), np.int64, len(terms))
-    stops = lengths.cumsum()
-    starts = stops - lengths
-    characters = np.frombuffer("".join(terms).encode("utf-32-le", "surrogatepass"), np.uint32)
-    size = 1 << len(characters).bit_length()
-    sums = np.zeros(len(characters) + 1, np.uint64)
-    np.cumsum((characters + np.uint32(1)) * _powers(_BASE, size)[1 : len(sums)], out=sums[1:])
-    numbers = (sums[stops] - sums[starts]) * _powers(_INVERSE, size)[starts]
-    numbers ^= numbers >> _HALF
-    numbers *= _STIR
-    numbers ^= numbers >> _HALF
-    found: npt.NDArray[np.int64] = numbers.view(np.int64)
-    return found
+    parts = [np.zeros(0, np.int64)]
+    for start in range(0, len(terms), _TOGETHER):
+        some = terms[start : start + _TOGETHER]
+        lengths = np.fromiter(map(len, some), np.int64, len(some))
+        stops = lengths.cumsum()
+        starts = stops - lengths
+        characters = np.frombuffer("".join(some).encode("utf-32-le", "surrogatepass"), np.uint32)
+        size = 1 << len(characters).bit_length()
+        sums = np.zeros(len(characters) + 1, np.uint64)
+        np.cumsum((characters + np.uint32(1)) * _powers(_BASE, size)[1 : len(sums)], out=sums[1:])
+        numbers = (sums[stops] - sums[starts]) * _powers(_INVERSE, size)[starts]
+        numbers ^= numbers >> _HALF
+        numbers *= _STIR
+        numbers ^= numbers >> _HALF
+        parts.append(numbers.view(np.int64))
+    return np.concatenate(parts)
 
 
 @lru_cache(maxsize=32)

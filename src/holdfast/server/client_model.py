@@ -15,7 +15,7 @@ from holdfast import providers
 from holdfast.calls import Deadline
 from holdfast.errors import ModelBusyError, ModelError
 from holdfast.messages import Message, Text
-from holdfast.models.base import Prompt, Reply, check_cancelled, check_deadline
+from holdfast.models.base import OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.client import error_from_response
 from holdfast.providers.models import context_tokens
 from holdfast.providers.replies import ReplyCollector, is_stream, load_json
@@ -53,12 +53,7 @@ class ClientModel:
         self.context_tokens = context_tokens(self.name)
 
     def ask(
-        self,
-        prompt: Prompt,
-        *,
-        timeout: float | None = None,
-        cancel: Event | None = None,
-        on_text: Callable[[str], None] | None = None,
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Send a prompt and wait for the whole reply; see `Model.ask`. Not for the thread of the event loop."""
         deadline = Deadline.after(timeout)

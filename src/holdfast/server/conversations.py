@@ -78,18 +78,16 @@ class Conversations:
         with self._lock:
             branches = self._known.pop((owner, name), None)
             if branches is None:
-                branches = [_stored_digests(stored) for stored in load(name)]
+                branches = [  # clients do not send replies back as they came
+                    ["" if one.role == "assistant" else one.digest for one in stored if one.role != "system"]
+                    for stored in load(name)
+                ]
             number = _best_branch(digests, branches)
             branches[number : number + 1] = [digests]
             self._known[owner, name] = branches  # the conversation that was used last is the last to go
             while len(self._known) > MAX_CONVERSATIONS:
                 del self._known[next(iter(self._known))]
         return name + (f"-{number + 1}" if number else "")
-
-
-def _stored_digests(stored: Sequence[Message]) -> list[str]:
-    """Return the digests of stored messages; empty for replies, which clients do not send back as they came."""
-    return ["" if message.role == "assistant" else message.digest for message in stored if message.role != "system"]
 
 
 def _best_branch(digests: Sequence[str], branches: Sequence[Sequence[str]]) -> int:

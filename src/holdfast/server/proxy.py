@@ -499,7 +499,7 @@ async def _read_refusal(body: _Body, format: str) -> str:
         if collector.error or collector.has_begun:
             break
         chunk = await body.peek(seconds=OPENING_SECONDS)
-    return collector.error if collector.error and is_overflow(collector.error) else ""
+    return collector.error if is_overflow(collector.error) else ""
 
 
 def _relay(sent: httpx.Response) -> Response:

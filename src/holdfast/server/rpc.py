@@ -24,7 +24,7 @@ import msgspec
 from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
-from holdfast.hooks import HostHooks
+from holdfast.hooks.handlers import HostHooks
 from holdfast.session import Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
 
@@ -271,20 +271,15 @@ class Rpc:
 
         with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
             for line in filter(bytes.strip, lines):
-                key = _session_of(line) or object()
+                key: object = None
+                with suppress(ValueError, LookupError, TypeError, RecursionError):
+                    key = str(json.loads(line)["params"]["session"])
+                key = key or object()
                 with lock:
                     is_running = key in waiting
                     waiting.setdefault(key, deque()).append(line)
                 if not is_running:
                     pool.submit(run, key)
-
-
-def _session_of(line: bytes) -> str:
-    """Return the session that a call is about."""
-    try:
-        return str(json.loads(line)["params"]["session"])
-    except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:

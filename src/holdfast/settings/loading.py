@@ -115,7 +115,10 @@ def load(
     """
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
-    layers = [_read_tables(overrides, source="arguments", environ=environ), _read_environment(environ)]
+    layers = [
+        _Source(name="arguments", environ=environ).read_tables(overrides),
+        _Source(name="environment", environ=environ).read_environment(),
+    ]
     refused: dict[Path, tuple[str, ...]] = {}
     for path in in_order:
         of_file = _load_file(path, environ=environ, project=project, agent=agent_id)
@@ -152,17 +155,15 @@ def _load_file(
         raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
     data = read_file(path)  # read once, so that the content that is checked for trust is the content in use
     limited = is_project_file(path, project=project) and not is_trusted(path, data)
-    source = str(path)
+    source = _Source(name=str(path), environ=environ, limited=limited)
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"line {line} is not UTF-8 text", source=source) from error
+        raise SettingsError(f"line {line} is not UTF-8 text", source=str(path)) from error
     if path.suffix == ".toml":
-        return (_read_tables(_parse_toml(text, source=source), source=source, environ=environ, limited=limited),)
-    return _read_openclaw(
-        _parse_json(text, source=source), source=source, environ=environ, limited=limited, agent=agent
-    )
+        return (source.read_tables(source.parse_toml(text)),)
+    return source.read_openclaw(source.parse_json(text), agent)
 
 
 def _merge(layers: Iterable[_Layer]) -> tuple[dict[str, object], dict[str, str]]:
@@ -195,81 +196,6 @@ def _build(
         raise SettingsError(str(error), source=", ".join(places), key=prefix.rstrip(".")) from error
 
 
-# --- sources ----------
-
-
-def _make_layer(
-    raw_values: Mapping[str, object],
-    *,
-    names: Callable[[Setting], tuple[str, ...]],
-    source: str,
-    environ: Mapping[str, str],
-    ignored: Mapping[str, str] = _NONE,
-    from_text: bool = False,
-) -> _Layer:
-    """Check the values of a source. Of several names for one setting the first is used and the others are ignored."""
-    values: dict[str, object] = {}
-    origins: dict[str, str] = {}
-    unused = dict(ignored)
-    for row in settings_table() if raw_values else ():
-        given = [name for name in names(row) if name in raw_values]
-        if given:
-            at = (source, given[0])
-            values[row.key] = _check(raw_values[given[0]], row, environ, at=at, strict=not from_text)
-            origins[row.key] = f"{source}: {given[0]}"
-            unused |= dict.fromkeys(given[1:], f"{source}: {given[0]} says the same")
-        if row.key in values and row.rival in values:
-            raise SettingsError(f"says the same as {row.rival!r}; keep one of them", source=source, key=row.key)
-    return _Layer(values=values, origins=origins, ignored=unused)
-
-
-def _read_environment(environ: Mapping[str, str]) -> _Layer:
-    """Read the variables `HOLDFAST_<SECTION>__<FIELD>`; an empty variable counts as not set."""
-
-    def names(row: Setting) -> tuple[str, ...]:
-        return (row.variable, *(f"{_PREFIX}{alias.upper()}" for alias in row.aliases))
-
-    known = {name: row for row in settings_table() for name in names(row)}
-    given = {name: text for name, text in environ.items() if name.startswith(_PREFIX) and text}
-    others = sorted(given.keys() - known.keys() - _NOT_SETTINGS)
-    for name in others:
-        _refuse_misspelt(name, known)
-    raw_values = {name: _parse_list(row, given[name]) for name, row in known.items() if name in given}
-    return _make_layer(
-        raw_values,
-        names=names,
-        source="environment",
-        environ=environ,
-        ignored=dict.fromkeys(others, "environment"),
-        from_text=True,
-    )
-
-
-def _refuse_misspelt(name: str, known: Collection[str]) -> None:
-    """Raise for a variable that looks like a misspelt setting; others may belong to another program."""
-    near = find_similar_names(name, known, cutoff=_SIMILAR)
-    if near or "__" in name:
-        near = near or find_similar_names(name, known, cutoff=_LIKELY)
-        raise SettingsError("unknown setting.", source="environment", key=_show_name(name), nearest=near)
-
-
-def _parse_toml(text: str, *, source: str) -> Mapping[str, Any]:
-    import tomllib  # noqa: PLC0415 - most runs read no file
-
-    deep = re.search(_DEEP_KEY, text)
-    if deep:
-        place = text.count("\n", 0, deep.start()) + 1
-        raise SettingsError(f"line {place} has a key of more than {_MAX_KEY_PARTS} parts", source=source)
-    try:
-        return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        number = line[1] if line else text.count("\n") + 1
-        raise SettingsError(f"line {number} is not valid TOML: {error}", source=source) from error
-    except (RecursionError, ValueError) as error:
-        raise SettingsError("not valid TOML: nested too deeply, or a number too long", source=source) from error
-
-
 def read_file(path: Path) -> bytes:
     """Read a settings file.
 
@@ -298,7 +224,6 @@ def _walk_names(data: Mapping[str, Any], tree: Tree, *, prefix: str = "") -> Ite
 
 
 def _make_unknown_error(path: str, value: object, tree: Tree, *, source: str) -> SettingsError:
-    """Make the error for a name that is not a setting."""
     if path in tree.branches:
         # The value is not shown: it may be an API key in place of its section.
         kind = type(value).__name__
@@ -306,67 +231,8 @@ def _make_unknown_error(path: str, value: object, tree: Tree, *, source: str) ->
     return SettingsError("unknown setting.", source=source, key=_show_name(path), nearest=tree.nearest(path))
 
 
-def _read_tables(
-    data: Mapping[str, object], *, source: str, environ: Mapping[str, str], limited: bool = False
-) -> _Layer:
-    tree = toml_tree()
-    raw_values, others, refused = _sort_names(data, tree, limited=limited)
-    if others:
-        raise _make_unknown_error(*next(iter(others.items())), tree, source=source)
-    layer = _make_layer(raw_values, names=lambda row: (row.key, *row.aliases), source=source, environ=environ)
-    return replace(layer, refused=refused)
-
-
-def _sort_names(
-    data: Mapping[str, Any], tree: Tree, *, limited: bool
-) -> tuple[dict[str, object], dict[str, object], tuple[str, ...]]:
-    """Return the values of settings, those of unknown names, and the settings that this source may not set."""
-    values, others, refused = {}, {}, []
-    for name, value in _walk_names(data, tree):
-        row = tree.leaves.get(name)
-        if row is None:
-            others[name] = value
-        elif limited and not row.project:
-            refused.append(row.key)
-        else:
-            values[name] = value
-    return values, others, tuple(refused)
-
-
-def _parse_list(row: Setting, text: str) -> object:
-    """Parse the text of a list, which is JSON or separated by commas; other text is returned as it is."""
-    if not row.is_list:
-        return text
-    if text.lstrip().startswith("["):
-        try:
-            return msgspec.json.decode(text)
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise SettingsError("not a valid JSON list", source="environment", key=row.variable) from error
-    return [item.strip() for item in text.split(",") if item.strip()]
-
-
-def _check(value: object, row: Setting, environ: Mapping[str, str], *, at: tuple[str, str], strict: bool) -> object:
-    try:
-        if row.secret and isinstance(value, str):
-            return Secret.expand(value, environ)
-        return msgspec.convert(row.read(value), row.type, strict=strict)
-    except KeyError as error:
-        message = f"the environment variable {error.args[0]} is not set"
-        raise SettingsError(message, source=at[0], key=at[1]) from error
-    except (ValueError, msgspec.ValidationError):
-        # `from None`: the cause would repeat the value, which may be a secret.
-        try:
-            shown = "a value of another kind" if row.secret else reprlib.repr(value)
-        except ValueError:  # Python does not print very long numbers
-            shown = f"a very long {type(value).__name__}"
-        raise SettingsError(f"expected {row.kind}, found {shown}", source=at[0], key=at[1]) from None
-
-
 def _show_name(name: str) -> str:
     return name[:_MAX_NAME_CHARS] if name.isprintable() else ascii(name[:_MAX_NAME_CHARS])
-
-
-# --- openclaw ----------
 
 
 _CACHE_TTL: Final = "agents.defaults.models.*.params.cacheControlTtl"
@@ -378,68 +244,6 @@ def _openclaw_names() -> Any:
     # level any other name is OpenClaw's too, except those of `sections`, which are always ours. `agent_only` are names
     # in an entry of `agents.list` that do not override `agents.defaults`.
     return load_data("openclaw_names.json")
-
-
-def _read_openclaw(
-    whole: Mapping[str, Any], *, source: str, environ: Mapping[str, str], limited: bool, agent: str | None
-) -> tuple[_Layer, ...]:
-    """Read an `openclaw.json`: the overrides of `agent`, if it is listed, then the settings of all agents."""
-    agents = whole.get("agents")
-    listed = agents.get("list") if isinstance(agents, Mapping) else None
-    own = next((entry for entry in listed if _is_agent(entry, agent)), None) if isinstance(listed, list) else None
-    if own is None or not isinstance(agents, Mapping):
-        return (_read_openclaw_names(whole, source=source, environ=environ, limited=limited),)
-    overrides = {name: value for name, value in own.items() if name not in _openclaw_names()["agent_only"].split()}
-    at = f"{source}, agents.list {agent!r}"
-    defaults = {**whole, "agents": {name: value for name, value in agents.items() if name != "list"}}
-    return (
-        _read_openclaw_names({"agents": {"defaults": overrides}}, source=at, environ=environ, limited=limited),
-        _read_openclaw_names(defaults, source=source, environ=environ, limited=limited),
-    )
-
-
-def _is_agent(entry: object, agent: str | None) -> bool:
-    name = entry.get("id") if isinstance(entry, Mapping) else None
-    return agent is not None and isinstance(name, str) and name.strip().lower() == agent.strip().lower()
-
-
-def _read_openclaw_names(data: Mapping[str, Any], *, source: str, environ: Mapping[str, str], limited: bool) -> _Layer:
-    tree = openclaw_tree()
-    ignored: dict[str, str] = {}
-    raw_values, others, refused = _sort_names(data, tree, limited=limited)
-    for name, value in others.items():
-        if not _is_foreign(name, tree):
-            raise _make_unknown_error(name, value, tree, source=source)
-        ignored[name] = source
-        if name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value):
-            ignored[_CACHE_TTL] = source
-    _apply_slot(raw_values, data, ignored, source)
-    for name, value in list(raw_values.items()):
-        if tree.leaves[name].secret:
-            raw_values[name], missing = _resolve_secret(value, environ)
-            if missing:
-                del raw_values[name]
-                ignored[name] = f"{source}: {missing}"
-        elif isinstance(value, float) and value.is_integer():
-            raw_values[name] = int(value)  # JavaScript has one kind of number: 2e4 and 20000.0 are whole numbers
-    checked = _make_layer(raw_values, names=lambda row: row.openclaw, source=source, environ=environ, ignored=ignored)
-    return replace(checked, refused=refused)
-
-
-def _apply_slot(raw_values: dict[str, object], data: Mapping[str, Any], ignored: dict[str, str], source: str) -> None:
-    """Ignore the entries of memory plugins that are not in the slot; one in the slot without an entry is off."""
-    slot = raw_values.get("plugins.slots.memory")
-    if slot is None:
-        return
-    is_ours = "holdfast" in (slot, raw_values.get("plugins.slots.contextEngine"))  # then an older section still holds
-    used = {slot, "memory-context"} if is_ours else {slot}
-    for plugin in {"memory-context", "memory-lancedb"} - used:
-        place = f"plugins.entries.{plugin}."
-        for name in [name for name in raw_values if name.startswith(place)]:
-            del raw_values[name]
-            ignored[name] = f"{source}: plugins.slots.memory is {slot!r}"
-    if slot == "memory-context" and "memory-context" not in (data["plugins"].get("entries") or {}):
-        raw_values["plugins.entries.memory-context.enabled"] = False
 
 
 def _is_foreign(path: str, tree: Tree) -> bool:
@@ -455,38 +259,201 @@ def _is_foreign(path: str, tree: Tree) -> bool:
     return level in names["shared"] and name not in names["sections"].split() and not tree.find_similar(path)
 
 
-def _resolve_secret(value: object, environ: Mapping[str, str]) -> tuple[object, str]:
-    """Return a secret and why it is missing. A secret that only OpenClaw can read does not make the file invalid."""
-    match value:
-        case {"source": "env", "id": str(variable)}:
-            text = f"${{{variable}}}"
-        case {"source": str(kind)}:
-            return value, f"kept in {kind!r}, which only OpenClaw can read"
-        case str(text):
-            pass
-        case _:
-            return value, ""
-    try:
-        return Secret.expand(text, environ), ""
-    except KeyError as error:
-        return value, f"the environment variable {error.args[0]} is not set"
+# --- sources ----------
 
 
-def _parse_json(text: str, *, source: str) -> Mapping[str, Any]:
-    try:
-        data = json.loads(text)  # much faster than JSON5, and enough for files that programs write
-    except (ValueError, RecursionError):
-        import json5  # noqa: PLC0415 - only for files that people write
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Source:
+    """Where settings come from. One that is `limited` may set only what is harmless."""
 
+    name: str
+    environ: Mapping[str, str]
+    limited: bool = False
+
+    def make_layer(
+        self,
+        raw_values: Mapping[str, object],
+        *,
+        names: Callable[[Setting], tuple[str, ...]],
+        ignored: Mapping[str, str] = _NONE,
+        refused: tuple[str, ...] = (),
+        from_text: bool = False,
+    ) -> _Layer:
+        """Check the values. Of several names for one setting the first is used and the others are ignored."""
+        values: dict[str, object] = {}
+        origins: dict[str, str] = {}
+        unused = dict(ignored)
+        for row in settings_table() if raw_values else ():
+            given = [name for name in names(row) if name in raw_values]
+            if given:
+                values[row.key] = self.check(raw_values[given[0]], row, given[0], strict=not from_text)
+                origins[row.key] = f"{self.name}: {given[0]}"
+                unused |= dict.fromkeys(given[1:], f"{self.name}: {given[0]} says the same")
+            if row.key in values and row.rival in values:
+                raise SettingsError(f"says the same as {row.rival!r}; keep one of them", source=self.name, key=row.key)
+        return _Layer(values=values, origins=origins, ignored=unused, refused=refused)
+
+    def check(self, value: object, row: Setting, name: str, *, strict: bool) -> object:
         try:
-            data = json5.loads(text)
-        except ValueError as error:
-            reason = str(error).removeprefix("<string>:")
-            line, _, rest = reason.partition(" ")
-            what = f"line {line} is not valid JSON5: {rest}" if line.isdigit() else f"is not valid JSON5: {reason}"
-            raise SettingsError(what, source=source) from error
-        except RecursionError as error:
-            raise SettingsError("not valid JSON5: nested too deeply", source=source) from error
-    if not isinstance(data, dict):
-        raise SettingsError("expected an object with settings", source=source)
-    return data
+            if row.secret and isinstance(value, str):
+                return Secret.expand(value, self.environ)
+            return msgspec.convert(row.read(value), row.type, strict=strict)
+        except KeyError as error:
+            message = f"the environment variable {error.args[0]} is not set"
+            raise SettingsError(message, source=self.name, key=name) from error
+        except (ValueError, msgspec.ValidationError):
+            # `from None`: the cause would repeat the value, which may be a secret.
+            try:
+                shown = "a value of another kind" if row.secret else reprlib.repr(value)
+            except ValueError:  # Python does not print very long numbers
+                shown = f"a very long {type(value).__name__}"
+            raise SettingsError(f"expected {row.kind}, found {shown}", source=self.name, key=name) from None
+
+    def sort_names(
+        self, data: Mapping[str, Any], tree: Tree
+    ) -> tuple[dict[str, object], dict[str, object], tuple[str, ...]]:
+        """Return the values of settings, those of unknown names, and the settings that this source may not set."""
+        values, others, refused = {}, {}, []
+        for name, value in _walk_names(data, tree):
+            row = tree.leaves.get(name)
+            if row is None:
+                others[name] = value
+            elif self.limited and not row.project:
+                refused.append(row.key)
+            else:
+                values[name] = value
+        return values, others, tuple(refused)
+
+    def read_environment(self) -> _Layer:
+        """Read the variables `HOLDFAST_<SECTION>__<FIELD>`; an empty variable counts as not set."""
+
+        def names(row: Setting) -> tuple[str, ...]:
+            return (row.variable, *(f"{_PREFIX}{alias.upper()}" for alias in row.aliases))
+
+        known = {name: row for row in settings_table() for name in names(row)}
+        given = {name: text for name, text in self.environ.items() if name.startswith(_PREFIX) and text}
+        others = sorted(given.keys() - known.keys() - _NOT_SETTINGS)
+        for name in others:
+            self.refuse_misspelt(name, known)
+        raw_values = {name: row.parse_text(given[name]) for name, row in known.items() if name in given}
+        return self.make_layer(raw_values, names=names, ignored=dict.fromkeys(others, self.name), from_text=True)
+
+    def read_tables(self, data: Mapping[str, object]) -> _Layer:
+        tree = toml_tree()
+        raw_values, others, refused = self.sort_names(data, tree)
+        if others:
+            raise _make_unknown_error(*next(iter(others.items())), tree, source=self.name)
+        return self.make_layer(raw_values, names=lambda row: (row.key, *row.aliases), refused=refused)
+
+    def read_openclaw(self, whole: Mapping[str, Any], agent: str | None) -> tuple[_Layer, ...]:
+        """Read an `openclaw.json`: the overrides of `agent`, if it is listed, then the settings of all agents."""
+        agents = whole.get("agents")
+        listed = agents.get("list") if isinstance(agents, Mapping) else None
+        own = (
+            next((entry for entry in listed if self.is_agent(entry, agent)), None) if isinstance(listed, list) else None
+        )
+        if own is None or not isinstance(agents, Mapping):
+            return (self.read_openclaw_names(whole),)
+        overrides = {name: value for name, value in own.items() if name not in _openclaw_names()["agent_only"].split()}
+        own_source = replace(self, name=f"{self.name}, agents.list {agent!r}")
+        defaults = {**whole, "agents": {name: value for name, value in agents.items() if name != "list"}}
+        return own_source.read_openclaw_names({"agents": {"defaults": overrides}}), self.read_openclaw_names(defaults)
+
+    def read_openclaw_names(self, data: Mapping[str, Any]) -> _Layer:
+        tree = openclaw_tree()
+        ignored: dict[str, str] = {}
+        raw_values, others, refused = self.sort_names(data, tree)
+        for name, value in others.items():
+            if not _is_foreign(name, tree):
+                raise _make_unknown_error(name, value, tree, source=self.name)
+            ignored[name] = self.name
+            if name == "agents.defaults.models" and '"cacheControlTtl"' in json.dumps(value):
+                ignored[_CACHE_TTL] = self.name
+        self.apply_slot(raw_values, data, ignored)
+        for name, value in list(raw_values.items()):
+            if tree.leaves[name].secret:
+                raw_values[name], missing = self.resolve_secret(value)
+                if missing:
+                    del raw_values[name]
+                    ignored[name] = f"{self.name}: {missing}"
+            elif isinstance(value, float) and value.is_integer():
+                raw_values[name] = int(value)  # JavaScript has one kind of number: 2e4 and 20000.0 are whole numbers
+        return self.make_layer(raw_values, names=lambda row: row.openclaw, ignored=ignored, refused=refused)
+
+    def apply_slot(self, raw_values: dict[str, object], data: Mapping[str, Any], ignored: dict[str, str]) -> None:
+        """Ignore the entries of memory plugins that are not in the slot; one in the slot without an entry is off."""
+        slot = raw_values.get("plugins.slots.memory")
+        if slot is None:
+            return
+        is_ours = "holdfast" in (slot, raw_values.get("plugins.slots.contextEngine"))  # an older section still holds
+        used = {slot, "memory-context"} if is_ours else {slot}
+        for plugin in {"memory-context", "memory-lancedb"} - used:
+            place = f"plugins.entries.{plugin}."
+            for name in [name for name in raw_values if name.startswith(place)]:
+                del raw_values[name]
+                ignored[name] = f"{self.name}: plugins.slots.memory is {slot!r}"
+        if slot == "memory-context" and "memory-context" not in (data["plugins"].get("entries") or {}):
+            raw_values["plugins.entries.memory-context.enabled"] = False
+
+    def resolve_secret(self, value: object) -> tuple[object, str]:
+        """Return a secret and why it is missing. One that only OpenClaw can read does not make the file invalid."""
+        match value:
+            case {"source": "env", "id": str(variable)}:
+                text = f"${{{variable}}}"
+            case {"source": str(kind)}:
+                return value, f"kept in {kind!r}, which only OpenClaw can read"
+            case str(text):
+                pass
+            case _:
+                return value, ""
+        try:
+            return Secret.expand(text, self.environ), ""
+        except KeyError as error:
+            return value, f"the environment variable {error.args[0]} is not set"
+
+    def parse_toml(self, text: str) -> Mapping[str, Any]:
+        import tomllib  # noqa: PLC0415 - most runs read no file
+
+        deep = re.search(_DEEP_KEY, text)
+        if deep:
+            place = text.count("\n", 0, deep.start()) + 1
+            raise SettingsError(f"line {place} has a key of more than {_MAX_KEY_PARTS} parts", source=self.name)
+        try:
+            return tomllib.loads(text)
+        except tomllib.TOMLDecodeError as error:
+            line = re.search(r"at line (\d+)", str(error))
+            number = line[1] if line else text.count("\n") + 1
+            raise SettingsError(f"line {number} is not valid TOML: {error}", source=self.name) from error
+        except (RecursionError, ValueError) as error:
+            raise SettingsError("not valid TOML: nested too deeply, or a number too long", source=self.name) from error
+
+    def parse_json(self, text: str) -> Mapping[str, Any]:
+        try:
+            data = json.loads(text)  # much faster than JSON5, and enough for files that programs write
+        except (ValueError, RecursionError):
+            import json5  # noqa: PLC0415 - only for files that people write
+
+            try:
+                data = json5.loads(text)
+            except ValueError as error:
+                reason = str(error).removeprefix("<string>:")
+                line, _, rest = reason.partition(" ")
+                what = f"line {line} is not valid JSON5: {rest}" if line.isdigit() else f"is not valid JSON5: {reason}"
+                raise SettingsError(what, source=self.name) from error
+            except RecursionError as error:
+                raise SettingsError("not valid JSON5: nested too deeply", source=self.name) from error
+        if not isinstance(data, dict):
+            raise SettingsError("expected an object with settings", source=self.name)
+        return data
+
+    def refuse_misspelt(self, name: str, known: Collection[str]) -> None:
+        """Raise for a variable that looks like a misspelt setting; others may belong to another program."""
+        near = find_similar_names(name, known, cutoff=_SIMILAR)
+        if near or "__" in name:
+            near = near or find_similar_names(name, known, cutoff=_LIKELY)
+            raise SettingsError("unknown setting.", source=self.name, key=_show_name(name), nearest=near)
+
+    @staticmethod
+    def is_agent(entry: object, agent: str | None) -> bool:
+        name = entry.get("id") if isinstance(entry, Mapping) else None
+        return agent is not None and isinstance(name, str) and name.strip().lower() == agent.strip().lower()

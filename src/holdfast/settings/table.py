@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, get_args, get_origin
 import msgspec
 from msgspec import inspect, structs
 
+from holdfast.errors import SettingsError
 from holdfast.settings.schema import Kind, Secret, Settings, spell_duration
 
 _MAX_COMPARED_CHARS: Final = 80
@@ -72,6 +73,17 @@ class Setting:
         """Parse a value as far as its kind needs it."""
         kind = _find_kind(self.type)
         return kind.read(value) if kind else value
+
+    def parse_text(self, text: str) -> object:
+        """Parse text from the environment: a list is JSON or separated by commas, anything else is left as it is."""
+        if not self.is_list:
+            return text
+        if text.lstrip().startswith("["):
+            try:
+                return msgspec.json.decode(text)
+            except (msgspec.DecodeError, RecursionError) as error:
+                raise SettingsError("not a valid JSON list", source="environment", key=self.variable) from error
+        return [item.strip() for item in text.split(",") if item.strip()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +206,6 @@ def _strip_annotation(annotation: Any) -> Any:
 
 
 def _find_kind(annotation: Any) -> Kind | None:
-    """Return the kind in the annotations of a type, or of a part of a union."""
     bare, *metas = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     kinds = (meta.extra["kind"] for meta in metas if meta.extra)
     return next(kinds, None) or next((kind for part in get_args(bare) if (kind := _find_kind(part))), None)
@@ -224,9 +235,6 @@ def _describe_type(info: inspect.Type) -> str:
 
 def _normalise(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
-
-
-# --- the reference page ----------------------------------------------------------
 
 
 def reference() -> str:

@@ -133,7 +133,7 @@ def decode_words(data: bytes) -> str:
 
 def _join_texts(blocks: Any) -> str:
     """Return the text of content blocks of the usual types; empty where one is of another."""
-    if isinstance(blocks, str) or not isinstance(blocks, list):
+    if not isinstance(blocks, list):
         return blocks or ""
     if not all(isinstance(block, dict) and block.get("type") in {"text", *_SILENT} for block in blocks):
         return ""

@@ -120,7 +120,15 @@ def connect(path: Path, *, wait: float) -> SqliteDatabase:
         )
         try:
             _check_owner(connection, path)
-            _switch_to_log(connection, wait)
+            deadline = time.monotonic() + wait
+            while True:  # SQLite does not wait for other processes here
+                try:
+                    connection.execute("PRAGMA journal_mode = WAL").fetchone()
+                    break
+                except sqlite3.OperationalError as error:
+                    if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                        raise
+                    time.sleep(_PAUSE)
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
         except BaseException:
@@ -195,20 +203,6 @@ def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
     (owner,) = connection.execute("PRAGMA application_id").fetchone()
     if owner != APPLICATION and tables:
         raise StorageError("a database of another program. Choose another file.", path=path)
-
-
-def _switch_to_log(connection: sqlite3.Connection, wait: float) -> None:
-    """Turn write-ahead logging on. SQLite does not wait for other processes here, so this function does."""
-    deadline = time.monotonic() + wait
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchone()
-        except sqlite3.OperationalError as error:
-            if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
-                raise
-            time.sleep(_PAUSE)
-        else:
-            return
 
 
 @contextmanager

@@ -443,7 +443,19 @@ class FolderStore:
         records = self._store.read_records(Select(scope=_OWNER), kind="state")
         if records:
             return _State(**records[0].data)
-        self._import_journal()
+        # Copy the messages that version 0.1 kept beside the plugin's files; delete its file once all are copied.
+        rows: list[MessageRow] = []
+        lines, _ = self._read_lines(JOURNAL)
+        messages = [line.data for line in lines if line.data is not None and line.data.get("kind") == "message"]
+        for data in messages:
+            with suppress(*DAMAGE):
+                message = from_json(data["body"])
+                passages = tuple(cut(data.get("text", ""), speaker=message.name or ""))
+                scope = scope_from_json(data["scope"])
+                rows.append(MessageRow(scope=scope, message=message, nonce=data["nonce"], passages=passages))
+        self._add_in_batches(rows)
+        if not self.readonly and len(rows) == len(messages):
+            (self.path / JOURNAL).unlink(missing_ok=True)
         return _State()
 
     def _catch_up(self, state: _State) -> None:
@@ -529,21 +541,6 @@ class FolderStore:
                 versions[key].append(fact)
                 rows.append(fact)
         return rows
-
-    def _import_journal(self) -> None:
-        """Copy the messages that version 0.1 kept beside the plugin's files; delete its file once all are copied."""
-        rows: list[MessageRow] = []
-        lines, _ = self._read_lines(JOURNAL)
-        messages = [line.data for line in lines if line.data is not None and line.data.get("kind") == "message"]
-        for data in messages:
-            with suppress(*DAMAGE):
-                message = from_json(data["body"])
-                passages = tuple(cut(data.get("text", ""), speaker=message.name or ""))
-                scope = scope_from_json(data["scope"])
-                rows.append(MessageRow(scope=scope, message=message, nonce=data["nonce"], passages=passages))
-        self._add_in_batches(rows)
-        if not self.readonly and len(rows) == len(messages):
-            (self.path / JOURNAL).unlink(missing_ok=True)
 
     def _add_in_batches(self, rows: Sequence[MessageRow]) -> list[int]:
         batches = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))

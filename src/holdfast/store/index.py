@@ -89,6 +89,17 @@ class _Seek:
     longest: int
     rows: Rows | None
 
+    def read(self) -> dict[int, _TermLists]:
+        """Read the lists of terms in every run, except those in pages that are too long."""
+        found = {term: _TermLists(term) for term in self.terms}
+        for term, run, first, length, data in self.rows or ():
+            if data is not None:
+                if held := find(data, term):
+                    found[term].lists[run] = held
+            elif first == term:
+                found[term].unread[run] = windows_of_one(length)
+        return found
+
 
 class Index:
     """The index as of the last search."""
@@ -222,7 +233,7 @@ class Index:
         missing, longest = self._missing(list(weights))
         if longest != seek.longest or not set(missing) <= set(seek.terms):  # the index has changed since
             seek = self._seek(db, missing, longest)
-        sought = _read_sought(seek)
+        sought = seek.read()
         fresh = self._unindexed.lists(np.array(list(weights), np.int64), self.columns)
         chosen = list(weights) if longest == _NO_LIMIT else self._select_terms(list(weights), sought, fresh)
         sealed = {term: self._cache[term] for term in chosen if term not in sought}
@@ -243,26 +254,15 @@ class Index:
 
     def _matrix(self, db: Database, space: Space, found: Mapping[str, Rows], readable: Bools | None) -> Matrix | None:
         """Return the vectors of a space: all of them, or those on the server if there are very many."""
-        if self.columns.windows < db.max_loaded_windows:
-            return self._take_vectors(space, found or self._find_vectors(db, space))
-        self._loaded.clear()
-        scopes = None if readable is None else np.flatnonzero(readable).tolist()
-        matrix = db.open_matrix(space, self.columns, scopes, self._opened.get(space))
-        self._opened = {} if matrix is None else {space: matrix}
-        return matrix
-
-    def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
-        """Select the vectors of a space that are not read yet, by table; none before their number is known."""
-        if space is None or not 0 < self.columns.windows < db.max_loaded_windows:
-            return {}
-        loaded = self._loaded.get(space)
-        return db.find_vectors(space, after={} if loaded is None else loaded.last)
-
-    def _take_vectors(self, space: Space, found: Mapping[str, Rows]) -> Matrix | None:
-        """Take over what `_find_vectors` selected; return all vectors, or None where there are none."""
+        if self.columns.windows >= db.max_loaded_windows:
+            self._loaded.clear()
+            scopes = None if readable is None else np.flatnonzero(readable).tolist()
+            matrix = db.open_matrix(space, self.columns, scopes, self._opened.get(space))
+            self._opened = {} if matrix is None else {space: matrix}
+            return matrix
         loaded = self._loaded.get(space) or _LoadedVectors(Matrix(space.dimension))
         first_window = self.columns["first_window"]
-        for table, rows in found.items():
+        for table, rows in (found or self._find_vectors(db, space)).items():
             for number, passage, data in rows:
                 vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
                 loaded.matrix.store(int(first_window[passage]), vectors)
@@ -270,6 +270,13 @@ class Index:
         if loaded.last:
             self._loaded[space] = loaded
         return loaded.matrix if loaded.last else None
+
+    def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
+        """Select the vectors of a space that are not read yet, by table; none before their number is known."""
+        if space is None or not 0 < self.columns.windows < db.max_loaded_windows:
+            return {}
+        loaded = self._loaded.get(space)
+        return db.find_vectors(space, after={} if loaded is None else loaded.last)
 
 
 def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:
@@ -289,18 +296,6 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: in
         numbers = np.array(list(query.without_passages), np.int64) - first
         kept[numbers[(numbers >= 0) & (numbers < len(kept))]] = False
     return kept
-
-
-def _read_sought(seek: _Seek) -> dict[int, _TermLists]:
-    """Read the lists of terms in every run, except those in pages that are too long."""
-    found = {term: _TermLists(term) for term in seek.terms}
-    for term, run, first, length, data in seek.rows or ():
-        if data is not None:
-            if held := find(data, term):
-                found[term].lists[run] = held
-        elif first == term:
-            found[term].unread[run] = windows_of_one(length)
-    return found
 
 
 def _read_lists(db: Database, sought: Sequence[_TermLists]) -> list[Occurrences]:

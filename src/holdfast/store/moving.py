@@ -54,17 +54,17 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
         InputError: The target has rows of this tenant that do not come from such a copy.
         StorageError: The copy differs from the source.
     """
-    numbers = source.read_rows(tenant, lambda rows: {table: rows.db.last_number(table) for table in _TABLES})
-    _begin(target, tenant, numbers)
+    copy = _Copy(source, target, tenant)
+    copy.begin()
     for table in _TABLES:
-        while count := _copy(source, target, tenant, table):
+        while count := copy.copy(table):
             progress(table, count)
-    while count := _copy_passages(source, target, tenant):
+    while count := copy.copy_passages():
         progress("passages", count)
-    _copy_forgotten(source, target, tenant)
+    copy.copy_forgotten()
     target.change_rows(tenant, lambda db: reindex_tables(db, place=target.place))
-    _copy_vectors(source, target, tenant)
-    theirs, ours = (store.read_rows(tenant, lambda rows: _digest(rows, tenant)) for store in (source, target))
+    copy.copy_vectors()
+    theirs, ours = (store.read_rows(tenant, copy.digest) for store in (source, target))
     if theirs != ours:
         raise StorageError(
             f"the copy of tenant {tenant} differs from {source.place}: nothing may write to either meanwhile. Delete"
@@ -76,34 +76,7 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
     return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
 
 
-def _mine(db: Database, tenant: str) -> tuple[str, list[object]]:
-    """Return the condition that a row belongs to a tenant, and the values of its `?`."""
-    condition, values = scope_condition(db, {"tenant": tenant})
-    return f"{db.own}scope IN (SELECT id FROM scopes WHERE {condition})", values
-
-
-def _begin(target: TableStore, tenant: str, numbers: Mapping[str, int]) -> None:
-    """Note in the target that a copy has begun, and skip the numbers that the source has given: forgotten rows, too."""
-
-    def work(db: Database) -> bool:
-        mine, values = _mine(db, tenant)
-        known = db.execute(f"SELECT 1 FROM counters WHERE {db.own}name = ?", (f"{_MOVED}messages",)).fetchone()
-        if known is None and any(
-            db.execute(f"SELECT 1 FROM {table} WHERE {mine} LIMIT 1", values).fetchone() for table in _TABLES
-        ):
-            return False
-        if known is None:
-            db.insert("counters", "name, value", [(f"{_MOVED}{table}", -1) for table in (*_TABLES, "passages")])
-        for table, last in numbers.items():
-            db.skip_numbers(table, last)
-        return True
-
-    if not target.change_rows(tenant, work):
-        raise InputError(f"{target.place} has rows of tenant {tenant} already: name an empty target")
-
-
 def _last_number(db: Database, table: str) -> int:
-    """Return up to which row a table was copied."""
     query = f"SELECT value FROM counters WHERE {db.own}name = ?"
     return int(db.execute(query, (f"{_MOVED}{table}",)).fetchone()[0])
 
@@ -112,115 +85,10 @@ def _mark(db: Database, table: str, last: int) -> None:
     db.execute(f"UPDATE counters SET value = ? WHERE {db.own}name = ?", (last, f"{_MOVED}{table}"))
 
 
-def _read_batch(
-    source: TableStore, tenant: str, table: str, columns: str, after: int
-) -> tuple[list[list[Any]], list[Scope]]:
-    """Read the rows after a number, the number first, and all scopes."""
-    key = columns.partition(",")[0]
-
-    def work(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
-        mine, values = _mine(rows.db, tenant)
-        is_alive = "alive = 1 AND " if table == "passages" else ""
-        query = f"SELECT {columns} FROM {table} WHERE {is_alive}{mine} AND {key} > ? ORDER BY {key} LIMIT ?"
-        found = rows.db.execute(query, (*values, after, _BATCH))
-        rows.load_scopes()
-        return [list(row) for row in found], list(rows.scopes)
-
-    return source.read_rows(tenant, work)
-
-
 def _map_scopes(db: Database, rows: Sequence[list[Any]], scopes: Sequence[Scope], place: int) -> None:
     numbers = {number: scope_number(db, scopes[number]) for number in {row[place] for row in rows}}
     for row in rows:
         row[place] = numbers[row[place]]
-
-
-def _copy(source: TableStore, target: TableStore, tenant: str, table: str) -> int:
-    """Copy the next rows of a table; return their number."""
-    after = target.change_rows(tenant, lambda db: _last_number(db, table))
-    columns = f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
-    rows, scopes = _read_batch(source, tenant, table, columns, after)
-
-    def work(db: Database) -> None:
-        _map_scopes(db, rows, scopes, 1)
-        db.insert(table, columns, rows)
-        _mark(db, table, rows[-1][0])
-
-    if rows:
-        target.change_rows(tenant, work)
-    return len(rows)
-
-
-def _copy_passages(source: TableStore, target: TableStore, tenant: str) -> int:
-    """Copy the next passages, numbered on from the last of the target."""
-    after = target.change_rows(tenant, lambda db: _last_number(db, "passages"))
-    rows, scopes = _read_batch(source, tenant, "passages", _PASSAGE, after)
-
-    def work(db: Database) -> None:
-        last = rows[-1][0]
-        _map_scopes(db, rows, scopes, 2)
-        first = count_passages(db)
-        query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
-        latest = {scope: db.execute(query, (scope,)).fetchone()[0] for scope in {row[2] for row in rows}}
-        for number, row in enumerate(rows, start=first):
-            row[0], row[4] = number, latest[row[2]]
-            latest[row[2]] = number
-        db.insert("passages", _PASSAGE, rows)
-        _mark(db, "passages", last)
-
-    if rows:
-        target.change_rows(tenant, work)
-    return len(rows)
-
-
-def _copy_forgotten(source: TableStore, target: TableStore, tenant: str) -> None:
-    """Copy the digests of what was forgotten."""
-
-    def read(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
-        mine, values = _mine(rows.db, tenant)
-        rows.load_scopes()
-        found = rows.db.execute(f"SELECT scope, digest, words, nonce FROM forgotten WHERE {mine}", values)
-        return [list(row) for row in found], list(rows.scopes)
-
-    rows, scopes = source.read_rows(tenant, read)
-
-    def work(db: Database) -> None:
-        _map_scopes(db, rows, scopes, 0)
-        insert = "INSERT INTO forgotten(scope, digest, words, nonce) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
-        db.executemany(insert, rows)
-
-    target.change_rows(tenant, work)
-
-
-def _copy_vectors(source: TableStore, target: TableStore, tenant: str) -> None:
-    """Copy vectors, except those of passages that the target divides otherwise: they are made again."""
-    ours = target.read_rows(tenant, lambda rows: _passages(rows.db, tenant))
-
-    def work(rows: RowReader) -> None:
-        db = rows.db
-        theirs = _passages(db, tenant)
-        places = {old[0]: new for old, new in zip(theirs, ours, strict=True) if old[1] == new[1]}
-        counted = f"SELECT number, length(windows) / 12 FROM passages WHERE {db.own}true"
-        windows = dict(db.execute(counted).fetchall())
-        for row in db.execute(f"SELECT name, dimension, digest FROM spaces WHERE {db.own}true").fetchall():
-            space = Space(name=row[0], dimension=row[1], digest=row[2])
-            batch: list[VectorRow] = []
-            for passage, vectors in _vectors(db, space, windows):
-                if passage in places and vectors.any():
-                    batch.append(VectorRow(space=space, passage=places[passage][2], vectors=vectors))
-                if len(batch) == _BATCH:
-                    target.add_vectors(batch)
-                    batch = []
-            target.add_vectors(batch)
-
-    source.read_rows(tenant, work)
-
-
-def _passages(db: Database, tenant: str) -> list[tuple[int, int, int]]:
-    """List the passages of a tenant in order: number in the tables, number of windows, number for others."""
-    mine, values = _mine(db, tenant)
-    query = f"SELECT number, length(windows) / 12 FROM passages WHERE alive = 1 AND {mine} ORDER BY number"
-    return [(number, windows, db.first_passage + number) for number, windows in db.execute(query, values)]
 
 
 def _vectors(db: Database, space: Space, windows: Mapping[int, int]) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
@@ -233,17 +101,147 @@ def _vectors(db: Database, space: Space, windows: Mapping[int, int]) -> Iterator
                 start, number = start + windows[number], number + 1
 
 
-def _digest(rows: RowReader, tenant: str) -> tuple[dict[str, int], str]:
-    """Count the rows of a tenant, and return the digest of all that were copied as they were."""
-    db, digest, counts = rows.db, sha256(), dict[str, int]()
-    rows.load_scopes()
-    mine, values = _mine(db, tenant)
-    for table, columns in _TABLES.items():
-        key = KEY[table.removesuffix("s")]
-        counts[table] = 0
-        for number, scope, *content in db.execute(
-            f"SELECT {key}, {columns} FROM {table} WHERE {mine} ORDER BY {key}", values
-        ):
-            digest.update(repr((table, number, rows.scopes[scope], content)).encode("utf-8", "surrogatepass"))
-            counts[table] += 1
-    return counts, digest.hexdigest()
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """A copy of what a tenant has in one store to another."""
+
+    source: TableStore
+    target: TableStore
+    tenant: str
+
+    def mine(self, db: Database) -> tuple[str, list[object]]:
+        """Return the condition that a row belongs to the tenant, and the values of its `?`."""
+        condition, values = scope_condition(db, {"tenant": self.tenant})
+        return f"{db.own}scope IN (SELECT id FROM scopes WHERE {condition})", values
+
+    def begin(self) -> None:
+        """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows."""
+        numbers = self.source.read_rows(self.tenant, lambda rows: {each: rows.db.last_number(each) for each in _TABLES})
+
+        def work(db: Database) -> bool:
+            mine, values = self.mine(db)
+            known = db.execute(f"SELECT 1 FROM counters WHERE {db.own}name = ?", (f"{_MOVED}messages",)).fetchone()
+            if known is None and any(
+                db.execute(f"SELECT 1 FROM {table} WHERE {mine} LIMIT 1", values).fetchone() for table in _TABLES
+            ):
+                return False
+            if known is None:
+                db.insert("counters", "name, value", [(f"{_MOVED}{table}", -1) for table in (*_TABLES, "passages")])
+            for table, last in numbers.items():
+                db.skip_numbers(table, last)
+            return True
+
+        if not self.target.change_rows(self.tenant, work):
+            raise InputError(f"{self.target.place} has rows of tenant {self.tenant} already: name an empty target")
+
+    def read_batch(self, table: str, columns: str, after: int) -> tuple[list[list[Any]], list[Scope]]:
+        """Read the rows after a number, the number first, and all scopes."""
+        key = columns.partition(",")[0]
+
+        def work(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
+            mine, values = self.mine(rows.db)
+            is_alive = "alive = 1 AND " if table == "passages" else ""
+            query = f"SELECT {columns} FROM {table} WHERE {is_alive}{mine} AND {key} > ? ORDER BY {key} LIMIT ?"
+            found = rows.db.execute(query, (*values, after, _BATCH))
+            rows.load_scopes()
+            return [list(row) for row in found], list(rows.scopes)
+
+        return self.source.read_rows(self.tenant, work)
+
+    def copy(self, table: str) -> int:
+        """Copy the next rows of a table; return their number."""
+        after = self.target.change_rows(self.tenant, lambda db: _last_number(db, table))
+        columns = f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
+        rows, scopes = self.read_batch(table, columns, after)
+
+        def work(db: Database) -> None:
+            _map_scopes(db, rows, scopes, 1)
+            db.insert(table, columns, rows)
+            _mark(db, table, rows[-1][0])
+
+        if rows:
+            self.target.change_rows(self.tenant, work)
+        return len(rows)
+
+    def copy_passages(self) -> int:
+        """Copy the next passages, numbered on from the last of the target."""
+        after = self.target.change_rows(self.tenant, lambda db: _last_number(db, "passages"))
+        rows, scopes = self.read_batch("passages", _PASSAGE, after)
+
+        def work(db: Database) -> None:
+            last = rows[-1][0]
+            _map_scopes(db, rows, scopes, 2)
+            first = count_passages(db)
+            query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
+            latest = {scope: db.execute(query, (scope,)).fetchone()[0] for scope in {row[2] for row in rows}}
+            for number, row in enumerate(rows, start=first):
+                row[0], row[4] = number, latest[row[2]]
+                latest[row[2]] = number
+            db.insert("passages", _PASSAGE, rows)
+            _mark(db, "passages", last)
+
+        if rows:
+            self.target.change_rows(self.tenant, work)
+        return len(rows)
+
+    def copy_forgotten(self) -> None:
+        """Copy the digests of what was forgotten."""
+
+        def read(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
+            mine, values = self.mine(rows.db)
+            rows.load_scopes()
+            found = rows.db.execute(f"SELECT scope, digest, words, nonce FROM forgotten WHERE {mine}", values)
+            return [list(row) for row in found], list(rows.scopes)
+
+        rows, scopes = self.source.read_rows(self.tenant, read)
+
+        def work(db: Database) -> None:
+            _map_scopes(db, rows, scopes, 0)
+            insert = "INSERT INTO forgotten(scope, digest, words, nonce) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
+            db.executemany(insert, rows)
+
+        self.target.change_rows(self.tenant, work)
+
+    def copy_vectors(self) -> None:
+        """Copy vectors, except those of passages that the target divides otherwise: they are made again."""
+        ours = self.target.read_rows(self.tenant, lambda rows: self.passages(rows.db))
+
+        def work(rows: RowReader) -> None:
+            db = rows.db
+            theirs = self.passages(db)
+            places = {old[0]: new for old, new in zip(theirs, ours, strict=True) if old[1] == new[1]}
+            counted = f"SELECT number, length(windows) / 12 FROM passages WHERE {db.own}true"
+            windows = dict(db.execute(counted).fetchall())
+            for row in db.execute(f"SELECT name, dimension, digest FROM spaces WHERE {db.own}true").fetchall():
+                space = Space(name=row[0], dimension=row[1], digest=row[2])
+                batch: list[VectorRow] = []
+                for passage, vectors in _vectors(db, space, windows):
+                    if passage in places and vectors.any():
+                        batch.append(VectorRow(space=space, passage=places[passage][2], vectors=vectors))
+                    if len(batch) == _BATCH:
+                        self.target.add_vectors(batch)
+                        batch = []
+                self.target.add_vectors(batch)
+
+        self.source.read_rows(self.tenant, work)
+
+    def passages(self, db: Database) -> list[tuple[int, int, int]]:
+        """List the passages of the tenant in order: number in the tables, number of windows, number for others."""
+        mine, values = self.mine(db)
+        query = f"SELECT number, length(windows) / 12 FROM passages WHERE alive = 1 AND {mine} ORDER BY number"
+        return [(number, windows, db.first_passage + number) for number, windows in db.execute(query, values)]
+
+    def digest(self, rows: RowReader) -> tuple[dict[str, int], str]:
+        """Count the rows of the tenant, and return the digest of all that were copied as they were."""
+        db, digest, counts = rows.db, sha256(), dict[str, int]()
+        rows.load_scopes()
+        mine, values = self.mine(db)
+        for table, columns in _TABLES.items():
+            key = KEY[table.removesuffix("s")]
+            counts[table] = 0
+            for number, scope, *content in db.execute(
+                f"SELECT {key}, {columns} FROM {table} WHERE {mine} ORDER BY {key}", values
+            ):
+                digest.update(repr((table, number, rows.scopes[scope], content)).encode("utf-8", "surrogatepass"))
+                counts[table] += 1
+        return counts, digest.hexdigest()

@@ -97,6 +97,64 @@ class _Recovered:
     numbers: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
 
+    def read(self, path: Path) -> None:
+        for number, values in recover_rows(path):
+            match values:
+                case [int(scope), bytes(digest), *more] if number is None:
+                    # An entry of the index on `words` has no nonce, and a row of version 0.1 has neither.
+                    words, nonce = (value if isinstance(value, bytes) else None for value in [*more, None, None][:2])
+                    if len(digest) == _DIGEST and (words is None) == (nonce is None):
+                        self.forgotten.add((scope, digest, words, nonce))
+                case [None, *rest] if number is not None:
+                    self.add(number, rest)
+                case [str(name), int(sequence)] if name in _NAMES:
+                    self.numbers[name] = sequence
+
+    def add(self, number: int, values: list[Value]) -> None:
+        name = _SHAPES.get(tuple(type(value) for value in values))
+        if name is None:
+            return
+        try:
+            if name == "messages":
+                decode_message(_bytes(values[-1]))
+            elif name != "scopes":
+                unpack_json(_bytes(values[-1]))
+        except DAMAGE:
+            self.lost.append(f"{name[:-1]} {number} cannot be read")
+            return
+        self.tables[name][number] = values
+
+    def write(self, part: Path) -> int:
+        """Write the recovered rows to a new store; return how many have lost their scope."""
+        part.unlink(missing_ok=True)
+        with translate_errors(part), closing(connect(part, wait=0)) as connection:
+            migrate(connection, path=part)
+            with write_transaction(connection):
+                places = self.write_scopes(connection)
+                for name in _NAMES[1:]:
+                    for number, (scope, *values) in sorted(self.tables[name].items()):
+                        _insert(connection, name, (number, places[scope], *values))
+                for scope, *kept in self.forgotten:
+                    insert = "INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?, ?)"
+                    connection.execute(insert, (places.get(scope, scope), *kept))
+                for name, number in self.numbers.items():
+                    update = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?"
+                    connection.execute(update, (number, name))
+        known = self.tables["scopes"]
+        return sum(scope not in known for name in _NAMES[1:] for scope, *_ in self.tables[name].values())
+
+    def write_scopes(self, connection: sqlite3.Connection) -> dict[Value, int]:
+        """Number the scopes without gaps; a lost one gets a name of its own in the tenant `recovered`."""
+        known = self.tables["scopes"]
+        used = {scope for name in _NAMES[1:] for scope, *_ in self.tables[name].values()}
+        lost = used.difference(known)
+        places: dict[Value, int] = {}
+        for place, number in enumerate((*sorted(known), *sorted(lost, key=str))):
+            values = known.get(number) if isinstance(number, int) else None
+            _insert(connection, "scopes", (place, *(values or (_RECOVERED, "", "main", f"{_RECOVERED} {place}"))))
+            places[number] = place
+        return places
+
 
 def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | None = None) -> Repaired:
     """Copy every intact row to a new file that replaces the old one, which is kept as `<name>.damaged.<stamp>`.
@@ -114,8 +172,9 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
     damaged = path.with_name(f"{path.name}.damaged.{stamp}")
     try:
         with translate_errors(path):
-            rows = _recover(path)
-        unscoped = _write(part, rows)
+            rows = _Recovered()
+            rows.read(path)
+        unscoped = rows.write(part)
         with SqliteStore(part) as store:
             cut = cutter(store)
         with translate_errors(part), closing(connect(part, wait=0)) as connection:
@@ -125,27 +184,20 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
                     new = (message, cut(message), scope, number)
                     index_tables.add_passages(connection, [new], find_ends(connection, [scope]))
             connection.execute("PRAGMA journal_mode = DELETE")
-        _swap(path, part, damaged)
+        log = path.with_name(f"{path.name}-wal")
+        for old, new in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
+            if old.exists():
+                shutil.copyfile(old, new)
+                new.chmod(0o600)
+        _sync(damaged.parent)
+        for stale in (log, path.with_name(f"{path.name}-shm")):  # a log belongs to its file, not to the new one
+            stale.unlink(missing_ok=True)
+        part.replace(path)
+        _sync(path.parent)
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
     kept = {name: len(table) for name, table in rows.tables.items() if name != "scopes"}
     return Repaired(path=path, damaged=damaged, kept=kept, lost=tuple(rows.lost), unscoped=unscoped)
-
-
-def _recover(path: Path) -> _Recovered:
-    rows = _Recovered()
-    for number, values in recover_rows(path):
-        match values:
-            case [int(scope), bytes(digest), *more] if number is None:
-                # An entry of the index on `words` has no nonce, and a row of version 0.1 has neither.
-                words, nonce = (value if isinstance(value, bytes) else None for value in [*more, None, None][:2])
-                if len(digest) == _DIGEST and (words is None) == (nonce is None):
-                    rows.forgotten.add((scope, digest, words, nonce))
-            case [None, *rest] if number is not None:
-                _add_row(rows, number, rest)
-            case [str(name), int(sequence)] if name in _NAMES:
-                rows.numbers[name] = sequence
-    return rows
 
 
 def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
@@ -154,6 +206,12 @@ def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
     Yields:
         The row's number (None in a table without), and its values up to the last that is not NULL.
     """
+
+    def decode(data: bytes) -> str | None:
+        with suppress(UnicodeDecodeError):
+            return data.decode()
+        return None  # the row is then not recognised
+
     with TemporaryDirectory(dir=path.parent, prefix=".repair-") as folder:
         copy = Path(folder) / "copy.db"
         size = _copy_pages(path, copy)
@@ -177,7 +235,7 @@ def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
                     connection.execute("INSERT INTO sqlite_master VALUES ('table', ?, ?, ?, ?)", values)
                 connection.execute("COMMIT")
             with closing(sqlite3.connect(copy)) as connection:
-                connection.text_factory = _decode_text
+                connection.text_factory = decode
                 for number, template in some.items():
                     yield from _read_page(connection, number, has_numbers=template is not _INDEX)
 
@@ -190,12 +248,6 @@ def _read_page(
             while values and values[-1] is None:
                 values.pop()
             yield rowid, values
-
-
-def _decode_text(data: bytes) -> str | None:
-    with suppress(UnicodeDecodeError):
-        return data.decode()
-    return None  # the row is then not recognised
 
 
 def _copy_pages(path: Path, copy: Path) -> int:
@@ -247,75 +299,13 @@ def _free_pages(path: Path, size: int) -> set[int]:
     return free
 
 
-def _add_row(rows: _Recovered, number: int, values: list[Value]) -> None:
-    name = _SHAPES.get(tuple(type(value) for value in values))
-    if name is None:
-        return
-    try:
-        if name == "messages":
-            decode_message(_bytes(values[-1]))
-        elif name != "scopes":
-            unpack_json(_bytes(values[-1]))
-    except DAMAGE:
-        rows.lost.append(f"{name[:-1]} {number} cannot be read")
-        return
-    rows.tables[name][number] = values
-
-
 def _bytes(value: Value) -> bytes:
     assert isinstance(value, bytes)
     return value
 
 
-def _write(part: Path, rows: _Recovered) -> int:
-    """Write the recovered rows to a new store; return how many have lost their scope."""
-    part.unlink(missing_ok=True)
-    with translate_errors(part), closing(connect(part, wait=0)) as connection:
-        migrate(connection, path=part)
-        with write_transaction(connection):
-            places = _write_scopes(connection, rows)
-            for name in _NAMES[1:]:
-                for number, (scope, *values) in sorted(rows.tables[name].items()):
-                    _insert(connection, name, (number, places[scope], *values))
-            for scope, *kept in rows.forgotten:
-                insert = "INSERT OR IGNORE INTO forgotten VALUES (?, ?, ?, ?)"
-                connection.execute(insert, (places.get(scope, scope), *kept))
-            for name, number in rows.numbers.items():
-                update = "UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?"
-                connection.execute(update, (number, name))
-    known = rows.tables["scopes"]
-    return sum(scope not in known for name in _NAMES[1:] for scope, *_ in rows.tables[name].values())
-
-
 def _insert(connection: sqlite3.Connection, name: str, values: Sequence[Value]) -> None:
     connection.execute(f"INSERT OR REPLACE INTO {name} VALUES ({', '.join('?' * len(values))})", values)
-
-
-def _write_scopes(connection: sqlite3.Connection, rows: _Recovered) -> dict[Value, int]:
-    """Number the scopes without gaps; a lost one gets a name of its own in the tenant `recovered`."""
-    known = rows.tables["scopes"]
-    used = {scope for name in _NAMES[1:] for scope, *_ in rows.tables[name].values()}
-    lost = used.difference(known)
-    places: dict[Value, int] = {}
-    for place, number in enumerate((*sorted(known), *sorted(lost, key=str))):
-        values = known.get(number) if isinstance(number, int) else None
-        _insert(connection, "scopes", (place, *(values or (_RECOVERED, "", "main", f"{_RECOVERED} {place}"))))
-        places[number] = place
-    return places
-
-
-def _swap(path: Path, part: Path, damaged: Path) -> None:
-    """Copy the old file and its log, then put the new file in its place."""
-    log = path.with_name(f"{path.name}-wal")
-    for old, new in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
-        if old.exists():
-            shutil.copyfile(old, new)
-            new.chmod(0o600)
-    _sync(damaged.parent)
-    for stale in (log, path.with_name(f"{path.name}-shm")):  # a log belongs to its file: the new one must not meet it
-        stale.unlink(missing_ok=True)
-    part.replace(path)
-    _sync(path.parent)
 
 
 def _sync(folder: Path) -> None:

@@ -78,8 +78,6 @@ class SqliteStore(TableStore):
         """The damaged rows that reads have left out so far."""
         return tuple(self._rows.gaps)
 
-    # --- writing -------------------------------------------------------------
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make the writes of a block one; fail where the file was replaced or has tables of a newer version."""
@@ -116,8 +114,6 @@ class SqliteStore(TableStore):
 
         with self.transaction():
             return sqlite_vectors.add_vectors(self._writer, rows)
-
-    # --- reading ---------------------------------------------------------------
 
     def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:  # noqa: ARG002 - as above
         """Read rows, as of one moment."""
@@ -203,8 +199,6 @@ class SqliteStore(TableStore):
             found = {name: self._reader.execute(query).fetchone()[0] for name, query in COUNTS.items()}
             pages, size = (self._reader.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
             return found | {"bytes": pages * size}
-
-    # --- forgetting ------------------------------------------------------------
 
     def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
         from holdfast.store import forgetting  # noqa: PLC0415 - see above

@@ -40,7 +40,7 @@ from typing import Any, Final, Self
 from holdfast.errors import ModelError, ModelOverflowError
 from holdfast.models.scripted import Hang, Said
 from holdfast.providers import Violation, check, expect_format
-from holdfast.testing.wire import Event, error_answer, wire_of_path
+from holdfast.testing.wire import Event, Wire, error_answer, wire_of_path
 
 __all__ = [
     "Cut",
@@ -189,7 +189,10 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
             number, step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
             with suppress(BrokenPipeError, ConnectionResetError):  # the client has left
-                _answer(self, step, body, number=number, closing=provider.closing)
+                if (wire := wire_of_path(self.path)) is None:
+                    unknown = {"type": "not_found_error", "message": f"no provider has the path {self.path}"}
+                    return _send(self, Raw(404, {"error": unknown}))
+                return _answer(self, step, body, wire=wire, number=number, closing=provider.closing)
 
     return Handler
 
@@ -203,12 +206,8 @@ def _read_chunks(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
 
 
 def _answer(
-    to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], *, number: int, closing: threading.Event
+    to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], *, wire: Wire, number: int, closing: threading.Event
 ) -> None:
-    wire = wire_of_path(to.path)
-    if wire is None:
-        unknown = {"type": "not_found_error", "message": f"no provider has the path {to.path}"}
-        return _send(to, Raw(404, {"error": unknown}))
     model, is_stream = str(body.get("model")), body.get("stream") or ":streamGenerateContent" in to.path
     match Said(text=step) if isinstance(step, str) else step:
         case ModelError() as error:
@@ -225,7 +224,6 @@ def _answer(
             _stream(to, wire.stream(said, model=model, number=number), most=after, cleanly=cleanly)
         case silence:
             _keep_silent(to, closing, has_headers=isinstance(silence, Hang))
-    return None
 
 
 def _keep_silent(to: BaseHTTPRequestHandler, closing: threading.Event, *, has_headers: bool) -> None:

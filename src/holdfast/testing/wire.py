@@ -14,10 +14,14 @@ Event = tuple[str | None, Any]
 """The name of a server-sent event, and its data: JSON, or text that is sent as it is."""
 
 
-OVERLOADED: Final = 529
 _STOPS = {"end": "end_turn", "length": "max_tokens", "tools": "tool_use"}
 _GEMINI_ERRORS = {400: "INVALID_ARGUMENT", 429: "RESOURCE_EXHAUSTED", 504: "DEADLINE_EXCEEDED"}
 _GEMINI_STOPS = {"length": "MAX_TOKENS", "refusal": "SAFETY"}
+_OVERFLOWS = {
+    "anthropic": "prompt is too long: {requested} tokens > {limit} maximum",
+    "gemini": "The input token count ({requested}) exceeds the maximum number of tokens allowed ({limit}).",
+    "openai_chat": "This model's maximum context length is {limit} tokens. However, you requested {requested} tokens.",
+}
 _FINISHES = {"end": "stop", "tools": "tool_calls", "refusal": "content_filter"}
 
 
@@ -240,35 +244,32 @@ def gemini_message(said: Said, *, model: str = "scripted", number: int = 1) -> d
 
 def error_answer(error: ModelError, format: str) -> tuple[int, dict[str, Any], dict[str, str]]:
     """Status, body and headers of the answer that stands for an error, as each provider gives it."""
-    status, kind, words = _error(error, anthropic=format == "anthropic")
+    status, kind, words = _error(error, format)
     wait = error.retry_after if isinstance(error, ModelBusyError) else None
     headers = {} if wait is None else {"retry-after": f"{wait:g}"}
     if format == "anthropic":
         body: dict[str, Any] = {"type": "error", "error": {"type": kind, "message": words}}
     elif format == "gemini":
-        if isinstance(error, ModelOverflowError):
-            requested, limit = error.requested or 9_000, error.limit or 8_192
-            words = f"The input token count ({requested}) exceeds the maximum number of tokens allowed ({limit})."
         body = {"error": {"code": status, "message": words, "status": _GEMINI_ERRORS.get(status, "INTERNAL")}}
     else:
         body = {"error": {"message": words, "type": "invalid_request_error", "param": None, "code": kind}}
     return status, body, headers
 
 
-def _error(error: ModelError, *, anthropic: bool) -> tuple[int, str, str]:
+def _error(error: ModelError, format: str) -> tuple[int, str, str]:
     """Status, kind and words."""
-    if isinstance(error, ModelOverflowError):
-        requested, limit = error.requested or 9_000, error.limit or 8_192
-        if anthropic:
-            return 400, "invalid_request_error", f"prompt is too long: {requested} tokens > {limit} maximum"
-        words = f"This model's maximum context length is {limit} tokens. However, you requested {requested} tokens."
-        return 400, "context_length_exceeded", words
-    if isinstance(error, ModelBusyError):
-        overloaded = error.status == OVERLOADED
-        kind = "overloaded_error" if overloaded else "rate_limit_error" if anthropic else "rate_limit_exceeded"
-        return error.status or 429, kind, "Overloaded" if overloaded else "Rate limit reached for requests"
-    if isinstance(error, ModelTimeoutError):
-        return 504, "timeout_error", "The request timed out"
+    kinds = ("context_length_exceeded", "rate_limit_exceeded")
+    too_long, busy = ("invalid_request_error", "rate_limit_error") if format == "anthropic" else kinds
+    match error:
+        case ModelOverflowError():
+            words = _OVERFLOWS.get(format, _OVERFLOWS["openai_chat"])
+            return 400, too_long, words.format(requested=error.requested or 9_000, limit=error.limit or 8_192)
+        case ModelBusyError(status=529):
+            return 529, "overloaded_error", "Overloaded"
+        case ModelBusyError():
+            return error.status or 429, busy, "Rate limit reached for requests"
+        case ModelTimeoutError():
+            return 504, "timeout_error", "The request timed out"
     return error.status or 400, "invalid_request_error", "messages: at least one message is required"
 
 

@@ -19,8 +19,6 @@ from holdfast.transcripts.claude_code import frame
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, read_entries, read_values
 
-# --- parts of the Gemini API ---------------------------------------------------
-
 
 def _read_parts(parts: Sequence[Json], entry: Entry) -> tuple[Part, ...]:
     return FORMATS["gemini"].read({"parts": parts}, f"line {entry.line}").parts
@@ -33,9 +31,6 @@ def _make_message(role: Role, parts: Sequence[Part], usage: Any = None, model: s
     """Make a message of parts, if there are any, with token counts by the names of the API or of Gemini CLI."""
     read = read_usage(usage, _USAGE, has_cached_input=True)
     return [Message(role=role, parts=tuple(parts), usage=read, model=model)] if parts else []
-
-
-# --- Gemini CLI ----------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -55,24 +50,24 @@ class _Log:
             ids = list(self.records)
             self.withdrawn.update(ids[ids.index(target) if target in self.records else 0 :])
         elif "type" in data and "id" in data:
-            self._add_record(line, data)
+            self.add_record(line, data)
         else:
             patch = mapping(data.get("$set", data))
             self.session |= {key: value for key, value in patch.items() if key != "messages"}
-            self._set_window(line, objects(patch, "messages"))
+            self.set_window(line, objects(patch, "messages"))
 
-    def _add_record(self, line: int, record: Json) -> None:
+    def add_record(self, line: int, record: Json) -> None:
         id_ = str(record.get("id"))
         self.records[id_] = (self.records.get(id_, (line,))[0], record)
         self.withdrawn.discard(id_)
 
-    def _set_window(self, line: int, messages: Sequence[Json]) -> None:
+    def set_window(self, line: int, messages: Sequence[Json]) -> None:
         """Add the messages of a window that are new; those that are known come with other times."""
         ids = {str(record.get("id")) for record in messages}
         is_compressed = not ids.issuperset(self.records.keys() - self.withdrawn)
         for record in messages:
             if (id_ := str(record.get("id"))) not in self.records or id_ in self.withdrawn:
-                self._add_record(line, record)
+                self.add_record(line, record)
                 self.own |= {id_} if is_compressed else set()
 
 
@@ -105,7 +100,9 @@ def _read_messages(entry: Entry, *, answered: frozenset[str], is_own: bool) -> S
         return ()
     content = text(entry.data, "content")
     parts = (Text(text=content),) if content else _read_parts(objects(entry.data, "content"), entry)
-    if is_own or any(map(_is_context, parts[:1])):
+    first = next(iter(parts), None)
+    # The host begins a conversation with a description of the workspace.
+    if is_own or (isinstance(first, Text) and first.text.startswith("<session_context>")):
         return _make_message("system", parts)
     if entry.type == "gemini":
         return _read_reply(entry, parts)
@@ -131,11 +128,6 @@ def _read_reply(entry: Entry, parts: Sequence[Part]) -> list[Message]:
     return [*reply, *_make_message("tool", [_read_result(item, entry) for item in items if "result" in item])]
 
 
-def _is_context(part: Part) -> bool:
-    """Whether a text is the description of the workspace that the host begins a conversation with."""
-    return isinstance(part, Text) and part.text.startswith("<session_context>")
-
-
 def _read_result(item: Json, entry: Entry) -> ToolResult:
     parts = _read_parts(objects(item, "result"), entry)
     return ToolResult(
@@ -152,9 +144,6 @@ GEMINI: Final = Reader(
     stream=_stream,
     describe=facts(session="sessionId", cwd="directories.0", topic="summary", model="model"),
 )
-
-
-# --- Qwen Code -----------------------------------------------------------------
 
 
 def _is_own(record: Json) -> bool:

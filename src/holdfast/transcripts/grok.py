@@ -36,17 +36,16 @@ def _stream(path: Path) -> Iterator[Item]:
         updates = path / _UPDATES
         yield Entry(type="summary", data=mapping(reader.read_object(path / _SUMMARY)), line=1)
     items = reader.read_entries(updates, partial(_read_messages, tools={}), _frame)
-    for chunk_type, group in groupby(items, key=_get_chunk_type):
-        if not chunk_type:
+
+    def chunk_type(item: Item) -> str:
+        return item.type if isinstance(item, Entry) and item.type in _CHUNKS and item.messages else ""
+
+    for chunked, group in groupby(items, key=chunk_type):
+        if not chunked:
             yield from group
             continue
         chunks = [item for item in group if isinstance(item, Entry)]
         yield replace(chunks[0], messages=(reduce(_join, (chunk.messages[0] for chunk in chunks)),))
-
-
-def _get_chunk_type(item: Item) -> str:
-    """Return the type of a chunk with a message; empty for any other item."""
-    return item.type if isinstance(item, Entry) and item.type in _CHUNKS and item.messages else ""
 
 
 def _join(first: Message, second: Message) -> Message:

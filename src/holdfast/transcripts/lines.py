@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, Any, Final, Self, cast
 
 import msgspec
 
@@ -118,9 +118,6 @@ def _decode(text: bytes) -> Any:
         return json.loads(text)
 
 
-# --- the beginning of a file, and whole documents ------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Head:
     """The beginning of a file: enough to tell which agent wrote it.
@@ -137,6 +134,21 @@ class Head:
         """The JSON objects among the values."""
         return [value for value in self.values if isinstance(value, Mapping)]
 
+    @classmethod
+    def of(cls, path: Path, lines: list[Line], start: bytes, limit: int, *, is_whole: bool) -> Self:
+        """Make the head of a file from its first lines and its first bytes."""
+        if b"\0" in start[:_PROBE_BYTES]:
+            raise TranscriptError("a binary file, not a transcript", path=path)
+        if not lines:
+            raise TranscriptError("an empty file, not a transcript", path=path)
+        text = start.decode(errors="replace").removeprefix("\ufeff")
+        is_open = lines[0].problem is not None and lines[0].value is None and text.lstrip()[:1] in {"{", "["}
+        if is_open and path.stat().st_size <= limit:
+            with suppress(ValueError):
+                return cls((read_document(path),), text, document=True)
+        values = tuple(line.value for line in lines if isinstance(line.value, dict | list))
+        return cls(values, text, document=is_whole and len(lines) == 1 and isinstance(lines[0].value, list))
+
 
 def read_head(path: Path, *, limit: int = sys.maxsize) -> Head:
     """Read the beginning of a file; a JSON document of up to `limit` bytes is read whole."""
@@ -150,21 +162,7 @@ def read_head(path: Path, *, limit: int = sys.maxsize) -> Head:
                 break
         rest = file.read(_HEAD_TEXT_BYTES)
     start = b"".join((*(line.raw[:_HEAD_TEXT_BYTES] for line in lines), rest))[:_HEAD_TEXT_BYTES]
-    return _make_head(path, [line for line in lines if not line.raw.isspace()], start, limit, is_whole=not rest)
-
-
-def _make_head(path: Path, lines: list[Line], start: bytes, limit: int, *, is_whole: bool) -> Head:
-    if b"\0" in start[:_PROBE_BYTES]:
-        raise TranscriptError("a binary file, not a transcript", path=path)
-    if not lines:
-        raise TranscriptError("an empty file, not a transcript", path=path)
-    text = start.decode(errors="replace").removeprefix("\ufeff")
-    is_open = lines[0].problem is not None and lines[0].value is None and text.lstrip()[:1] in {"{", "["}
-    if is_open and path.stat().st_size <= limit:
-        with suppress(ValueError):
-            return Head((read_document(path),), text, document=True)
-    values = tuple(line.value for line in lines if isinstance(line.value, dict | list))
-    return Head(values, text, document=is_whole and len(lines) == 1 and isinstance(lines[0].value, list))
+    return Head.of(path, [line for line in lines if not line.raw.isspace()], start, limit, is_whole=not rest)
 
 
 def read_document(path: Path) -> Any:

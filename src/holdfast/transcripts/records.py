@@ -46,9 +46,6 @@ def is_header(record: Json) -> bool:
     return record.get("type") == HEADER and isinstance(record.get("id"), str)
 
 
-# --- entries -----------------------------------------------------------------
-
-
 def read_entry(record: Json, line: int) -> Entry:
     """Make an entry of a record, without its messages: `messages_of` reads those."""
     return make_entry(record, line, sidechain=record.get("appendMode") == "side")
@@ -85,8 +82,6 @@ def summary_message(compaction: Entry) -> Message:
 def _read_message(wire: Json, entry: Entry) -> Message:
     return stamp(PI.read(wire, f"line {entry.line}: message"), entry)
 
-
-# --- messages, to be written -------------------------------------------------
 
 _STOPS: Final = {
     **dict.fromkeys(("end_turn", "stop_sequence", "completed"), "stop"),
@@ -136,8 +131,6 @@ def _make_reply_fields(message: Message, *, provider: str, api: str | None) -> d
     }
 
 
-# --- forgotten entries -----------------------------------------------------------
-
 FORGOTTEN: Final = "[Forgotten.]"
 """Replaces the text of a forgotten message."""
 
@@ -159,20 +152,17 @@ def remove_text(lines: Iterable[Line], entries: Collection[str]) -> Iterator[byt
         record = line.data or {}
         if record.get("id") in entries and isinstance(message := record.get("message"), Mapping):
             has_removed = True
-            yield encode({**record, "forgotten": True, "message": _remove_content(message)}, strict=False)
+            # Calls keep id and name, which results refer to.
+            kept: list[dict[str, Any]] = [
+                {"type": "toolCall", "id": block.get("id"), "name": block.get("name"), "arguments": {}}
+                for block in objects(message, "content")
+                if block.get("type") == "toolCall"
+            ]
+            empty = {key: value for key, value in message.items() if key in _METADATA}
+            empty["content"] = [{"type": "text", "text": FORGOTTEN}, *kept]
+            yield encode({**record, "forgotten": True, "message": empty}, strict=False)
         elif has_removed and record.get("type") in _SUMMARIES:
             rest = {key: value for key, value in record.items() if key != "details"}
             yield encode({**rest, "summary": FORGOTTEN}, strict=False)
         else:
             yield line.ended
-
-
-def _remove_content(message: Json) -> dict[str, Any]:
-    """Replace the content of a message; its calls keep id and name, which results refer to."""
-    calls: list[dict[str, Any]] = [
-        {"type": "toolCall", "id": block.get("id"), "name": block.get("name"), "arguments": {}}
-        for block in objects(message, "content")
-        if block.get("type") == "toolCall"
-    ]
-    metadata = {key: value for key, value in message.items() if key in _METADATA}
-    return {**metadata, "content": [{"type": "text", "text": FORGOTTEN}, *calls]}

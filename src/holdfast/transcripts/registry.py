@@ -66,9 +66,6 @@ READERS: Final[dict[str, Reader]] = {
 _CURSOR_COLUMNS: Final = ("blobs.data", "meta.value")
 
 
-# --- one session -----------------------------------------------------------------
-
-
 def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
     """Return the reader of a session, and the folder or file that holds all of it."""
     if format is not None and format not in READERS:
@@ -129,9 +126,6 @@ def read(path: Path, *, format: str | None = None) -> Transcript:
 def _name_session(path: Path) -> str:
     """Name a session that states no id: its file name up to the first dot."""
     return path.name.lstrip(".").split(".")[0] or path.name
-
-
-# --- sessions in folders -----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,26 +218,20 @@ def _inspect_file(path: Path) -> Iterator[_Item]:
 def _read_refs(path: Path) -> Iterator[SessionRef | Problem]:
     """Yield the sessions in a file of a known agent; an empty file is not a session yet."""
     if (file := database_file(path)) is not None:
-        yield from _read_database_refs(path, file)
+        if (known := _find_database(file, READERS.values())) is None:
+            return
+        for stored in list_sessions(file, known[1]):
+            if path in {file, stored.path}:
+                try:
+                    yield _make_ref(stored.path, known[0], _read_facts(known[0], stored.path), stored)
+                except (TranscriptError, MissingExtraError) as error:
+                    yield Problem(0, f"{stored.path}: {error}")
     elif not path.is_file() or path.stat().st_size > 0:
         head = read_head(path, limit=_MAX_DOCUMENT_BYTES)
         for reader in READERS.values():
             if reader.claims(path, head):
                 yield _make_ref(path, reader, merge_facts(head.records, reader))
                 return
-
-
-def _read_database_refs(path: Path, file: Path) -> Iterator[SessionRef | Problem]:
-    known = _find_database(file, READERS.values())
-    if known is None:
-        return
-    reader, database = known
-    for stored in list_sessions(file, database):
-        if path in {file, stored.path}:
-            try:
-                yield _make_ref(stored.path, reader, _read_facts(reader, stored.path), stored)
-            except (TranscriptError, MissingExtraError) as error:
-                yield Problem(0, f"{stored.path}: {error}")
 
 
 def _read_facts(reader: Reader, path: Path) -> dict[str, str]:

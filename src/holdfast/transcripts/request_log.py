@@ -62,12 +62,14 @@ def requests(path: Path) -> Iterator[Request | Problem]:
             body = _find_body(row)
             if body is None:
                 raise FormatError("expected a list of messages and a model", where=f"line {line}")  # noqa: TRY301
+            places = (row, row.get("usage"), find(row, "response.usage"))
+            usages = (read_openai_usage(data) or read_usage(data, USAGE) for data in places)
             yield Request(
                 line=line,
                 messages=tuple(providers.read_request(body)),
                 data=row,
                 reply=tuple(_read_reply(mapping(row.get("response")))),
-                usage=_read_usage(row),
+                usage=next(filter(None, usages), None),
                 model=text(body, "model"),
                 timestamp=timestamp(row.get("timestamp")),
             )
@@ -84,14 +86,6 @@ def _read_reply(response: Json) -> list[Message]:
         return providers.read(output, format="openai_responses")
     return providers.read([response], format="anthropic") if "content" in response else []
 
-
-def _read_usage(row: Json) -> Usage | None:
-    """Read the usage in the row or in the response; None where all counts are zero."""
-    places = (row, row.get("usage"), find(row, "response.usage"))
-    return next((usage for data in places if (usage := read_openai_usage(data) or read_usage(data, USAGE))), None)
-
-
-# --- snapshots of a growing conversation ------------------------------
 
 _MAX_CHANGE: Final = 64
 _MIN_SHARED: Final = 128
@@ -191,9 +185,6 @@ def _count_prefix(left: str, right: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-# --- as one session ----------------------------------------------------------
 
 
 def _stream(path: Path) -> Iterator[Item]:

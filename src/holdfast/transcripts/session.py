@@ -7,7 +7,7 @@ import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import chain, count
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -104,7 +104,7 @@ class Session:
             raise TranscriptError("compressed: unpack it first", path=path)
         now = clock()
         with journal.locked(path) as descriptor:
-            repairs = _repair(path, descriptor, now=now, new_header=lambda: _make_header(new_id(), now, cwd))
+            repairs = _Repair(path, descriptor, now, lambda: _make_header(new_id(), now, cwd)).run()
         session = cls(path, clock=clock, new_id=new_id)
         session.refresh()
         orphans = [
@@ -305,7 +305,16 @@ class Tree:
             return f"id {entry.id} is taken by line {first}: kept, but not part of the conversation"
         problem = None
         if entry.type == LEAF:
-            problem = self._move(entry, entry.id)
+            target = entry.data.get("targetId", _MISSING)
+            cursor = entry.data.get("appendParentId", target)
+            if self._is_target(target) and self._is_target(cursor):
+                self._parents[entry.id] = target
+                self.leaf = self._resolve(target)
+                self.cursor = cursor
+            else:  # its children stay reachable
+                self._parents[entry.id] = entry.parent
+                self._invalid.add(entry.id)
+                problem = "a move that points at no earlier entry: ignored"
         elif entry.type in TYPES or "parentId" in entry.data:
             self._link(entry, entry.id)
         self._entries[entry.id] = entry
@@ -321,19 +330,6 @@ class Tree:
         self.cursor = entry_id
         if is_visible:
             self.leaf = entry_id
-
-    def _move(self, entry: Entry, entry_id: str) -> str | None:
-        """Apply a leaf entry; one without a valid target changes nothing, and its children stay reachable."""
-        target = entry.data.get("targetId", _MISSING)
-        cursor = entry.data.get("appendParentId", target)
-        if not (self._is_target(target) and self._is_target(cursor)):
-            self._parents[entry_id] = entry.parent
-            self._invalid.add(entry_id)
-            return "a move that points at no earlier entry: ignored"
-        self._parents[entry_id] = target
-        self.leaf = self._resolve(target)
-        self.cursor = cursor
-        return None
 
     def _is_target(self, reference: Any) -> bool:
         if reference is None:
@@ -427,103 +423,116 @@ def _make_header(session: str, now: int, cwd: str) -> dict[str, Any]:
     return {"type": HEADER, "version": VERSION, "id": session, "timestamp": iso_time(now), "cwd": cwd}
 
 
-def _repair(path: Path, descriptor: int, *, now: int, new_header: Callable[[], Json]) -> list[Problem]:
-    """Upgrade a file to version 3 and restore its header. The caller holds its lock and reopens it afterwards."""
-    first = next((line for line in read_lines(path) if line.data is not None), None)
-    if first is None or first.data is None:
-        return _write_header(path, descriptor, new_header())
-    if is_header(first.data):
-        version, lines = _read_version(first.data), read_lines(path)
-        if version > VERSION:
-            raise TranscriptError(f"version {version}, we know up to {VERSION}: update holdfast", path=path, line=1)
-        if version == VERSION:
-            return []
-        what = f"version {version} brought to {VERSION}"
-    else:
-        version, lines = 1, _prepend_header(path, new_header)
-        what = "the session had no header: it has one now"
-    stamp = iso_time(now).replace(":", "-")
-    old = journal.back_up(path, stamp=(f"{stamp}.{number}" if number else stamp for number in count()))
-    journal.replace(path, _upgrade(lines))
-    return [Problem(first.number, f"{what}; the old file is kept as {old.name}")]
-
-
 def _read_version(header: Json) -> int:
     """Return the version that a header states; version 1 states none."""
     version = header.get("version")
     return version if isinstance(version, int) and not isinstance(version, bool) else 1
 
 
-def _write_header(path: Path, descriptor: int, header: Json) -> list[Problem]:
-    """Write a header to a file that is empty, or holds only truncated headers."""
-    torn = [line.raw for line in read_lines(path) if line.problem is not None]
-    if not all(_HEADER_START.startswith(raw.rstrip(b"\n")[: len(_HEADER_START)]) for raw in torn):
-        raise TranscriptError("no line of it can be read: this is not a session", path=path)
-    is_ended = all(raw.endswith(b"\n") for raw in torn)
-    journal.append(descriptor, (b"" if is_ended else b"\n") + encode(header), durable=True)
-    return [Problem(1, "the session had no header: it has one now")]
+@dataclass(frozen=True, slots=True)
+class _Repair:
+    """Brings one file up to date. The caller holds its lock and reopens it afterwards."""
 
+    path: Path
+    descriptor: int
+    now: int
+    new_header: Callable[[], Json]
 
-def _prepend_header(path: Path, new_header: Callable[[], Json]) -> Iterator[Line]:
-    """Return the lines of a file with a header before them: the one further down in the file, else a new one."""
-    records = [line.data for line in read_lines(path) if line.data is not None]
-    has_known = any(str(record.get("type")) in TYPES for record in records)
-    if not has_known or not all(is_header(record) or _is_entry(record) for record in records):
-        raise TranscriptError("no session header: this is not a session, or one of another agent", path=path, line=1)
-    is_tree = any("parentId" in record for record in records)
-    own = next(filter(is_header, records), None)
-    header = {**(own or new_header()), "version": VERSION if is_tree else 1}
-    return chain([Line(0, encode(header, strict=False), header)], read_lines(path))
-
-
-def _is_entry(record: Json) -> bool:
-    """Whether a record is linked, or of a known type and with a time."""
-    is_linked = "parentId" in record and isinstance(record.get("id"), str)
-    return is_linked or (str(record.get("type")) in TYPES and isinstance(record.get("timestamp"), str))
-
-
-def _upgrade(lines: Iterable[Line]) -> Iterator[bytes]:
-    """Yield the lines of a session file in version 3. The first record is the header.
-
-    Version 1 had no ids: an entry gets an id from its position in the file. A line that needs no change stays as it is.
-    """
-    version, index = 0, 0
-    last: str | None = None
-    own_ids: dict[int, str] = {}
-    for line in lines:
-        record = line.data
-        if record is None:
-            yield line.ended
-            continue
-        version = version or _read_version(record)
-        if is_header(record):
-            record = {**record, "version": VERSION} if version < VERSION else record
+    def run(self) -> list[Problem]:
+        """Upgrade a file to version 3 and restore its header. The caller holds its lock and reopens it afterwards."""
+        path = self.path
+        first = next((line for line in read_lines(path) if line.data is not None), None)
+        if first is None or first.data is None:
+            return self.write_header()
+        if is_header(first.data):
+            version, lines = _read_version(first.data), read_lines(path)
+            if version > VERSION:
+                raise TranscriptError(f"version {version}, we know up to {VERSION}: update holdfast", path=path, line=1)
+            if version == VERSION:
+                return []
+            what = f"version {version} brought to {VERSION}"
         else:
-            record = _rename_hook(record) if version < VERSION else record
-            if version < _TREE_VERSION:
-                record = _link_record(record, index=index, last=last, own_ids=own_ids)
-                last = record["id"]
-        index += 1
-        yield line.ended if record is line.data else encode(record, strict=False)
+            version, lines = 1, self.prepend_header()
+            what = "the session had no header: it has one now"
+        stamp = iso_time(self.now).replace(":", "-")
+        old = journal.back_up(path, stamp=(f"{stamp}.{number}" if number else stamp for number in count()))
+        journal.replace(path, _Upgrade().upgrade(lines))
+        return [Problem(first.number, f"{what}; the old file is kept as {old.name}")]
+
+    def write_header(self) -> list[Problem]:
+        """Write a header to a file that is empty, or holds only truncated headers."""
+        torn = [line.raw for line in read_lines(self.path) if line.problem is not None]
+        if not all(_HEADER_START.startswith(raw.rstrip(b"\n")[: len(_HEADER_START)]) for raw in torn):
+            raise TranscriptError("no line of it can be read: this is not a session", path=self.path)
+        is_ended = all(raw.endswith(b"\n") for raw in torn)
+        journal.append(self.descriptor, (b"" if is_ended else b"\n") + encode(self.new_header()), durable=True)
+        return [Problem(1, "the session had no header: it has one now")]
+
+    def prepend_header(self) -> Iterator[Line]:
+        """Return the lines of a file with a header before them: the one further down in the file, else a new one."""
+        records = [line.data for line in read_lines(self.path) if line.data is not None]
+        has_known = any(str(record.get("type")) in TYPES for record in records)
+        if not has_known or not all(is_header(record) or self.is_entry(record) for record in records):
+            raise TranscriptError(
+                "no session header: this is not a session, or one of another agent", path=self.path, line=1
+            )
+        is_tree = any("parentId" in record for record in records)
+        own = next(filter(is_header, records), None)
+        header = {**(own or self.new_header()), "version": VERSION if is_tree else 1}
+        return chain([Line(0, encode(header, strict=False), header)], read_lines(self.path))
+
+    @staticmethod
+    def is_entry(record: Json) -> bool:
+        """Whether a record is linked, or of a known type and with a time."""
+        is_linked = "parentId" in record and isinstance(record.get("id"), str)
+        return is_linked or (str(record.get("type")) in TYPES and isinstance(record.get("timestamp"), str))
 
 
-def _rename_hook(record: dict[str, Any]) -> dict[str, Any]:
-    message = record.get("message")
-    is_hook = isinstance(message, Mapping) and message.get("role") == "hookMessage"
-    return {**record, "message": {**message, "role": "custom"}} if message and is_hook else record
+@dataclass(slots=True)
+class _Upgrade:
+    """Turns records of older versions into those of version 3, in the order of the file."""
 
+    index: int = 0
+    last: str | None = None
+    own_ids: dict[int, str] = field(default_factory=dict)
 
-def _link_record(record: Json, *, index: int, last: str | None, own_ids: dict[int, str]) -> dict[str, Any]:
-    """Give a version 1 entry its id and parent: each entry follows the one before it."""
-    own_id = record.get("id")
-    if isinstance(own_id, str) and own_id:
-        own_ids[index] = own_id
-    entry_id = own_ids.get(index, f"{index:08x}")
-    linked = {"type": record.get("type"), "id": entry_id, "parentId": last, **record} | {"id": entry_id}
-    if record.get("type") == "compaction" and "firstKeptEntryId" not in record:
-        first_kept = linked.pop("firstKeptEntryIndex", None)
-        if isinstance(first_kept, int):
-            # It counts all records, the header too: the header stands for the start, a later index for nothing kept.
-            first_kept = min(max(first_kept, 1), index)
-            linked["firstKeptEntryId"] = own_ids.get(first_kept, f"{first_kept:08x}")
-    return linked
+    def upgrade(self, lines: Iterable[Line]) -> Iterator[bytes]:
+        """Yield the lines of a session file in version 3. The first record is the header.
+
+        Version 1 had no ids: an entry gets one from its position in the file. A line that needs no change stays.
+        """
+        version = 0
+        for line in lines:
+            record = line.data
+            if record is None:
+                yield line.ended
+                continue
+            version = version or _read_version(record)
+            if is_header(record):
+                record = {**record, "version": VERSION} if version < VERSION else record
+            else:
+                record = self.rename_hook(record) if version < VERSION else record
+                record = self.link(record) if version < _TREE_VERSION else record
+            self.index += 1
+            yield line.ended if record is line.data else encode(record, strict=False)
+
+    def rename_hook(self, record: dict[str, Any]) -> dict[str, Any]:
+        message = record.get("message")
+        is_hook = isinstance(message, Mapping) and message.get("role") == "hookMessage"
+        return {**record, "message": {**message, "role": "custom"}} if message and is_hook else record
+
+    def link(self, record: Json) -> dict[str, Any]:
+        """Give a version 1 entry its id and parent: each entry follows the one before it."""
+        own_id, index, own_ids = record.get("id"), self.index, self.own_ids
+        if isinstance(own_id, str) and own_id:
+            own_ids[index] = own_id
+        entry_id = own_ids.get(index, f"{index:08x}")
+        linked = {"type": record.get("type"), "id": entry_id, "parentId": self.last, **record} | {"id": entry_id}
+        self.last = entry_id
+        if record.get("type") == "compaction" and "firstKeptEntryId" not in record:
+            first_kept = linked.pop("firstKeptEntryIndex", None)
+            if isinstance(first_kept, int):
+                # It counts all records: the header stands for the start, a later index for nothing kept.
+                first_kept = min(max(first_kept, 1), index)
+                linked["firstKeptEntryId"] = own_ids.get(first_kept, f"{first_kept:08x}")
+        return linked

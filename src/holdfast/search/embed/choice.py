@@ -42,7 +42,7 @@ def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ 
     if settings.provider == "none":
         return Choice(embedder=None, reasons=(f'embedding.provider is "none": {_WORDS_ALONE}',))
     reasons: list[str] = []
-    for candidate in _candidates(settings, variables, allow_remote=allow_remote):
+    for candidate in _Candidates(settings, variables, allow_remote).list():
         if isinstance(candidate, str):
             reasons.append(candidate)
             continue
@@ -59,63 +59,74 @@ def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ 
     return Choice(embedder=None, reasons=(*reasons, f"no embedder: {_WORDS_ALONE}"))
 
 
-def _candidates(settings: Embedding, environ: Environ, *, allow_remote: bool) -> Iterator[Opener | str]:
-    """Yield what may be used, best first; a string is the reason that something may not."""
-    model = settings.model
-    match settings.provider:
-        case "hash":
-            yield lambda: HashEmbedder(dimension=settings.dimension or DIMENSION)
-        case "onnx":
-            from holdfast.search.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - most processes use another
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """What may be used, by the settings and the environment."""
 
-            yield lambda: OnnxEmbedder(_find_folder(model, "onnx"))
-        case "auto" if settings.base_url is not None:
-            # Keys from the environment are never sent to an address from the settings.
-            yield partial(_open_remote, "openai-compatible", settings, settings.api_key)
-        case "static" | "local" | "auto":
-            yield from [partial(_open_local, model, settings.provider)] if model else _installed()
-            if settings.provider == "auto":
-                yield from _automatic_remote(settings, environ, allow_remote=allow_remote)
-        case provider:
-            yield partial(_open_remote, provider, settings, settings.api_key or _find_key(provider, environ))
+    settings: Embedding
+    environ: Environ
+    allow_remote: bool
 
+    def list(self) -> Iterator[Opener | str]:
+        """Yield what may be used, best first; a string is the reason that something may not."""
+        settings, model = self.settings, self.settings.model
+        match settings.provider:
+            case "hash":
+                yield lambda: HashEmbedder(dimension=settings.dimension or DIMENSION)
+            case "onnx":
+                from holdfast.search.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - most processes use another
 
-def _automatic_remote(settings: Embedding, environ: Environ, *, allow_remote: bool) -> Iterator[Opener | str]:
-    from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - only where there is no local model
+                yield lambda: OnnxEmbedder(_find_folder(model, "onnx"))
+            case "auto" if settings.base_url is not None:
+                # Keys from the environment are never sent to an address from the settings.
+                yield partial(_open_remote, "openai-compatible", settings, settings.api_key)
+            case "static" | "local" | "auto":
+                yield from [partial(self.open_local, model)] if model else self.list_installed()
+                if settings.provider == "auto":
+                    yield from self.list_remote()
+            case provider:
+                yield partial(_open_remote, provider, settings, settings.api_key or self.find_key(provider))
 
-    for name in PROVIDERS:
-        key = _find_key(name, environ)
-        if key and allow_remote:
-            yield partial(_open_remote, name, settings, key)
-        elif key:
-            yield f'{name}: a key is set, but auto sends no text out; set embedding.provider = "{name}" to use it'
+    def list_remote(self) -> Iterator[Opener | str]:
+        from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - only where there is no local model
 
+        for name in PROVIDERS:
+            key = self.find_key(name)
+            if key and self.allow_remote:
+                yield partial(_open_remote, name, self.settings, key)
+            elif key:
+                yield f'{name}: a key is set, but auto sends no text out; set embedding.provider = "{name}" to use it'
 
-def _installed() -> Iterator[Opener | str]:
-    """Yield the static models that are here, best first."""
-    folder = models_folder() / _POTION
-    openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
-    if folder.is_dir():
-        openers.append(partial(StaticEmbedder.from_folder, folder))
-    if len(openers) > 1:  # they find more together than alone
-        yield lambda: JointEmbedder([opener() for opener in openers])
-    yield from openers
-    if not openers:
-        yield str(MissingExtraError("static vectors", extra="local"))
+    def find_key(self, provider: str) -> Secret | None:
+        from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - as above
 
+        return next((Secret(self.environ[name]) for name in PROVIDERS[provider].keys if self.environ.get(name)), None)
 
-def _open_local(model: str, provider: str) -> Embedder:
-    """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
-    from holdfast.search.embed.onnx import OnnxEmbedder, find_onnx_model  # noqa: PLC0415 - as above
+    @staticmethod
+    def list_installed() -> Iterator[Opener | str]:
+        """Yield the static models that are here, best first."""
+        folder = models_folder() / _POTION
+        openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
+        if folder.is_dir():
+            openers.append(partial(StaticEmbedder.from_folder, folder))
+        if len(openers) > 1:  # they find more together than alone
+            yield lambda: JointEmbedder([opener() for opener in openers])
+        yield from openers
+        if not openers:
+            yield str(MissingExtraError("static vectors", extra="local"))
 
-    has_folder = (models_folder() / model).is_dir()
-    if model == WORDLLAMA and (find_wordllama() or not has_folder):
-        return StaticEmbedder.from_wordllama()
-    if model in HUB_MODELS and not has_folder:
-        raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="static")
-    folder = _find_folder(model, "static" if provider == "static" else "local")
-    is_onnx = provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
-    return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
+    def open_local(self, model: str) -> Embedder:
+        """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
+        from holdfast.search.embed.onnx import OnnxEmbedder, find_onnx_model  # noqa: PLC0415 - as above
+
+        has_folder = (models_folder() / model).is_dir()
+        if model == WORDLLAMA and (find_wordllama() or not has_folder):
+            return StaticEmbedder.from_wordllama()
+        if model in HUB_MODELS and not has_folder:
+            raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="static")
+        folder = _find_folder(model, "static" if self.settings.provider == "static" else "local")
+        is_onnx = self.settings.provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
+        return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
 
 
 def _find_folder(model: str | None, provider: str) -> Path:
@@ -128,12 +139,6 @@ def _find_folder(model: str | None, provider: str) -> Path:
         if place.is_dir():
             return place
     raise EmbeddingError(f"no model at {' or '.join(map(str, places))}", provider=provider)
-
-
-def _find_key(provider: str, environ: Environ) -> Secret | None:
-    from holdfast.search.embed.remote import PROVIDERS  # noqa: PLC0415 - as above
-
-    return next((Secret(environ[name]) for name in PROVIDERS[provider].keys if environ.get(name)), None)
 
 
 def _open_remote(name: str, settings: Embedding, key: Secret | None) -> Embedder:

@@ -62,7 +62,20 @@ class OnnxEmbedder:
         self._recipe = Recipe.read(folder)
         self._tokenizer = load_tokenizer(folder / "tokenizer.json", provider="onnx", extra=_EXTRA)
         self._tokenizer.enable_truncation(self._recipe.tokens)
-        self._session, self._errors = _open_session(model, threads)
+        try:
+            runtime = importlib.import_module("onnxruntime")
+        except ImportError:
+            raise MissingExtraError("the embedding provider onnx", extra=_EXTRA) from None
+        state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
+        names = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented")
+        self._errors = (KeyError, state.RuntimeException, *(getattr(state, name) for name in names))
+        options = runtime.SessionOptions()
+        options.intra_op_num_threads = threads
+        try:
+            self._session = runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"])
+        except self._errors as error:
+            message = f"{model} cannot be used: {error}. Download the model again."
+            raise EmbeddingError(message, provider="onnx") from error
         self._inputs = {each.name for each in self._session.get_inputs()}
         outputs = [each.name for each in self._session.get_outputs()]
         self._output = _POOLED_OUTPUT if _POOLED_OUTPUT in outputs else outputs[0]
@@ -109,23 +122,6 @@ class OnnxEmbedder:
         if self._recipe.pooling == "mean":
             pooled = mask[0].astype(np.float32) @ vectors[0] / np.float32(max(1, mask.sum()))
         return pooled
-
-
-def _open_session(model: Path, threads: int) -> tuple[Any, tuple[type[Exception], ...]]:
-    """Return the model, ready to run, and the errors that running it may raise."""
-    try:
-        runtime = importlib.import_module("onnxruntime")
-    except ImportError:
-        raise MissingExtraError("the embedding provider onnx", extra=_EXTRA) from None
-    state = importlib.import_module("onnxruntime.capi.onnxruntime_pybind11_state")
-    names = ("Fail", "InvalidArgument", "InvalidGraph", "InvalidProtobuf", "NoSuchFile", "NotImplemented")
-    errors = (KeyError, state.RuntimeException, *(getattr(state, name) for name in names))
-    options = runtime.SessionOptions()
-    options.intra_op_num_threads = threads
-    try:
-        return runtime.InferenceSession(str(model), options, providers=["CPUExecutionProvider"]), errors
-    except errors as error:
-        raise EmbeddingError(f"{model} cannot be used: {error}. Download the model again.", provider="onnx") from error
 
 
 def find_onnx_model(folder: Path) -> Path | None:

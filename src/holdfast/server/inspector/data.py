@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from holdfast.context.edits import Edit, Item
+from holdfast.context.edits import Item
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.memory import facts as versions
@@ -218,7 +218,8 @@ def _read_part(part: object) -> tuple[str, str, str]:
         case Thinking(text=text):
             return "thinking", "Thinking", text
         case ToolCall(name=name, arguments=arguments):
-            return "call", name, arguments if isinstance(arguments, str) else _json(arguments)
+            data = msgspec.json.format(msgspec.json.encode(arguments), indent=2)
+            return "call", name, arguments if isinstance(arguments, str) else data.decode(errors="replace")
         case ToolResult(name=name, is_error=is_error):
             others = (f"[{_describe(block)}]" for block in part.content if not isinstance(block, Text))
             return "error" if is_error else "result", name or part.call_id, "\n".join([part.text, *others])
@@ -234,10 +235,6 @@ def _describe(part: object) -> str:
             return f"block of type {kind}"
         case _:
             return "thinking that only the provider can read"
-
-
-def _json(value: object) -> str:
-    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode(errors="replace")
 
 
 def view_message(row: MessageRow, *, states: Mapping[int, tuple[str, str]] | None = None) -> MessageView:
@@ -275,7 +272,8 @@ def message_states(session: Session, window: Window | None) -> dict[int, tuple[s
         return {}
     states: dict[int, tuple[str, str]] = {}
     for edit in session.edits():
-        states |= _state_of(edit)
+        if edit.kind in {"pruned", "trimmed", "compacted"}:
+            states |= dict.fromkeys(edit.ids, (edit.kind, edit.reason))
     shown = {item.id for item in window.items}
     quoted = {hit.message for hit in window.report.recalled}
     for number in shown | quoted:
@@ -285,12 +283,6 @@ def message_states(session: Session, window: Window | None) -> dict[int, tuple[s
         else:
             states[number] = ("recalled", f"left the window ({state or 'another session'}), quoted in the last block")
     return states
-
-
-def _state_of(edit: Edit) -> dict[int, tuple[str, str]]:
-    if edit.kind not in {"pruned", "trimmed", "compacted"}:
-        return {}
-    return dict.fromkeys(edit.ids, (edit.kind, edit.reason))
 
 
 def messages(
@@ -485,8 +477,5 @@ def latencies(engine: Engine, tenants: Sequence[str], *, limit: int = 200) -> di
             report = ContextReport.from_json(record.data)
             for name, value in report.milliseconds.items():
                 times.setdefault(name, []).append(value)
-    return {name: _quantiles(sorted(values)) for name, values in times.items()}
-
-
-def _quantiles(values: Sequence[float]) -> tuple[float, float, int]:
-    return values[len(values) // 2], values[min(len(values) - 1, len(values) * 95 // 100)], len(values)
+    ordered = {name: sorted(values) for name, values in times.items()}
+    return {name: (some[len(some) // 2], some[len(some) * 95 // 100], len(some)) for name, some in ordered.items()}

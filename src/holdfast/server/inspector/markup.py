@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
-from functools import cache
 from typing import Any, Final
 
 from markdown_it import MarkdownIt
@@ -35,16 +34,14 @@ class _Renderer(RendererHTML):
         return self.renderToken(tokens, idx, options, env)
 
 
-@cache
-def _parser() -> MarkdownIt:
-    return MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable("table")
+_PARSER: Final = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Renderer).enable("table")
 
 
 def markdown(text: str) -> Markup:
     """Render Markdown; a very long text is shown as it is."""
     if len(text) > MAX_MARKDOWN:
         return plain(text)
-    return Markup(_parser().render(clean(text)))  # noqa: S704 - raw HTML is off
+    return Markup(_PARSER.render(clean(text)))  # noqa: S704 - raw HTML is off
 
 
 def plain(text: str) -> Markup:

@@ -152,9 +152,9 @@ class Inspector:
             "/ui",
             routes=[
                 *(Route(path, self._page(page)) for path, page in pages.items()),
-                Route("/act", self._act, methods=["POST"]),
-                Route("/events", self._events),
-                Route("/download", self._download),
+                Route("/act", self.post, methods=["POST"]),
+                Route("/events", self.events),
+                Route("/download", self.download),
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],
         )
@@ -267,7 +267,9 @@ class Inspector:
             before = None
         report = window.report
         known = [one for one, _, _ in data.turns(session)]
-        owners = self._owners(session, [hit.message for hit in report.recalled])
+        ids = tuple(hit.message for hit in report.recalled)
+        select = Select(scope=session.scope, across=data.EVERYTHING, ids=ids)
+        owners = {row.id: row.scope for row in self._engine.memory.store.read_messages(select)}
         return self._render(
             "turn.html" if params.get("page") else "_turn.html",
             page="turn",
@@ -283,10 +285,6 @@ class Inspector:
             owners=owners,
             names=NAMES,
         )
-
-    def _owners(self, session: Session, ids: list[int]) -> dict[int, Scope]:
-        select = Select(scope=session.scope, across=data.EVERYTHING, ids=tuple(ids))
-        return {row.id: row.scope for row in self._engine.memory.store.read_messages(select)}
 
     # --- memory ------------------------------------------------------------------
 
@@ -365,7 +363,8 @@ class Inspector:
 
     # --- what changes something --------------------------------------------------
 
-    async def _act(self, request: Request) -> Response:
+    async def post(self, request: Request) -> Response:
+        """Do what a button of a page says."""
         if (refused := self._refuse(request)) is not None:
             return refused
         given = request.headers.get(POST_HEADER, "")
@@ -382,12 +381,8 @@ class Inspector:
         """Do what a button says, and return a sentence about it."""
         scope = data.parse_scope(form)
         action = form.get("action", "")
-        if action in {"pin", "unpin", "exclude", "include", "undo trim", "forget message"}:
-            return self._act_on_message(action, scope, int(form.get("message") or 0))
-        return self._act_on_fact(action, scope, form)
-
-    def _act_on_message(self, action: str, scope: Scope, number: int) -> str:
         session = self._engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
+        number = int(form.get("message") or 0)
         if action == "undo trim":
             return f"{session.undo_trim()} messages come back with the next request, as far as they fit."
         if action == "forget message":
@@ -395,8 +390,10 @@ class Inspector:
         if action in {"pin", "unpin"}:
             session.pin([number], pinned=action == "pin")
             return f"Message {number} is {'pinned' if action == 'pin' else 'no longer pinned'}."
-        session.exclude([number], excluded=action == "exclude")
-        return f"Message {number} is {'not recalled from now on' if action == 'exclude' else 'recalled again'}."
+        if action in {"exclude", "include"}:
+            session.exclude([number], excluded=action == "exclude")
+            return f"Message {number} is {'not recalled from now on' if action == 'exclude' else 'recalled again'}."
+        return self._act_on_fact(action, scope, form)
 
     def _act_on_fact(self, action: str, scope: Scope, form: Mapping[str, str]) -> str:
         memory, content = self._engine.memory, form.get("content", "").strip()
@@ -419,7 +416,8 @@ class Inspector:
 
     # --- live updates ------------------------------------------------------------
 
-    async def _events(self, request: Request) -> Response:
+    async def events(self, request: Request) -> Response:
+        """Tell a page when there is something new."""
         if (refused := self._refuse(request)) is not None:
             return refused
 
@@ -434,7 +432,7 @@ class Inspector:
 
         return StreamingResponse(changes(), media_type="text/event-stream", headers=HEADERS)
 
-    async def _download(self, request: Request) -> Response:
+    async def download(self, request: Request) -> Response:
         """Send one message whole, as a file that no browser runs."""
         if (refused := self._refuse(request)) is not None:
             return refused

@@ -24,7 +24,7 @@ import json5
 
 from holdfast.errors import InputError
 from holdfast.files import write_private
-from holdfast.integrations.hosts import COMMAND, FOLDER, HOSTS, TRUST, Block, Change, Copy, Host, Keys
+from holdfast.hooks.hosts import COMMAND, FOLDER, HOSTS, TRUST, Block, Change, Copy, Host, Keys
 
 BEGIN: Final = "# >>> holdfast"
 END: Final = "# <<< holdfast"
@@ -112,10 +112,18 @@ class Installer:
         record = self._read_record()
         for change in changes:
             if change.action != "keep" and change.after is not None:
-                if str(change.path) not in record:
-                    record[str(change.path)] = self._back_up(change, number=len(record))
+                self._records.mkdir(parents=True, exist_ok=True)
+                if str(change.path) not in record:  # copy a file before its first change
+                    backup = self._records / f"{len(record)}-{change.path.name}"
+                    folders = [str(folder) for folder in change.path.parents if not folder.exists()]
+                    record[str(change.path)] = {
+                        "backup": None if change.before is None else str(backup),
+                        "folders": folders,
+                    }
+                    if change.before is not None:
+                        write_private(backup, change.before)
                 record[str(change.path)]["after"] = _digest(change.after)
-                self._write_record(record)
+                write_private(self._records / _RECORD, json.dumps(record, indent=2).encode())
                 change.path.parent.mkdir(parents=True, exist_ok=True)
                 _write(change.path, change.after)
         return changes
@@ -124,11 +132,13 @@ class Installer:
         """List what a removal changes."""
         record = self._read_record()
         wanted = {change.path: change for change in self._plan()}
-        wanted |= {path: self._recorded(path) for path in map(Path, record) if path not in wanted}
+        earlier = Copy(source="", target="")  # what an earlier version installed
+        for path in map(Path, record):
+            wanted.setdefault(path, FileChange(path=path, before=None, after=None, part=earlier))
         changes: list[FileChange] = []
         for path, change in wanted.items():
             current, entry = _read(path), record.get(str(path), {})
-            before = self._read_backup(entry)
+            before = _read(Path(entry["backup"])) if entry.get("backup") else None
             if current is None:
                 continue
             if entry and _digest(current) == entry["after"]:
@@ -157,23 +167,19 @@ class Installer:
     # --- planning ------------------------------------------------------------------
 
     def _plan(self) -> Iterator[FileChange]:
+        command = json.dumps(self.command).encode()
         for part in self.host.changes:
             if isinstance(part, Copy):
-                yield from self._plan_copy(part)
+                with resources.as_file(resources.files("holdfast.hooks").joinpath(part.source)) as root:
+                    for file in [root] if root.is_file() else sorted(filter(Path.is_file, root.rglob("*"))):
+                        path = self.folder / part.target / file.relative_to(root)
+                        data = _COMMAND.sub(lambda match: match[1] + command, file.read_bytes())
+                        yield FileChange(path=path, before=_read(path), after=data, part=part)
                 continue
             given = self._environ.get(part.variable) if isinstance(part, Keys) and part.variable else None
             path = Path(given).expanduser() if given else self.folder / part.file
             before = _read(path)
             yield FileChange(path=path, before=before, after=self._edit(part, before, path), part=part)
-
-    def _plan_copy(self, part: Copy) -> Iterator[FileChange]:
-        source = resources.files("holdfast.integrations").joinpath(part.source)
-        with resources.as_file(source) as root:
-            files = [root] if root.is_file() else sorted(file for file in root.rglob("*") if file.is_file())
-            for file in files:
-                path = self.folder / part.target / file.relative_to(root)
-                data = _COMMAND.sub(lambda match: match[1] + json.dumps(self.command).encode(), file.read_bytes())
-                yield FileChange(path=path, before=_read(path), after=data, part=part)
 
     def _edit(self, part: Keys | Block, before: bytes | None, path: Path) -> bytes:
         if isinstance(part, Keys):
@@ -225,26 +231,6 @@ class Installer:
         data = _read(self._records / _RECORD)
         found: dict[str, dict[str, Any]] = json.loads(data) if data else {}
         return found
-
-    def _write_record(self, record: Mapping[str, Any]) -> None:
-        write_private(self._records / _RECORD, json.dumps(record, indent=2).encode())
-
-    def _back_up(self, change: FileChange, *, number: int) -> dict[str, Any]:
-        """Copy a file before its first change, and note the folders that will be made for it."""
-        self._records.mkdir(parents=True, exist_ok=True)
-        folders = [str(folder) for folder in change.path.parents if not folder.exists()]
-        if change.before is None:
-            return {"backup": None, "folders": folders}
-        backup = self._records / f"{number}-{change.path.name}"
-        write_private(backup, change.before)
-        return {"backup": str(backup), "folders": folders}
-
-    def _read_backup(self, entry: Mapping[str, Any]) -> bytes | None:
-        return _read(Path(entry["backup"])) if entry.get("backup") else None
-
-    def _recorded(self, path: Path) -> FileChange:
-        """Return the change of a file that an earlier version installed."""
-        return FileChange(path=path, before=None, after=None, part=Copy(source="", target=""))
 
 
 def find_command() -> str:

@@ -182,10 +182,7 @@ HOSTS: Final[Mapping[str, Host]] = {
             Keys(
                 file="openclaw.json",
                 variable="OPENCLAW_CONFIG_PATH",
-                values={
-                    "plugins.slots.contextEngine": "holdfast",
-                    "plugins.entries.holdfast.enabled": True,
-                },
+                values={"plugins.slots.contextEngine": "holdfast", "plugins.entries.holdfast.enabled": True},
                 present={"plugins.allow": ("holdfast",)},
             ),
         ),

@@ -85,7 +85,7 @@ class HostHooks:
         with host.lock:
             return action(self, payload, host)
 
-    def _archive(self, payload: Payload, host: _Host) -> Output:
+    def archive(self, payload: Payload, host: _Host) -> Output:
         """Archive what is new in the transcript of the host."""
         path = Path(str(payload.get("transcript_path") or ""))
         size = path.stat().st_size if path.is_file() else 0
@@ -101,20 +101,20 @@ class HostHooks:
         self._notify()
         return {}
 
-    def _end_turn(self, payload: Payload, host: _Host) -> Output:
+    def end_turn(self, payload: Payload, host: _Host) -> Output:
         """Archive the transcript of the host; a compaction that follows is no longer about the prompt."""
-        self._archive(payload, host)
+        self.archive(payload, host)
         host.prompt = ""
         return {}
 
-    def _recall_prompt(self, payload: Payload, host: _Host) -> Output:
+    def recall_prompt(self, payload: Payload, host: _Host) -> Output:
         """Recall for a prompt what the window does not show."""
         prompt = str(payload.get("submitted_prompt") or payload.get("prompt") or "")
         if not prompt.strip():  # Qwen Code sends the event for tool results too
             return {}
         path = Path(str(payload.get("transcript_path") or ""))
         if not host.transcript[0] and path.is_file() and path.stat().st_size <= MAX_PROMPT_BYTES:
-            self._archive(payload, host)
+            self.archive(payload, host)
         host.prompt, host.added = prompt, ""
         return _add_context(payload, self._recall(host))
 
@@ -135,9 +135,9 @@ class HostHooks:
         host.quoted |= {hit.passage for hit in found.hits}
         return found.block
 
-    def _record_compaction(self, payload: Payload, host: _Host) -> Output:
+    def record_compaction(self, payload: Payload, host: _Host) -> Output:
         """Archive what the host will compact, and record how far that goes."""
-        self._archive(payload, host)
+        self.archive(payload, host)
         self._set_compacted(host, last=max(host.messages, default=host.compacted))
         return {}
 
@@ -147,10 +147,10 @@ class HostHooks:
         host.quoted = set()
         self._record(host)
 
-    def _start(self, payload: Payload, host: _Host) -> Output:
+    def start(self, payload: Payload, host: _Host) -> Output:
         """After a compaction, return the details that the host's summary lost, and what the prompt recalls."""
         if payload.get("source") != "compact":
-            return self._archive(payload, host) if payload.get("source") == "resume" else {}
+            return self.archive(payload, host) if payload.get("source") == "resume" else {}
         from holdfast.compaction.host_summary import find_lost  # noqa: PLC0415 - only for this
 
         select = Select(scope=host.scope, after=host.previous, before=host.compacted + 1)
@@ -161,7 +161,7 @@ class HostHooks:
             blocks.append(self._recall(host))
         return _add_context(payload, "\n\n".join(filter(None, blocks)))
 
-    def _check_window(self, payload: Payload, host: _Host) -> Output:
+    def check_window(self, payload: Payload, host: _Host) -> Output:
         """Recall once more where the request does not show what it showed before: Gemini CLI compacts inside a turn.
 
         It reports every request as one that is about to be compacted, so that the request itself must be compared.
@@ -188,7 +188,7 @@ class HostHooks:
         output = {"hookEventName": "BeforeModel", "llm_request": {"messages": messages}}
         return {"hookSpecificOutput": output}
 
-    def _prune_output(self, payload: Payload, host: _Host) -> Output:
+    def prune_output(self, payload: Payload, host: _Host) -> Output:
         """Shorten a very long tool output, and archive it whole first."""
         pruning = self._memory.settings.pruning
         response = payload.get("tool_response")
@@ -235,17 +235,17 @@ class HostHooks:
 
 
 _ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], Output]]] = {
-    "SessionStart": HostHooks._start,  # noqa: SLF001 - its own methods
-    "UserPromptSubmit": HostHooks._recall_prompt,  # noqa: SLF001
-    "BeforeAgent": HostHooks._recall_prompt,  # noqa: SLF001
-    "BeforeModel": HostHooks._check_window,  # noqa: SLF001
-    "PostToolUse": HostHooks._prune_output,  # noqa: SLF001
-    "AfterTool": HostHooks._prune_output,  # noqa: SLF001
-    "PreCompact": HostHooks._record_compaction,  # noqa: SLF001
-    "Stop": HostHooks._end_turn,  # noqa: SLF001
-    "AfterAgent": HostHooks._end_turn,  # noqa: SLF001
-    "SubagentStop": HostHooks._archive,  # noqa: SLF001
-    "SessionEnd": HostHooks._end_turn,  # noqa: SLF001
+    "SessionStart": HostHooks.start,
+    "UserPromptSubmit": HostHooks.recall_prompt,
+    "BeforeAgent": HostHooks.recall_prompt,
+    "BeforeModel": HostHooks.check_window,
+    "PostToolUse": HostHooks.prune_output,
+    "AfterTool": HostHooks.prune_output,
+    "PreCompact": HostHooks.record_compaction,
+    "Stop": HostHooks.end_turn,
+    "AfterAgent": HostHooks.end_turn,
+    "SubagentStop": HostHooks.archive,
+    "SessionEnd": HostHooks.end_turn,
 }
 """What is done for each event, by its name in Claude Code or in Gemini CLI."""
 
@@ -290,7 +290,6 @@ def _is_media(value: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list) and not _is_media(value):

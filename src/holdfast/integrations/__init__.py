@@ -1,1 +1,0 @@
-"""Files that are installed into other programs."""
