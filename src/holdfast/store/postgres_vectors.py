@@ -15,7 +15,7 @@ import simsimd
 from psycopg import sql
 
 from holdfast.search.columns import Bools, Columns, Floats, highest
-from holdfast.search.vectors import LOOKED_INTO, ONE_IN, PAGE, Bytes, Matrix, Signs, quantise
+from holdfast.search.vectors import LOOKED_INTO, ONE_IN, Bytes, Matrix, Signs, quantise
 
 if TYPE_CHECKING:
     from holdfast.store.postgres_database import Connection, PostgresDatabase
@@ -26,6 +26,7 @@ MAX_SIGNS: Final = 8 << 20
 """The signs of a tenant with more windows stay on the server."""
 COMPARED: Final = 2048
 """Windows that are compared with a query by all of their bytes."""
+_TOGETHER: Final = 32_768
 _LEAST: Final = np.float32(1e-6)
 _SEARCH: Final = (
     "SELECT set_config('hnsw.ef_search', '400', true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
@@ -133,8 +134,8 @@ class SignMatrix(ServerMatrix):
         bits = np.packbits(wanted > 0)
         query = ~np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)
         shared = np.zeros(windows, np.uint16)
-        for start in range(0, windows, PAGE):  # what fits into the processor's cache
-            part = shared[start : start + PAGE]
+        for start in range(0, windows, _TOGETHER):  # what fits into the processor's cache
+            part = shared[start : start + _TOGETHER]
             for word, words in zip(query, self._words[:, start : start + len(part)], strict=True):
                 part += np.bitwise_count(words ^ word)
         if visible is not None:
