@@ -99,6 +99,8 @@ def _score(rows: Sequence[FactRow], wanted: set[str]) -> list[float]:
 
 Action: TypeAlias = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
 
+_PRONOUNS: Final = frozenset({"it", "this", "that", "它", "这个", "それ", "그것"})
+"""Names of the only fact that states the same property."""
 _MIN_OVERLAP: Final = 0.4
 _MIN_GROWTH: Final = 1.2
 
@@ -220,6 +222,11 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
     """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
+    if draft.subject.casefold() in _PRONOUNS:
+        subjects = [fact for fact in current(known) if fact.slot == draft.slot != "" and draft.is_newer(fact)]
+        if len(subjects) != 1:
+            return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
+        draft = replace(draft, subject=subjects[0].subject, content=f"{subjects[0].subject}: {draft.content}")
     new = make_row(draft, scope=scope)
     if _is_known(new, known):
         return Decision(action="NONE", reason="known")
