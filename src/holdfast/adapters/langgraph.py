@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -84,7 +84,7 @@ class HoldfastStore(BaseStore):
             case GetOp():
                 return next(map(_item, self._records(op.namespace, op.key)), None)
             case PutOp():
-                self._put(op)
+                self._write(op)
                 return None
             case SearchOp():
                 return self._search(op)
@@ -97,7 +97,7 @@ class HoldfastStore(BaseStore):
     def _records(self, namespace: tuple[str, ...], key: str) -> list[Record]:
         return self._memory.store.read_records(Select(scope=self._scope(namespace)), kind=ITEM, keys=[key])
 
-    def _put(self, op: PutOp) -> None:
+    def _write(self, op: PutOp) -> None:
         memory, scope = self._memory, self._scope(op.namespace)
         old = next(iter(self._records(op.namespace, op.key)), None)
         earlier: list[int] = list(old.data["messages"]) if old is not None else []
@@ -118,25 +118,24 @@ class HoldfastStore(BaseStore):
         self._engine.notify()
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        rows = [row for row in self._all_records() if _has_prefix(row, op.namespace_prefix) and _passes(row, op)]
+        rows = [row for row in self._all_records() if _passes(row, op)]
         end = op.offset + op.limit
         if not op.query or not op.query.strip() or not rows:
-            return [_found(row, None) for row in rows[op.offset : end]]
+            return [_search_item(row, None) for row in rows[op.offset : end]]
         newest = {row.data["messages"][-1]: row for row in rows if row.data["is_indexed"]}
         scores: dict[int, float] = {}
-        for message, score in self._hits(op.query, min_hits=max(MIN_HITS, 4 * end)):
-            if message in newest:
-                scores.setdefault(message, score)
+        for message, score in self._hits(op.query, newest, min_hits=max(MIN_HITS, 4 * end)):
+            scores.setdefault(message, score)
             if len(scores) >= end:
                 break
-        return [_found(newest[message], score) for message, score in list(scores.items())[op.offset : end]]
+        return [_search_item(newest[message], score) for message, score in list(scores.items())[op.offset : end]]
 
-    def _hits(self, query: str, *, min_hits: int) -> Iterator[tuple[int, float]]:
-        """Yield the messages that match a question and their scores, best first; ask for more as long as they last."""
+    def _hits(self, query: str, among: Container[int], *, min_hits: int) -> Iterator[tuple[int, float]]:
+        """Yield the messages that match a question and their scores, best first, and search on while there are more."""
         known, limit = 0, min_hits
         while True:
             hits = self._memory.search(query, scope=self._scope(()), across=True, limit=limit)
-            yield from ((hit.message, hit.score) for hit in hits[known:])
+            yield from ((hit.message, hit.score) for hit in hits[known:] if hit.message in among)
             if len(hits) < limit:
                 return
             known, limit = len(hits), 4 * limit
@@ -184,7 +183,7 @@ def _item(row: Record) -> Item:
     return Item(value=row.data["value"], key=row.key, namespace=_namespace(row), **_times(row))
 
 
-def _found(row: Record, score: float | None) -> SearchItem:
+def _search_item(row: Record, score: float | None) -> SearchItem:
     return SearchItem(_namespace(row), row.key, row.data["value"], score=score, **_times(row))
 
 
@@ -193,13 +192,12 @@ def _times(row: Record) -> dict[str, datetime]:
     return {"created_at": created, "updated_at": updated}
 
 
-def _has_prefix(row: Record, prefix: tuple[str, ...]) -> bool:
-    return _namespace(row)[: len(prefix)] == prefix
-
-
 def _passes(row: Record, op: SearchOp) -> bool:
-    """Whether a value has what the filter asks for."""
-    return all(_compare(row.data["value"].get(key), wanted) for key, wanted in (op.filter or {}).items())
+    """Whether an item is in the namespace, and its value has what the filter asks for."""
+    prefix = op.namespace_prefix
+    return _namespace(row)[: len(prefix)] == prefix and all(
+        _compare(row.data["value"].get(key), wanted) for key, wanted in (op.filter or {}).items()
+    )
 
 
 def _compare(value: Any, wanted: Any) -> bool:

@@ -192,14 +192,21 @@ def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = Non
     async def decide(context: RetryPolicyContext) -> bool | RetryDecision:
         if await asyncio.to_thread(session.shrink, context.error):
             return RetryDecision(retry=True, delay=0.0)
-        theirs = next((one for one in policies if one is not None and one.policy is not None), None)
-        if theirs is None or theirs.policy is None or context.attempt > (theirs.max_retries or 0):
-            return False
-        decision = theirs.policy(replace(context, max_retries=theirs.max_retries or 0))
-        return cast("bool | RetryDecision", await decision if isawaitable(decision) else decision)
+        return await _apply_policy(policies, context)
 
     settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=decide)))
     return replace(config, call_model_input_filter=fit, model_settings=settings)
+
+
+async def _apply_policy(
+    policies: Sequence[ModelRetrySettings | None], context: RetryPolicyContext
+) -> bool | RetryDecision:
+    """Decide by the first policy that there is, as long as it has retries left."""
+    theirs = next((one for one in policies if one is not None and one.policy is not None), None)
+    if theirs is None or theirs.policy is None or context.attempt > (theirs.max_retries or 0):
+        return False
+    decision = theirs.policy(replace(context, max_retries=theirs.max_retries or 0))
+    return cast("bool | RetryDecision", await decision if isawaitable(decision) else decision)
 
 
 def _model(config: RunConfig, agent: Agent[Any]) -> Model:

@@ -153,6 +153,15 @@ class Draft:
             return False
         return _contains(fact.content, self.old) and not _contains(fact.content, self.value)
 
+    def name_subject(self, known: Sequence[FactRow]) -> Draft | None:
+        """Put the only subject that a pronoun can mean in its place; None where there is none, or more than one."""
+        if self.subject.casefold() not in _PRONOUNS:
+            return self
+        subjects = [fact.subject for fact in known if fact.slot == self.slot != "" and self.is_newer(fact)]
+        if len(subjects) != 1:
+            return None
+        return replace(self, subject=subjects[0], content=f"{subjects[0]}: {self.content}")
+
     def is_newer(self, fact: FactRow) -> bool:
         """Tell whether it was written after a fact: later in the archive, and not at an earlier time."""
         if fact.evidence and self.evidence and max(self.evidence) <= max(fact.evidence):
@@ -222,11 +231,9 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
     """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
-    if draft.subject.casefold() in _PRONOUNS:
-        subjects = [fact for fact in current(known) if fact.slot == draft.slot != "" and draft.is_newer(fact)]
-        if len(subjects) != 1:
-            return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
-        draft = replace(draft, subject=subjects[0].subject, content=f"{subjects[0].subject}: {draft.content}")
+    if (named_draft := draft.name_subject(current(known))) is None:
+        return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
+    draft = named_draft
     new = make_row(draft, scope=scope)
     if _is_known(new, known):
         return Decision(action="NONE", reason="known")
