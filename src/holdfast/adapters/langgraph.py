@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import operator
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from holdfast.adapters._history import require_extra, sync_engine
@@ -118,27 +119,27 @@ class HoldfastStore(BaseStore):
         self._engine.notify()
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        rows = [row for row in self._all_records() if _passes(row, op)]
-        end = op.offset + op.limit
-        if not op.query or not op.query.strip() or not rows:
+        rows = [row for row in self._all_records() if _has_prefix(row, op.namespace_prefix) and _passes(row, op)]
+        query, end = (op.query or "").strip(), op.offset + op.limit
+        if not (query and rows):
             return [_search_item(row, None) for row in rows[op.offset : end]]
         newest = {row.data["messages"][-1]: row for row in rows if row.data["is_indexed"]}
-        scores: dict[int, float] = {}
-        for message, score in self._hits(op.query, newest, min_hits=max(MIN_HITS, 4 * end)):
-            scores.setdefault(message, score)
-            if len(scores) >= end:
-                break
-        return [_search_item(newest[message], score) for message, score in list(scores.items())[op.offset : end]]
+        hits = self._hits(query, min_hits=max(MIN_HITS, 4 * end))
+        best = islice((hit for hit in hits if hit[0] in newest), op.offset, end)
+        return [_search_item(newest[message], score) for message, score in best]
 
-    def _hits(self, query: str, among: Container[int], *, min_hits: int) -> Iterator[tuple[int, float]]:
-        """Yield the messages that match a question and their scores, best first, and search on while there are more."""
-        known, limit = 0, min_hits
+    def _hits(self, query: str, *, min_hits: int) -> Iterator[tuple[int, float]]:
+        """Yield the messages that match a question and their scores, best first; ask for more as long as they last."""
+        known, limit = dict[int, float](), min_hits
         while True:
             hits = self._memory.search(query, scope=self._scope(()), across=True, limit=limit)
-            yield from ((hit.message, hit.score) for hit in hits[known:] if hit.message in among)
+            for hit in hits:
+                if hit.message not in known:
+                    known[hit.message] = hit.score
+                    yield hit.message, hit.score
             if len(hits) < limit:
                 return
-            known, limit = len(hits), 4 * limit
+            limit *= 4
 
     def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         namespaces = {_namespace(row) for row in self._all_records()}
@@ -192,12 +193,13 @@ def _times(row: Record) -> dict[str, datetime]:
     return {"created_at": created, "updated_at": updated}
 
 
+def _has_prefix(row: Record, prefix: tuple[str, ...]) -> bool:
+    return _namespace(row)[: len(prefix)] == prefix
+
+
 def _passes(row: Record, op: SearchOp) -> bool:
-    """Whether an item is in the namespace, and its value has what the filter asks for."""
-    prefix = op.namespace_prefix
-    return _namespace(row)[: len(prefix)] == prefix and all(
-        _compare(row.data["value"].get(key), wanted) for key, wanted in (op.filter or {}).items()
-    )
+    """Whether a value has what the filter asks for."""
+    return all(_compare(row.data["value"].get(key), wanted) for key, wanted in (op.filter or {}).items())
 
 
 def _compare(value: Any, wanted: Any) -> bool:

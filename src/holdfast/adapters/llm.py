@@ -24,7 +24,6 @@ from holdfast.engine import Engine
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.session import Session
 from holdfast.store.base import Select
-from holdfast.transcripts.entry import mapping
 
 M = TypeVar("M", llm.Model, llm.KeyModel, llm.AsyncModel, llm.AsyncKeyModel)
 
@@ -206,15 +205,22 @@ def _make(message: Message) -> llm.Message:
 
 def _make_part(part: Part) -> Any:
     match part:
-        case Text() | Thinking():
-            return {Text: TextPart, Thinking: ReasoningPart}[type(part)](part.text)
+        case Text():
+            return TextPart(part.text)
+        case Thinking():
+            return ReasoningPart(part.text)
         case ToolCall():
-            return ToolCallPart(part.name, dict(mapping(part.arguments)), part.id or None)
+            arguments = part.arguments if isinstance(part.arguments, dict) else {}
+            return ToolCallPart(part.name, arguments, part.id or None)
         case ToolResult():
             return ToolResultPart(part.name or "unknown", part.text, part.call_id or None)
-        case Image(data=str(data)):
-            attachment = {"type": str(part.media_type or ""), "content": data}
-            return llm.parts.Part.from_dict({"type": "attachment", "attachment": attachment})
+    return _make_other_part(part)
+
+
+def _make_other_part(part: Part) -> Any:
+    match part:
+        case Image(data=str(data), media_type=kind):
+            return llm.parts.Part.from_dict({"type": "attachment", "attachment": {"type": kind or "", "content": data}})
         case Opaque(data=dict(data)):
             return llm.parts.Part.from_dict(data)  # type: ignore[arg-type] # as it was written
     return None

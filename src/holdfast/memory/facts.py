@@ -153,15 +153,6 @@ class Draft:
             return False
         return _contains(fact.content, self.old) and not _contains(fact.content, self.value)
 
-    def name_subject(self, known: Sequence[FactRow]) -> Draft | None:
-        """Put the only subject that a pronoun can mean in its place; None where there is none, or more than one."""
-        if self.subject.casefold() not in _PRONOUNS:
-            return self
-        subjects = [fact.subject for fact in known if fact.slot == self.slot != "" and self.is_newer(fact)]
-        if len(subjects) != 1:
-            return None
-        return replace(self, subject=subjects[0], content=f"{subjects[0]}: {self.content}")
-
     def is_newer(self, fact: FactRow) -> bool:
         """Tell whether it was written after a fact: later in the archive, and not at an earlier time."""
         if fact.evidence and self.evidence and max(self.evidence) <= max(fact.evidence):
@@ -194,7 +185,7 @@ class Draft:
 
     def replace_named(self, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
         """Replace the decision that a newer one names; of several, no rule can tell which is over."""
-        if not all(self.is_newer(fact) for fact in named):
+        if not named or not all(self.is_newer(fact) for fact in named):
             return None
         if len(named) > 1:
             return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
@@ -231,9 +222,11 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
     """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
-    if (named_draft := draft.name_subject(current(known))) is None:
-        return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
-    draft = named_draft
+    if draft.subject.casefold() in _PRONOUNS:
+        subject = _find_subject(draft, known)
+        if subject is None:
+            return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
+        draft = replace(draft, subject=subject, content=f"{subject}: {draft.content}")
     new = make_row(draft, scope=scope)
     if _is_known(new, known):
         return Decision(action="NONE", reason="known")
@@ -242,9 +235,14 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
         return draft.add_detail(twin)
     if rivals := [fact for fact in related if draft.slot == fact.slot != ""]:
         return draft.replace_rivals(new, rivals)
-    if named := list(filter(draft.names, current(known))):
-        return draft.replace_named(new, named) or _add_new(draft, new, related)
-    return _add_new(draft, new, related)
+    named = list(filter(draft.names, current(known)))
+    return draft.replace_named(new, named) or _add_new(draft, new, related)
+
+
+def _find_subject(draft: Draft, known: Sequence[FactRow]) -> str | None:
+    """Return the only subject of older facts with the slot of a draft, which its pronoun stands for."""
+    subjects = [fact.subject for fact in current(known) if fact.slot == draft.slot != "" and draft.is_newer(fact)]
+    return subjects[0] if len(subjects) == 1 else None
 
 
 def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision:

@@ -361,16 +361,13 @@ def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
     placed: list[Message] = []
     for side in shaping.group_sides(messages):
         system = [one for one in side if one.role == "system"]
-        allowed = [one for one in system if wire_of(one, NAME)]
-        last = next(reversed(allowed), None) if len(system) < len(side) else None
+        last = next((one for one in reversed(system) if wire_of(one, NAME)), None) if len(system) < len(side) else None
         for message in side:
-            if message is last:
-                continue
-            if message.role == "system":
+            if message.role != "system":
+                placed.append(message)
+            elif message is not last:
                 log.note("system-place", len(placed), "sent a system message that is not allowed here as the user's")
                 placed.append(replace(message, role="user"))
-            else:
-                placed.append(message)
         if last is not None:
             if side[-1] is not last:
                 log.note("system-place", len(placed), "moved a system message behind what the user says")
