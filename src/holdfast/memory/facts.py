@@ -191,6 +191,18 @@ class Draft:
             return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
         return Decision(action="SUPERSEDE", reason=f"instead of {self.old}", rows=(new, supersede(named[0], new)))
 
+    def find_subject(self, known: Sequence[FactRow]) -> str | None:
+        """Return the only subject of older facts with its slot, which its pronoun stands for."""
+        subjects = [fact.subject for fact in current(known) if fact.slot == self.slot != "" and self.is_newer(fact)]
+        return subjects[0] if len(subjects) == 1 else None
+
+    def add_new(self, new: FactRow, related: Sequence[FactRow]) -> Decision:
+        """Add a fact; one about the same subject with much the same words may be its rival."""
+        ours = set(terms(self.content))
+        others = [(fact.id, set(terms(fact.content))) for fact in related if self.subject]
+        near = tuple(id_ for id_, theirs in others if len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs))
+        return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
@@ -223,7 +235,7 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
     """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
     if draft.subject.casefold() in _PRONOUNS:
-        subject = _find_subject(draft, known)
+        subject = draft.find_subject(known)
         if subject is None:
             return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
         draft = replace(draft, subject=subject, content=f"{subject}: {draft.content}")
@@ -236,21 +248,7 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
     if rivals := [fact for fact in related if draft.slot == fact.slot != ""]:
         return draft.replace_rivals(new, rivals)
     named = list(filter(draft.names, current(known)))
-    return draft.replace_named(new, named) or _add_new(draft, new, related)
-
-
-def _find_subject(draft: Draft, known: Sequence[FactRow]) -> str | None:
-    """Return the only subject of older facts with the slot of a draft, which its pronoun stands for."""
-    subjects = [fact.subject for fact in current(known) if fact.slot == draft.slot != "" and draft.is_newer(fact)]
-    return subjects[0] if len(subjects) == 1 else None
-
-
-def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision:
-    """Add a fact; one about the same subject with much the same words may be its rival."""
-    ours = set(terms(draft.content))
-    others = [(fact.id, set(terms(fact.content))) for fact in related if draft.subject]
-    near = tuple(id_ for id_, theirs in others if len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs))
-    return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
+    return draft.replace_named(new, named) or draft.add_new(new, related)
 
 
 def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:

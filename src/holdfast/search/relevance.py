@@ -44,7 +44,8 @@ def word_relevance(signals: Signals) -> float:
     is_lines = (found.windows > 1) & (found.sizes <= LINES * found.windows)
     enough = np.where(is_lines, np.float32(MIN_LINE_SHARE), np.float32(MIN_WINDOW_SHARE))
     best = float((found.together * found.eligible / enough).max(initial=0))
-    return best * float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS))) / _size(signals) ** WORDS_GROWTH
+    length = float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS)))
+    return best * length / float(_size(signals) ** WORDS_GROWTH)
 
 
 def combined_relevance(signals: Signals) -> float:
@@ -58,7 +59,7 @@ def combined_relevance(signals: Signals) -> float:
         return 0.0
     share, best = float((found.share * found.eligible).max(initial=0)), found.nearest
     similarity = max(float(best.mean()) * (_WORDLESS_SHARE + (1 - _WORDLESS_SHARE) * share), float(best.max()) * share)
-    return signals.vector_weight * similarity / (MIN_COSINE * _size(signals) ** COSINE_GROWTH)
+    return signals.vector_weight * similarity / (MIN_COSINE * float(_size(signals) ** COSINE_GROWTH))
 
 
 def _size(signals: Signals) -> float:

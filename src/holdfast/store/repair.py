@@ -185,10 +185,10 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
                     index_tables.add_passages(connection, [new], find_ends(connection, [scope]))
             connection.execute("PRAGMA journal_mode = DELETE")
         log = path.with_name(f"{path.name}-wal")
-        for old, new in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
+        for old, copy in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
             if old.exists():
-                shutil.copyfile(old, new)
-                new.chmod(0o600)
+                shutil.copyfile(old, copy)
+                copy.chmod(0o600)
         _sync(damaged.parent)
         for stale in (log, path.with_name(f"{path.name}-shm")):  # a log belongs to its file, not to the new one
             stale.unlink(missing_ok=True)
