@@ -73,11 +73,12 @@ def draw(title: str, recording: dict[str, Any]) -> str:
     console.print()
     console.print(Text("after it: the request with the question, as the model receives it", style="bold"))
     for role, text in [one for one in read(recording["after"]) if one[1]][-MAX_MESSAGES:]:
-        own = BLOCK.sub(" ", text.replace("&lt;", "<"))
+        text = text.replace("&lt;", "<").replace("&gt;", ">")  # noqa: PLW2901 - as the model reads it
+        own = BLOCK.sub(" ", text)
         if own.strip():
             found = next((words for words in (QUESTION, SUMMARY, ANSWER) if words in own), "")
             show(role, own, "bold" if found == QUESTION else "dim", around=found)
-        for block in BLOCK.findall(text.replace("&lt;", "<")):
+        for block in BLOCK.findall(text):
             lines = [line for line in block.splitlines() if line.strip()]
             for line in lines[:1] + [one for one in lines[1:-1] if ANSWER in one][:3] + lines[-1:]:
                 show("", line, "bold green" if ANSWER in line else "green", around=ANSWER * (ANSWER in line))
@@ -89,5 +90,7 @@ if __name__ == "__main__":
     folder = Path(__file__).parents[1] / "docs" / "hosts"
     folder.mkdir(exist_ok=True)
     for file in sorted(Path(sys.argv[1]).glob("*.json")):
+        if file.stem == "openclaw":  # Holdfast writes its summary; see draw_openclaw.py
+            continue
         drawn = draw(f"{HOSTS[file.stem].title} with Holdfast", json.loads(file.read_text("utf-8")))
         (folder / f"{file.stem}.svg").write_text(drawn, "utf-8")

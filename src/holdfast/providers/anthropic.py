@@ -360,14 +360,14 @@ def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
     """
     placed: list[Message] = []
     for side in shaping.group_sides(messages):
-        last = next((one for one in reversed(side) if one.role == "system" and wire_of(one, NAME)), None)
-        if all(one.role == "system" for one in side):
-            last = None
+        system = [one for one in side if one.role == "system"]
+        last = next((one for one in reversed(system) if wire_of(one, NAME)), None) if len(system) < len(side) else None
         for message in side:
-            if message.role == "system" and message is not last:
+            if message.role != "system":
+                placed.append(message)
+            elif message is not last:
                 log.note("system-place", len(placed), "sent a system message that is not allowed here as the user's")
-            if message is not last:
-                placed.append(replace(message, role="user") if message.role == "system" else message)
+                placed.append(replace(message, role="user"))
         if last is not None:
             if side[-1] is not last:
                 log.note("system-place", len(placed), "moved a system message behind what the user says")
