@@ -26,6 +26,8 @@ MAX_SIGNS: Final = 8 << 20
 """The signs of a tenant with more windows stay on the server."""
 COMPARED: Final = 2048
 """Windows that are compared with a query by all of their bytes."""
+_LOADED: Final = 50_000
+"""Passages whose signs are loaded at once."""
 _TOGETHER: Final = 32_768
 _LEAST: Final = np.float32(1e-6)
 _SEARCH: Final = (
@@ -117,18 +119,23 @@ class SignMatrix(ServerMatrix):
         query = (
             "SELECT id, passage, string_agg(substr(varbit_send(signs), 5), ''::bytea ORDER BY place) FROM vectors"
             f" WHERE {db.own}space = {self.number} AND id > ? AND {db.has_vectors_after}"
-            " GROUP BY id, passage ORDER BY id"
+            f" GROUP BY id, passage ORDER BY id LIMIT {_LOADED}"
         )
-        rows = db.execute(query, (self._last, self._last)).fetchall()
-        if rows:
-            numbers, passages, signs = zip(*rows, strict=True)
-            size = -(-self.dimension // 8)
-            counts = np.fromiter(map(len, signs), np.int64, len(signs)) // size
-            starts = self._first[np.array(passages)] - (np.cumsum(counts) - counts)
-            bits = np.frombuffer(b"".join(signs), np.uint8).reshape(-1, size)
-            words = np.pad(bits, ((0, 0), (0, -size % 8))).view(np.uint64)
-            self._words[:, np.arange(len(bits)) + np.repeat(starts, counts)] = words.T
-            self._last = numbers[-1]
+        is_all = False
+        while not is_all:
+            rows = db.execute(query, (self._last, self._last)).fetchall()
+            is_all = len(rows) < _LOADED
+            if rows:
+                self._take_signs(*zip(*rows, strict=True))
+
+    def _take_signs(self, numbers: Sequence[int], passages: Sequence[int], signs: Sequence[bytes]) -> None:
+        size = -(-self.dimension // 8)
+        counts = np.fromiter(map(len, signs), np.int64, len(signs)) // size
+        starts = self._first[np.array(passages)] - (np.cumsum(counts) - counts)
+        bits = np.frombuffer(b"".join(signs), np.uint8).reshape(-1, size)
+        words = np.pad(bits, ((0, 0), (0, -size % 8))).view(np.uint64)
+        self._words[:, np.arange(len(bits)) + np.repeat(starts, counts)] = words.T
+        self._last = numbers[-1]
 
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:
         bits = np.packbits(wanted > 0)

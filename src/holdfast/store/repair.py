@@ -181,8 +181,8 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
             with write_transaction(connection):
                 for number, scope, body in connection.execute("SELECT id, scope, body FROM messages ORDER BY id"):
                     message = decode_message(body)
-                    new = (message, cut(message), scope, number)
-                    index_tables.add_passages(connection, [new], find_ends(connection, [scope]))
+                    added = (message, cut(message), scope, number)
+                    index_tables.add_passages(connection, [added], find_ends(connection, [scope]))
             connection.execute("PRAGMA journal_mode = DELETE")
         log = path.with_name(f"{path.name}-wal")
         for old, copy in ((path, damaged), (log, damaged.with_name(f"{damaged.name}-wal"))):
