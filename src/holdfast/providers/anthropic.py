@@ -360,19 +360,25 @@ def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
     """
     placed: list[Message] = []
     for side in shaping.group_sides(messages):
-        last = next((one for one in reversed(side) if one.role == "system" and wire_of(one, NAME)), None)
-        if all(one.role == "system" for one in side):
-            last = None
-        for message in side:
-            if message.role == "system" and message is not last:
-                log.note("system-place", len(placed), "sent a system message that is not allowed here as the user's")
-            if message is not last:
-                placed.append(replace(message, role="user") if message.role == "system" else message)
+        last = _find_instruction(side)
+        others = [message for message in side if message is not last]
+        for index, message in enumerate(others, start=len(placed)):
+            if message.role == "system":
+                log.note("system-place", index, "sent a system message that is not allowed here as the user's")
+                others[index - len(placed)] = replace(message, role="user")
+        placed += others
         if last is not None:
-            if side[-1] is not last:
+            if last is not side[-1]:
                 log.note("system-place", len(placed), "moved a system message behind what the user says")
             placed.append(last)
     return placed
+
+
+def _find_instruction(side: Sequence[Message]) -> Message | None:
+    """Return the last system message of a side that can be sent as one; None where the user says nothing beside it."""
+    if all(message.role == "system" for message in side):
+        return None
+    return next((one for one in reversed(side) if one.role == "system" and wire_of(one, NAME)), None)
 
 
 def _strip_last_reply(messages: list[Message], log: Log) -> list[Message]:
