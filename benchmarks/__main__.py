@@ -269,6 +269,23 @@ def store(*, segments: tuple[int, ...], kinds: tuple[str, ...], plot: Path | Non
 
 
 @bench.command()
+@click.argument("dataset")
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.option("--questions", type=click.IntRange(min=1), default=200, show_default=True)
+@as_json
+def nearest(*, dataset: str, path: Path, questions: int, as_json: bool) -> None:
+    """Which of the nearest passages a PostgreSQL server finds for the questions of a data set."""
+    from benchmarks.datasets import load  # noqa: PLC0415 - as above
+    from benchmarks.nearest import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=False)
+    if embedder is None:
+        raise InputError("; ".join(notes))
+    found = measure(load(dataset, path), embedder=embedder, questions=questions)
+    show({**found, "embedder": notes}, found, first="vectors", as_json=as_json)
+
+
+@bench.command()
 @click.option("--processes", type=click.IntRange(min=1), multiple=True, default=(16,), show_default=True)
 @click.option("--tenants", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=300, show_default=True)

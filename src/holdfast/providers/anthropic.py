@@ -360,25 +360,19 @@ def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
     """
     placed: list[Message] = []
     for side in shaping.group_sides(messages):
-        last = _find_instruction(side)
-        others = [message for message in side if message is not last]
-        for index, message in enumerate(others, start=len(placed)):
-            if message.role == "system":
-                log.note("system-place", index, "sent a system message that is not allowed here as the user's")
-                others[index - len(placed)] = replace(message, role="user")
-        placed += others
+        system = [one for one in side if one.role == "system"]
+        last = next((one for one in reversed(system) if wire_of(one, NAME)), None) if len(system) < len(side) else None
+        for message in side:
+            if message.role != "system":
+                placed.append(message)
+            elif message is not last:
+                log.note("system-place", len(placed), "sent a system message that is not allowed here as the user's")
+                placed.append(replace(message, role="user"))
         if last is not None:
-            if last is not side[-1]:
+            if side[-1] is not last:
                 log.note("system-place", len(placed), "moved a system message behind what the user says")
             placed.append(last)
     return placed
-
-
-def _find_instruction(side: Sequence[Message]) -> Message | None:
-    """Return the last system message of a side that can be sent as one; None where the user says nothing beside it."""
-    if all(message.role == "system" for message in side):
-        return None
-    return next((one for one in reversed(side) if one.role == "system" and wire_of(one, NAME)), None)
 
 
 def _strip_last_reply(messages: list[Message], log: Log) -> list[Message]:
