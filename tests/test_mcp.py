@@ -15,6 +15,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
+import patient
 from holdfast import Engine
 from holdfast.settings import Settings
 from waiting import until
@@ -128,6 +129,6 @@ def test_streamable_http_needs_the_token_and_a_name_of_this_machine(home: Path) 
 
 def _status(url: str, **headers: str) -> int:
     try:
-        return httpx.post(url, json={}, headers=headers).status_code
+        return patient.post(url, json={}, headers=headers).status_code
     except httpx.HTTPError:
         return 0

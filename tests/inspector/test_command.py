@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx2 as httpx
+import patient
 
 
 def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            assert "No session is stored yet" in httpx.get(url, follow_redirects=True).text
+            assert "No session is stored yet" in patient.get(url, follow_redirects=True).text
             again = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=True)
             assert json.loads(again.stdout)["url"] == url
         finally:

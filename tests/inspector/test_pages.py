@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx2 as httpx
 import pytest
 
+import patient
 from inspector.conftest import Running
 
 PAGES = (
@@ -49,13 +50,13 @@ class TestAccess:
     def test_no_page_without_the_key(self, running: Running, path: str) -> None:
         """Neither without a key nor with a wrong one."""
         for query in ({}, {"key": "wrong"}):
-            answer = httpx.get(running.url + path, params={**httpx.QueryParams(path.partition("?")[2]), **query})
+            answer = patient.get(running.url + path, params={**httpx.QueryParams(path.partition("?")[2]), **query})
             assert answer.status_code == 401
             assert "harbour" not in answer.text
 
     def test_the_key_is_in_the_address_once(self, running: Running) -> None:
         """Then a cookie that scripts and other pages do not get."""
-        answer = httpx.get(running.url + "/ui/" + "?" + running.key_url.partition("?")[2])
+        answer = patient.get(running.url + "/ui/" + "?" + running.key_url.partition("?")[2])
         assert answer.status_code == 303
         assert "key" not in answer.headers["location"]
         cookie = answer.headers["set-cookie"].lower()

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
+import patient
 from holdfast import Engine
 from holdfast.server.app import METHODS, create_app
 from holdfast.server.proxy import Upstreams
@@ -110,15 +111,15 @@ def wait_for(done: Callable[[], object]) -> bool:
 
 class TestPassing:
     def test_path_and_query_reach_the_upstream_as_they_came(self, pair: Pair) -> None:
-        httpx.get(f"{pair.url}/v1/files/a%2Fb%3Fc?beta=true&x=%20")
-        httpx.post(f"{pair.url}/v1/messages?beta=true", json=BODY)
+        patient.get(f"{pair.url}/v1/files/a%2Fb%3Fc?beta=true&x=%20")
+        patient.post(f"{pair.url}/v1/messages?beta=true", json=BODY)
         assert [seen.target for seen in pair.upstream.seen] == [
             "/v1/files/a%2Fb%3Fc?beta=true&x=%20",
             "/v1/messages?beta=true",
         ]
 
     def test_an_upload_keeps_its_length(self, pair: Pair) -> None:
-        httpx.post(f"{pair.url}/v1/files", files={"file": ("a.txt", b"x" * 300_000)})
+        patient.post(f"{pair.url}/v1/files", files={"file": ("a.txt", b"x" * 300_000)})
         (seen,) = pair.upstream.seen
         assert dict(seen.headers)["content-length"] == str(len(seen.body))
         assert b"x" * 300_000 in seen.body
@@ -141,19 +142,19 @@ class TestPassing:
             return reply
 
         pair.upstream.answer = answer
-        reply = httpx.get(f"{pair.url}/v1/models", headers=[("x-many", "1"), ("x-many", "2")])
+        reply = patient.get(f"{pair.url}/v1/models", headers=[("x-many", "1"), ("x-many", "2")])
         assert len(reply.headers.get_list("set-cookie")) == 2
         assert [value for name, value in pair.upstream.seen[0].headers if name == "x-many"] == ["1", "2"]
 
     def test_cookies_of_one_client_are_not_sent_with_the_request_of_another(self, pair: Pair) -> None:
         pair.upstream.answer = lambda _: Response(b"{}", headers={"set-cookie": "id=first; Path=/"})
         for _ in range(2):
-            httpx.get(f"{pair.url}/v1/models")
+            patient.get(f"{pair.url}/v1/models")
         assert "cookie" not in dict(pair.upstream.seen[1].headers)
 
     def test_headers_for_the_server_do_not_reach_the_provider(self, pair: Pair) -> None:
         headers = {"x-holdfast-session": "s1", "x-holdfast-project": "/home/me/secret"}
-        httpx.post(f"{pair.url}/v1/messages", json=BODY, headers=headers)
+        patient.post(f"{pair.url}/v1/messages", json=BODY, headers=headers)
         assert not [name for name, _ in pair.upstream.seen[0].headers if name.startswith("x-holdfast")]
 
     def test_compressed_replies_pass_and_are_archived(self, pair: Pair) -> None:
@@ -161,20 +162,20 @@ class TestPassing:
         content = gzip.compress(json.dumps(REPLY).encode())
         headers = {"content-encoding": "gzip", "content-type": "application/json"}
         pair.upstream.answer = lambda _: Response(content, headers=headers)
-        assert httpx.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
+        assert patient.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
         assert "Port 5433." in [hit.text for hit in pair.engine.search("5433")]
 
     def test_a_compressed_error_passes(self, pair: Pair) -> None:
         content = gzip.compress(b'{"error": {"message": "bad request"}}')
         pair.upstream.answer = lambda _: Response(content, status_code=400, headers={"content-encoding": "gzip"})
-        reply = httpx.post(f"{pair.url}/v1/messages", json=BODY)
+        reply = patient.post(f"{pair.url}/v1/messages", json=BODY)
         assert reply.status_code == 400
         assert reply.json() == {"error": {"message": "bad request"}}
 
     def test_a_stream_of_an_unknown_shape_passes(self, pair: Pair) -> None:
         data = b'data: {"type": "message_delta", "delta": 5}\n\ndata: {"type": "content_block_start", "index": []}\n\n'
         pair.upstream.answer = lambda _: Response(data, media_type="text/event-stream")
-        assert httpx.post(f"{pair.url}/v1/messages", json=BODY).content == data
+        assert patient.post(f"{pair.url}/v1/messages", json=BODY).content == data
 
 
 class TestLeaving:
@@ -205,7 +206,7 @@ class TestLeaving:
                 received += connection.recv(4096)
         assert wait_for(ended.is_set)
         pair.upstream.answer = lambda _: Response(json.dumps(REPLY))
-        assert httpx.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
+        assert patient.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
 
     def test_an_upstream_that_is_not_there_is_a_502(self, tmp_path: Path) -> None:
         with (
@@ -213,4 +214,4 @@ class TestLeaving:
             serve(create_app(engine, token=TOKEN, upstreams=Upstreams.parse(["http://127.0.0.1:9"]))) as url,
         ):
             for path in ("messages", "models"):
-                assert httpx.post(f"{url}/v1/{path}", json=BODY).status_code == 502
+                assert patient.post(f"{url}/v1/{path}", json=BODY).status_code == 502

@@ -17,6 +17,7 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
+import patient
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang
@@ -166,7 +167,7 @@ def test_a_server_with_an_open_stream_stops(tmp_path: Path, stop: signal.Signals
     with (
         ScriptedProvider([Hang()]) as provider,
         running(tmp_path, "--upstream", provider.url, "--idle", "1") as (process, url),
-        httpx.stream("POST", f"{url}/v1/messages", json={"model": "m", "messages": [], "stream": True}) as reply,
+        patient.stream("POST", f"{url}/v1/messages", json={"model": "m", "messages": [], "stream": True}) as reply,
     ):
         chunks = reply.iter_raw()
         assert next(chunks)

@@ -13,6 +13,7 @@ from anthropic import Anthropic, AnthropicError, APIStatusError
 from anthropic.types import ToolParam
 from openai import OpenAI
 
+import patient
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Said
@@ -55,7 +56,7 @@ class TestAnthropic:
     def test_a_request_without_edits_is_sent_byte_for_byte(self, start: Start) -> None:
         body = b'{"model":"claude-x", "max_tokens":9,"x_new":{"a":[1]},"messages":[{"role":"user","content":"hi"}]}'
         with start(["Hello."]) as server:
-            reply = httpx.post(f"{server.url}/v1/messages", content=body, headers={"x-api-key": "key"})
+            reply = patient.post(f"{server.url}/v1/messages", content=body, headers={"x-api-key": "key"})
             assert reply.json()["content"][0]["text"] == "Hello."
             assert server.provider.bodies == [json.loads(body)]
             assert server.provider.requests[0].headers["x-api-key"] == "key"
@@ -82,7 +83,7 @@ class TestAnthropic:
             ],
         }
         with start(["Fine."]) as server:
-            reply = httpx.post(f"{server.url}/v1/messages", json=body, headers={"session-id": "s1"})
+            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"session-id": "s1"})
             assert reply.headers["x-holdfast-edits"] == ""
             assert server.provider.bodies == [body]
 
@@ -223,7 +224,7 @@ class TestOpenAI:
             "input": [{"type": "function_call_output", "call_id": "c1", "output": "port 5433"}],
         }
         with start(["It is 5433."]) as server:
-            reply = httpx.post(f"{server.url}/v1/responses", json=body, headers={"session-id": "s1"})
+            reply = patient.post(f"{server.url}/v1/responses", json=body, headers={"session-id": "s1"})
             assert reply.headers["x-holdfast-session"] == "s1"
             assert server.provider.bodies == [body]
             rows = server.engine.session("s1").get([1, 2])
@@ -246,7 +247,7 @@ class TestSessions:
         """Each goes on in its own session, and a new one gets a session of its own."""
 
         def ask(url: str, history: list[dict[str, str]]) -> str:
-            reply = httpx.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": history})
+            reply = patient.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": history})
             return str(reply.headers["x-holdfast-session"])
 
         def history(*texts: str) -> list[dict[str, str]]:
@@ -286,7 +287,7 @@ class TestSessions:
             "prompt_cache_key": "a\x00b\r\nset-cookie: x=1\x7fü",
         }
         with start(["Fine."]) as server:
-            reply = httpx.post(f"{server.url}/v1/chat/completions", json=body)
+            reply = patient.post(f"{server.url}/v1/chat/completions", json=body)
             assert reply.status_code == 200
             assert "set-cookie" not in reply.headers
 
@@ -303,15 +304,15 @@ class TestSafety:
         body = gzip.compress(json.dumps({"model": "m", "messages": [{"role": "user", "content": "hi"}]}).encode())
         with start(lambda _: "Hello.") as server:
             headers = {"content-encoding": "gzip", "content-type": "application/json"}
-            reply = httpx.post(f"{server.url}/v1/chat/completions", content=body, headers=headers)
+            reply = patient.post(f"{server.url}/v1/chat/completions", content=body, headers=headers)
             assert "x-holdfast-warning" not in reply.headers
             assert server.provider.requests[0].headers["content-encoding"] == "gzip"
 
     def test_a_web_page_is_refused(self, start: Start) -> None:
         with start([]) as server:
-            reply = httpx.post(f"{server.url}/v1/messages", json={}, headers={"origin": "https://example.com"})
+            reply = patient.post(f"{server.url}/v1/messages", json={}, headers={"origin": "https://example.com"})
             assert reply.status_code == 403
-            assert httpx.get(f"{server.url}/v1/models", headers={"host": "evil.example"}).status_code == 403
+            assert patient.get(f"{server.url}/v1/models", headers={"host": "evil.example"}).status_code == 403
 
     @pytest.mark.parametrize(
         ("host", "status"),
@@ -331,19 +332,19 @@ class TestSafety:
     def test_only_names_of_this_machine_are_answered(self, start: Start, host: str, status: int) -> None:
         with start([]) as server:
             headers = {b"host": host.encode("latin-1"), b"authorization": f"Bearer {TOKEN}".encode()}
-            reply = httpx.post(f"{server.url}/holdfast/rpc", json={"id": 1, "method": "ping"}, headers=headers)
+            reply = patient.post(f"{server.url}/holdfast/rpc", json={"id": 1, "method": "ping"}, headers=headers)
             assert reply.status_code == status
 
     def test_calls_need_the_token(self, start: Start) -> None:
         with start([]) as server:
             call = {"id": 1, "method": "ping"}
-            assert httpx.post(f"{server.url}/holdfast/rpc", json=call).status_code == 401
-            reply = httpx.post(f"{server.url}/holdfast/rpc", json=call, headers={"authorization": "Bearer the-token"})
+            assert patient.post(f"{server.url}/holdfast/rpc", json=call).status_code == 401
+            reply = patient.post(f"{server.url}/holdfast/rpc", json=call, headers={"authorization": "Bearer the-token"})
             assert reply.json()["result"]["version"]
 
     def test_what_cannot_be_read_passes_unchanged(self, start: Start) -> None:
         with start([Raw(400, {"error": {"message": "bad"}})]) as server:
-            reply = httpx.post(f"{server.url}/v1/messages", json={"messages": 5})
+            reply = patient.post(f"{server.url}/v1/messages", json={"messages": 5})
             assert reply.status_code == 400
             assert "passed unchanged" in reply.headers["x-holdfast-warning"]
             assert server.provider.bodies == [{"messages": 5}]

@@ -9,6 +9,7 @@ import httpx2 as httpx
 import pytest
 from openai import OpenAI
 
+import patient
 from holdfast.testing.provider import Events, Raw
 
 from .conftest import Running, Start
@@ -72,7 +73,7 @@ class TestHosts:
     def test_a_good_summary_passes_byte_for_byte(self, start: Start) -> None:
         good = "Deploy commit 4f9c2ab7e1 to /srv/billing/app.toml and tell the port: it listens on port 5433. " * 5
         with start([good, good]) as server:
-            direct = httpx.post(
+            direct = patient.post(
                 f"{server.provider.url}/v1/messages", json={"model": MODEL, "messages": [], "stream": True}
             )
             passed = ask_summary(server, "messages", ASKED["claude"], stream=True).content
@@ -84,7 +85,7 @@ class TestHosts:
         text = f"<conversation>\n{talk}</conversation>\n\nThe messages above are a conversation to summarize."
         body = {"model": "m", "messages": [{"role": "user", "content": text}]}
         with start([USELESS]) as server:
-            reply = httpx.post(f"{server.url}/v1/chat/completions", json=body, headers={"session-id": "s1"})
+            reply = patient.post(f"{server.url}/v1/chat/completions", json=body, headers={"session-id": "s1"})
             assert "4f9c2ab7e1" in reply.json()["choices"][0]["message"]["content"]
             assert not server.engine.sessions()
 
@@ -161,11 +162,11 @@ class TestCounting:
             count = {"model": MODEL, "messages": history, "tools": [LS]}
             headers = {"x-claude-code-session-id": "s1"}
             archived = len(texts(server.engine))
-            httpx.post(f"{server.url}/v1/messages/count_tokens", json=count, headers=headers)
+            patient.post(f"{server.url}/v1/messages/count_tokens", json=count, headers=headers)
             counted = server.provider.bodies[-1]["messages"]
             assert counted[-2:] == history[-2:]
             assert len(counted) < len(history)
             other = {"model": MODEL, "messages": [{"role": "user", "content": "foo"}]}
-            httpx.post(f"{server.url}/v1/messages/count_tokens", json=other, headers=headers)
+            patient.post(f"{server.url}/v1/messages/count_tokens", json=other, headers=headers)
             assert server.provider.bodies[-1] == other
             assert len(texts(server.engine)) == archived

@@ -8,6 +8,7 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
+import patient
 from holdfast import providers
 from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
@@ -72,12 +73,12 @@ def test_faults_and_the_end_of_the_script(model_server: ScriptedProvider) -> Non
         post(model_server, "openai_chat", stream=True)
     assert post(model_server, "openai_chat").status_code == 502
     assert "script of the provider is over" in post(model_server, "openai_chat").text
-    assert httpx.post(model_server.url + "/v1/unknown", json={}).status_code == 404
+    assert patient.post(model_server.url + "/v1/unknown", json={}).status_code == 404
 
 
 def test_rules_that_a_request_breaks_are_listed(model_server: ScriptedProvider) -> None:
     """`check` reports what a provider would refuse."""
     model_server.set_script(["x"])
     orphan = {"role": "tool", "tool_call_id": "c9", "content": "42"}
-    httpx.post(model_server.url + "/v1/chat/completions", json={"model": "m", "messages": [orphan]})
+    patient.post(model_server.url + "/v1/chat/completions", json={"model": "m", "messages": [orphan]})
     assert [violation.rule for violation in model_server.check()] == ["orphan-result"]

@@ -162,8 +162,10 @@ class ScriptedProvider:
             self.requests.append(request)
             if callable(self._script):
                 return len(self.requests), self._script(request.body)
-            over = Raw(500, {"error": {"type": "api_error", "message": "the script of the provider is over"}})
-            return len(self.requests), next(self._script, over)
+            return len(self.requests), next(self._script, _OVER)
+
+
+_OVER: Final = Raw(500, {"error": {"type": "api_error", "message": "the script of the provider is over"}})
 
 
 # --- the server --------------------------------------------------------------
@@ -189,9 +191,10 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
             number, step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
             with suppress(BrokenPipeError, ConnectionResetError):  # the client has left
-                if isinstance(step, Raw):  # on any path
+                wire = wire_of_path(self.path)
+                if isinstance(step, Raw) and (wire or step is not _OVER):  # on any path
                     return _send(self, step)
-                if (wire := wire_of_path(self.path)) is None:
+                if wire is None:
                     unknown = {"type": "not_found_error", "message": f"no provider has the path {self.path}"}
                     return _send(self, Raw(404, {"error": unknown}))
                 return _answer(self, step, body, wire=wire, number=number, closing=provider.closing)
