@@ -14,11 +14,11 @@ import click
 from holdfast import settings as configuration
 from holdfast.cli.output import echo
 from holdfast.errors import InputError, MissingExtraError
-from holdfast.memory.memory import Memory
 from holdfast.store.base import Across, Scope, Select
 from holdfast.store.opening import STORE_NAME, default_path, open_server, server_address, store_file
 
 if TYPE_CHECKING:
+    from holdfast.memory.memory import Memory
     from holdfast.models.base import Model
     from holdfast.store.postgres import PostgresStore
 
@@ -66,6 +66,8 @@ def open_memory(home: Path | None, *, create: bool = False) -> Memory:
     is_address = "://" in str(home or settings.archive.path or "")
     if not create and not is_address and not (file := store_file(home, settings=settings)).exists():
         raise InputError(f"no memory at {file} yet: `holdfast import --discover` or `holdfast remember` creates one")
+    from holdfast.memory.memory import Memory  # noqa: PLC0415 - a hook that asks the server does not need it
+
     memory = Memory.open(home, settings=settings)
 
     def print_gaps() -> None:
