@@ -295,37 +295,39 @@ def measure_offtopic(
     conversations: Sequence[Conversation],
     *,
     embedder: Embedder | None,
+    unrelated: Sequence[Question] = (),
     cap: int = 4000,
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Ask every question of its own conversation, and of another; the JSON that `python -m benchmarks offtopic` prints.
+    """Ask questions that an archive can and cannot answer; the JSON that `python -m benchmarks offtopic` prints.
 
-    `kept` is the share of questions that get a block from their own conversation, `injected_offtopic` that of
-    those that get one from the other; `tokens` and `offtopic_tokens` are the mean sizes of all. Where there is one
-    conversation only, its halves are the two.
+    `kept` is the share of questions that get a block from their own conversation, `injected_near` that of those that
+    get one from another conversation of the same data set, `injected_offtopic` that of `unrelated` questions; each with
+    the mean tokens of all. Where there is one conversation only, its halves are the two.
     """
     if len(conversations) == 1:
         conversations = [half for half in _halves(conversations[0]) if half.questions]
     if len(conversations) < 2:
         raise InputError("off-topic questions need a data set of at least two conversations")
-    own: list[int] = []
-    other: list[int] = []
+    asked: dict[str, list[int]] = {"kept": [], "injected_near": [], "injected_offtopic": []}
     for number, conversation in enumerate(conversations):
-        with _archive(conversation, embedder) as mine, _archive(conversations[number - 1], embedder) as foreign:
-            foreign.grow(len(foreign.conversation.sessions))
+        others = [replace(question, limit=None) for question in conversations[number - 1].questions]
+        with _archive(conversation, embedder) as held:
             for limit, questions in by_limit(conversation):
-                mine.grow(limit)
+                held.grow(limit)
                 for question in questions:
-                    own.append(_block_tokens(mine, question, cap))
-                    other.append(_block_tokens(foreign, question, cap))
+                    asked["kept"].append(_block_tokens(held, question, cap))
                     progress(1)
-    return {
-        "questions": len(own),
-        "kept": round(sum(map(bool, own)) / len(own), 4),
-        "injected_offtopic": round(sum(map(bool, other)) / len(other), 4),
-        "tokens": round(sum(own) / len(own), 1),
-        "offtopic_tokens": round(sum(other) / len(other), 1),
-    }
+            held.grow(len(conversation.sessions))
+            asked["injected_near"] += [_block_tokens(held, question, cap) for question in others]
+            # Every unrelated question is asked of some conversation, and of each there are at least 40.
+            step = max(1, min(len(conversations), len(unrelated) // 40))
+            asked["injected_offtopic"] += [
+                _block_tokens(held, question, cap) for question in unrelated[number % step :: step]
+            ]
+    found: dict[str, Any] = {"questions": len(asked["kept"])}
+    found |= {name: round(float(np.mean(np.array(sizes) > 0)), 4) for name, sizes in asked.items() if sizes}
+    return found | {f"{name}_tokens": round(float(np.mean(sizes)), 1) for name, sizes in asked.items() if sizes}
 
 
 def _halves(conversation: Conversation) -> tuple[Conversation, Conversation]:

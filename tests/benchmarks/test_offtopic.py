@@ -14,9 +14,12 @@ FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 def test_questions_are_asked_at_home_and_abroad() -> None:
     """Every question gets a block from its own conversation and none from the other."""
     ticks: list[int] = []
-    found = measure_offtopic(load("locomo", FILES / "locomo.json"), embedder=None, progress=ticks.append)
-    assert found.pop("tokens") > 0
-    assert found == {"questions": 3, "kept": 1.0, "injected_offtopic": 0.0, "offtopic_tokens": 0.0}
+    unrelated = [Question(text="How do volcanoes form?", evidence=frozenset())]
+    locomo = load("locomo", FILES / "locomo.json")
+    found = measure_offtopic(locomo, embedder=None, unrelated=unrelated, progress=ticks.append)
+    assert (found.pop("injected_offtopic"), found.pop("injected_offtopic_tokens")) == (0.0, 0.0)
+    assert found.pop("kept_tokens") > 0
+    assert found == {"questions": 3, "kept": 1.0, "injected_near": 0.0, "injected_near_tokens": 0.0}
     assert len(ticks) == 3
 
 
@@ -26,8 +29,8 @@ def test_the_halves_of_one_are_two() -> None:
     sessions = tuple(Session(None, (Turn("assistant", text),)) for text in texts)
     questions = tuple(Question(text=text, evidence=frozenset({(place, 0)})) for place, text in enumerate(texts))
     found = measure_offtopic([Conversation(sessions, questions)], embedder=None)
-    assert found.pop("tokens") > 0
-    assert found == {"questions": 4, "kept": 1.0, "injected_offtopic": 0.0, "offtopic_tokens": 0.0}
+    assert found.pop("kept_tokens") > 0
+    assert found == {"questions": 4, "kept": 1.0, "injected_near": 0.0, "injected_near_tokens": 0.0}
 
 
 def test_it_takes_two() -> None:

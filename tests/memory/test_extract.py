@@ -307,6 +307,35 @@ def test_a_decision_is_superseded_by_one_that_names_it(first: str, second: str) 
     assert held == [kept, second]
 
 
+@pytest.mark.parametrize("said", ["It moved to port 7654.", "It has been moved to port 7654."])
+def test_a_pronoun_is_the_only_thing_with_that_property(said: str) -> None:
+    """The only fact of the same property says what "it" is; among several it replaces nothing."""
+    first = "We moved the API to port 8080."
+    learned = learn(rows(first, said))
+    held = facts.current(learned.rows_to_add)
+    assert [(row.subject, row.content, row.quote) for row in held] == [("the API", f"the API: {said}", said)]
+    two = (first, "We moved the gateway to port 9090.")
+    assert [row.content for row in facts.current(learn(rows(*two, said)).rows_to_add)] == list(two)
+    assert learn(rows(said)).rows_to_add == ()
+
+
+def test_a_pronoun_in_the_reply_of_a_model_is_resolved_too() -> None:
+    """A recorded reply that repeats "it" as the subject replaces the port that is known."""
+    known = list(learn(TALK, model=Script(facts_json(PORT))).rows_to_add)
+    reply = facts_json(
+        {
+            **PORT,
+            "content": "It moved to port 7654.",
+            "subject": "it",
+            "value": "7654",
+            "message": 3,
+            "quote": "it moved to port 7654",
+        }
+    )
+    found = learn(rows("By the way, it moved to port 7654.", first=3), known=known, model=Script(reply))
+    assert [row.content for row in facts.current([*known, *found.rows_to_add])] == ["API: It moved to port 7654."]
+
+
 def test_what_is_only_asked_or_ambiguous_replaces_nothing() -> None:
     """A question is no decision, and of two decisions that name the old value no rule can tell which is over."""
     two = ("Let's go with Kafka for orders.", "Let's go with Kafka for the audit trail.")

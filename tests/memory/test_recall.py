@@ -154,6 +154,17 @@ def test_facts_come_before_passages(store: SqliteStore) -> None:
     assert found.facts[0].fact.id == "f"
 
 
+def test_the_words_that_prove_a_fact_are_not_quoted_again(store: SqliteStore) -> None:
+    """A passage that says no more than the quote of a fact in the block is left out."""
+    said = "It moved to port 7654."
+    say(store, said, "The port of the gateway is discussed at length on another day.")
+    told = FactRow(scope=SCOPE, id="f", type="config", content=f"the API: {said}", quote=said, time=1)
+    store.add_facts([told])
+    found = recall(store, asking("which port did it move to"))
+    assert found.facts[0].fact.id == "f"
+    assert said not in {hit.text for hit in found.hits}
+
+
 def test_a_fact_is_told_though_no_passage_is_relevant(store: SqliteStore) -> None:
     """Facts have a test of their own."""
     say(store, "Lunch was good today, thanks.")

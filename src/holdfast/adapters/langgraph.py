@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 from holdfast.adapters._history import require_extra, sync_engine
@@ -84,7 +85,7 @@ class HoldfastStore(BaseStore):
             case GetOp():
                 return next(map(_item, self._records(op.namespace, op.key)), None)
             case PutOp():
-                self._put(op)
+                self._write(op)
                 return None
             case SearchOp():
                 return self._search(op)
@@ -97,7 +98,7 @@ class HoldfastStore(BaseStore):
     def _records(self, namespace: tuple[str, ...], key: str) -> list[Record]:
         return self._memory.store.read_records(Select(scope=self._scope(namespace)), kind=ITEM, keys=[key])
 
-    def _put(self, op: PutOp) -> None:
+    def _write(self, op: PutOp) -> None:
         memory, scope = self._memory, self._scope(op.namespace)
         old = next(iter(self._records(op.namespace, op.key)), None)
         earlier: list[int] = list(old.data["messages"]) if old is not None else []
@@ -119,27 +120,26 @@ class HoldfastStore(BaseStore):
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         rows = [row for row in self._all_records() if _has_prefix(row, op.namespace_prefix) and _passes(row, op)]
-        end = op.offset + op.limit
-        if not op.query or not op.query.strip() or not rows:
-            return [_found(row, None) for row in rows[op.offset : end]]
+        query, end = (op.query or "").strip(), op.offset + op.limit
+        if not (query and rows):
+            return [_search_item(row, None) for row in rows[op.offset : end]]
         newest = {row.data["messages"][-1]: row for row in rows if row.data["is_indexed"]}
-        scores: dict[int, float] = {}
-        for message, score in self._hits(op.query, min_hits=max(MIN_HITS, 4 * end)):
-            if message in newest:
-                scores.setdefault(message, score)
-            if len(scores) >= end:
-                break
-        return [_found(newest[message], score) for message, score in list(scores.items())[op.offset : end]]
+        hits = self._hits(query, min_hits=max(MIN_HITS, 4 * end))
+        best = islice((hit for hit in hits if hit[0] in newest), op.offset, end)
+        return [_search_item(newest[message], score) for message, score in best]
 
     def _hits(self, query: str, *, min_hits: int) -> Iterator[tuple[int, float]]:
         """Yield the messages that match a question and their scores, best first; ask for more as long as they last."""
-        known, limit = 0, min_hits
+        known, limit = dict[int, float](), min_hits
         while True:
             hits = self._memory.search(query, scope=self._scope(()), across=True, limit=limit)
-            yield from ((hit.message, hit.score) for hit in hits[known:])
+            for hit in hits:
+                if hit.message not in known:
+                    known[hit.message] = hit.score
+                    yield hit.message, hit.score
             if len(hits) < limit:
                 return
-            known, limit = len(hits), 4 * limit
+            limit *= 4
 
     def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
         namespaces = {_namespace(row) for row in self._all_records()}
@@ -184,7 +184,7 @@ def _item(row: Record) -> Item:
     return Item(value=row.data["value"], key=row.key, namespace=_namespace(row), **_times(row))
 
 
-def _found(row: Record, score: float | None) -> SearchItem:
+def _search_item(row: Record, score: float | None) -> SearchItem:
     return SearchItem(_namespace(row), row.key, row.data["value"], score=score, **_times(row))
 
 

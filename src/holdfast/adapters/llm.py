@@ -214,6 +214,11 @@ def _make_part(part: Part) -> Any:
             return ToolCallPart(part.name, arguments, part.id or None)
         case ToolResult():
             return ToolResultPart(part.name or "unknown", part.text, part.call_id or None)
+    return _make_other_part(part)
+
+
+def _make_other_part(part: Part) -> Any:
+    match part:
         case Image(data=str(data), media_type=kind):
             return llm.parts.Part.from_dict({"type": "attachment", "attachment": {"type": kind or "", "content": data}})
         case Opaque(data=dict(data)):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, cast
 
@@ -164,6 +164,39 @@ def _changed(exchange: Exchange) -> ModelInputData:
     return ModelInputData(input=body["input"], instructions=body["instructions"])
 
 
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """What is done before every model call of a run, and after one that failed."""
+
+    session: HoldfastSession
+    config: RunConfig
+    policies: list[ModelRetrySettings | None]  # that of the run, then that of the agent that runs
+
+    async def fit(self, data: CallModelData[Any]) -> ModelInputData:
+        session = self.session
+        limit = session.memory.limit or session.session.engine.settings.agent.context_tokens
+        model = _model(self.config, data.agent)
+        write = on_loop(lambda messages: _write(model, messages))
+        session.session.model = FunctionModel(write, context_tokens=limit or 200_000)
+        self.policies[1:] = [data.agent.model_settings.retry]
+        name = str(getattr(model, "model", ""))
+        tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
+        made = await asyncio.to_thread(session.assemble, data.model_data, model=name, tools=tools)
+        if self.config.call_model_input_filter is None:
+            return made
+        filtered = self.config.call_model_input_filter(replace(data, model_data=made))
+        return await filtered if isawaitable(filtered) else filtered
+
+    async def retry(self, context: RetryPolicyContext) -> bool | RetryDecision:
+        if await asyncio.to_thread(self.session.shrink, context.error):
+            return RetryDecision(retry=True, delay=0.0)
+        theirs = next((one for one in self.policies if one is not None and one.policy is not None), None)
+        if theirs is None or theirs.policy is None or context.attempt > (theirs.max_retries or 0):
+            return False
+        decision = theirs.policy(replace(context, max_retries=theirs.max_retries or 0))
+        return cast("bool | RetryDecision", await decision if isawaitable(decision) else decision)
+
+
 def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = None) -> RunConfig:
     """Return a run config that gives every model call of a run its window.
 
@@ -172,34 +205,10 @@ def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = Non
         run_config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.
     """
     config = run_config or RunConfig()
-    earlier, given = config.call_model_input_filter, config.model_settings or ModelSettings()
-    policies: list[ModelRetrySettings | None] = [given.retry]  # that of the run, before that of the agent that runs
-
-    async def fit(data: CallModelData[Any]) -> ModelInputData:
-        limit = session.memory.limit or session.session.engine.settings.agent.context_tokens
-        model = _model(config, data.agent)
-        write = on_loop(lambda messages: _write(model, messages))
-        session.session.model = FunctionModel(write, context_tokens=limit or 200_000)
-        policies[1:] = [data.agent.model_settings.retry]
-        name = str(getattr(model, "model", ""))
-        tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
-        made = await asyncio.to_thread(session.assemble, data.model_data, model=name, tools=tools)
-        if earlier is None:
-            return made
-        filtered = earlier(replace(data, model_data=made))
-        return await filtered if isawaitable(filtered) else filtered
-
-    async def decide(context: RetryPolicyContext) -> bool | RetryDecision:
-        if await asyncio.to_thread(session.shrink, context.error):
-            return RetryDecision(retry=True, delay=0.0)
-        theirs = next((one for one in policies if one is not None and one.policy is not None), None)
-        if theirs is None or theirs.policy is None or context.attempt > (theirs.max_retries or 0):
-            return False
-        decision = theirs.policy(replace(context, max_retries=theirs.max_retries or 0))
-        return cast("bool | RetryDecision", await decision if isawaitable(decision) else decision)
-
-    settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=decide)))
-    return replace(config, call_model_input_filter=fit, model_settings=settings)
+    given = config.model_settings or ModelSettings()
+    calls = _Calls(session, config, [given.retry])
+    settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=calls.retry)))
+    return replace(config, call_model_input_filter=calls.fit, model_settings=settings)
 
 
 def _model(config: RunConfig, agent: Agent[Any]) -> Model:

@@ -43,7 +43,7 @@ class Candidates:
         session_keyword: BM25 of its whole session, relative to the best session that the reader sees.
         cosine: The cosine of its best window, relative to the mean of what the reader sees; None without vectors.
         nearest: The highest cosines of single windows that may be ranked, not relative to the mean.
-        total_windows: The number of windows that the reader sees, of all passages; 0 without vectors.
+        total_windows: The number of windows that the reader sees, of all passages.
         embedded_windows: How many of them have a vector, by a sample.
         score_windows: Returns BM25 and cosine of each window of the passages at the given places (ascending), one
             after the other.
@@ -105,9 +105,7 @@ def select_candidates(
     ends = np.append(columns["first_window"], columns.windows)
     firsts, counts = ends[numbers], ends[numbers + 1] - ends[numbers]
     top_session = keywords.sessions.max(initial=0) or np.float32(1)
-    total = 0
-    if cosine is not None:
-        total = columns.windows if visible.all() else int(np.count_nonzero(visible.take(columns["passage"])))
+    total = columns.windows if visible.all() else int(np.count_nonzero(visible.take(columns["passage"])))
 
     def score_windows(places: Ints) -> WindowScores:
         chosen = counts[places]

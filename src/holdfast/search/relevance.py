@@ -3,8 +3,8 @@
 A block is made if the words of the query are enough, or if words and vectors together are. Vectors only add:
 `word_relevance` is the same with any vectors and with none.
 
-The scale is absolute: it depends neither on other queries nor on the number of passages. The figures were chosen by
-leaving out whole data sets (docs/benchmarks.md).
+The scale is absolute: it does not depend on other queries. In a large memory more is similar by chance, so more is
+needed. The figures were chosen by leaving out whole data sets (docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ MIN_WINDOW_SHARE: Final = 0.36
 """The share of the query that must be in one window."""
 MIN_LINE_SHARE: Final = 0.27
 """The same in text that is cut into lines, where fewer words occur together by chance."""
-MIN_COSINE: Final = 0.25
+MIN_COSINE: Final = 0.225
 """The cosine that windows must have, if the words of the query are there too."""
+FEW_WINDOWS: Final = 2000
+"""With more windows than this, more is needed of both: the number of windows to the power of"""
+WORDS_GROWTH: Final = 0.05
+COSINE_GROWTH: Final = 0.2
 
 _LONG_QUERY_WORDS: Final = 8
 """A query of more words is rarely repeated as a whole: less of it is enough."""
@@ -40,7 +44,7 @@ def word_relevance(signals: Signals) -> float:
     is_lines = (found.windows > 1) & (found.sizes <= LINES * found.windows)
     enough = np.where(is_lines, np.float32(MIN_LINE_SHARE), np.float32(MIN_WINDOW_SHARE))
     best = float((found.together * found.eligible / enough).max(initial=0))
-    return best * float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS)))
+    return best * float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS))) / _size(signals) ** WORDS_GROWTH
 
 
 def combined_relevance(signals: Signals) -> float:
@@ -54,4 +58,9 @@ def combined_relevance(signals: Signals) -> float:
         return 0.0
     share, best = float((found.share * found.eligible).max(initial=0)), found.nearest
     similarity = max(float(best.mean()) * (_WORDLESS_SHARE + (1 - _WORDLESS_SHARE) * share), float(best.max()) * share)
-    return signals.vector_weight * similarity / MIN_COSINE
+    return signals.vector_weight * similarity / (MIN_COSINE * _size(signals) ** COSINE_GROWTH)
+
+
+def _size(signals: Signals) -> float:
+    """Return the number of windows that the reader sees, relative to a few; 1 or more."""
+    return max(1.0, signals.candidates.total_windows / FEW_WINDOWS)

@@ -1,0 +1,33 @@
+"""Searches that are kept and replayed, and the sheet of questions over sessions of coding agents."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from benchmarks.coding import load_sheet, measure
+from benchmarks.datasets import Question, load
+from benchmarks.replay import Replay, load_cases, record, save_cases
+from holdfast.errors import InputError
+from holdfast.memory.recall import recall
+
+FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
+
+
+def test_a_replayed_search_gives_the_block_of_its_question(tmp_path: Path) -> None:
+    """What was recorded is enough for recall, after it was written to a file and read again."""
+    far = Question(text="How do volcanoes form?", evidence=frozenset())
+    cases = list(record(load("locomo", FILES / "locomo.json"), embedder=None, others={"far": lambda _: [far]}))
+    save_cases(cases, tmp_path / "cases")
+    for case in load_cases(tmp_path / "cases"):
+        found = recall(Replay(case).store, replace(case.query, fill="full"))
+        told = {case.places[hit.message] for hit in found.hits}
+        assert case.question.evidence <= told if case.kind == "own" else not found.block
+
+
+def test_the_sheet_is_for_certain_files(tmp_path: Path) -> None:
+    """There are 40 questions of each kind; other sessions cannot be asked them."""
+    sheet = load_sheet()
+    assert (len(sheet.questions), len(sheet.off_topic)) == (40, 40)
+    with pytest.raises(InputError, match="not the file"):
+        measure(tmp_path, embedder=None)
