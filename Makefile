@@ -39,9 +39,9 @@ retest: $(STAMP)
 # LiteLLM needs an older openai, and the Claude Agent SDK is 350 MB: each has an environment of its own.
 frameworks: export HOLDFAST_ADAPTER_TURNS = 200
 frameworks: $(STAMP) $(VENV)-litellm/.installed $(VENV)-claude-agent-sdk/.installed
-	$(BIN)/python -m pytest tests/adapters -n auto
-	$(VENV)-litellm/bin/python -m pytest tests/adapters/test_litellm.py
-	$(VENV)-claude-agent-sdk/bin/python -m pytest tests/adapters -k "claude_agent_sdk or Claude"
+	$(BIN)/python -m pytest tests/adapters -rAP -n auto
+	$(VENV)-litellm/bin/python -m pytest tests/adapters/test_litellm.py -rAP
+	$(VENV)-claude-agent-sdk/bin/python -m pytest tests/adapters -rAP -k "claude_agent_sdk or Claude"
 
 $(VENV)-%/.installed: pyproject.toml
 	$(PYTHON) -m venv $(@D)

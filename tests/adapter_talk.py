@@ -117,3 +117,9 @@ def check_talk(server: ScriptedProvider, session: Session, librarian: Librarian,
     texts = [message.text for message in windows[-1]]
     assert any("7741-K" in text for text in texts), "what the third turn said is recalled in the last one"
     assert {wire.format for request in server.requests if (wire := wire_of_path(request.path))} == {librarian.format}
+    largest = max(report.total_tokens for report in reports)
+    print(  # noqa: T201 - the figures of `make frameworks`
+        f"{turns} turns, {len(server.requests)} requests checked by the rules of {librarian.format}: 0 invalid; "
+        f"{len(reports)} windows, the largest {largest:,} of {LIMIT:,} tokens: 0 over; "
+        f"{len(librarian.summaries)} summaries; {len(rows)} messages archived; the fact of turn 3 recalled in the last"
+    )

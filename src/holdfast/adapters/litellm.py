@@ -67,6 +67,7 @@ class HoldfastHook(CustomLogger):
         self._owner = {"project": project, "agent": agent}
         self._memory = RequestMemory(limit)
         self._exchanges: dict[str, Exchange] = {}
+        self._smaller: dict[str, Exchange] = {}
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -79,7 +80,8 @@ class HoldfastHook(CustomLogger):
         model, name = str(data.get("model")), self._engine.memory.new_id()
         data.setdefault("metadata", {}).update(holdfast_format=format, holdfast_request=name)
         # The proxy falls back to the same model where a window is too long; the hooks of that attempt make it smaller.
-        data.setdefault("context_window_fallbacks", [{model: [{"model": model}]}])
+        # Without another field the proxy would skip it, as an attempt that it has made.
+        data.setdefault("context_window_fallbacks", [{model: [{"model": model, "max_fallbacks": 1}]}])
         limit = self._memory.limit or self._engine.settings.agent.context_tokens or context_tokens(model)
         session.model = FunctionModel(on_loop(_writer(model)), context_tokens=limit)
         exchange = await asyncio.to_thread(self._memory.begin, session, data, format=format)
@@ -92,18 +94,18 @@ class HoldfastHook(CustomLogger):
         self, request_data: Mapping[str, Any], exception: Exception, call_type: Any, fallback_depth: int | None = None
     ) -> None:
         """Make a smaller window for a request that was refused, once."""
-        del call_type
-        exchange = self._exchanges.get(_request(request_data))
-        is_first = exchange is not None and not fallback_depth
-        if exchange is not None and is_first and isinstance(exception, litellm.ContextWindowExceededError):
-            status = int(getattr(exception, "status_code", None) or 400)
-            await asyncio.to_thread(exchange.shrink, status, str(exception))
+        del call_type, fallback_depth
+        if not isinstance(exception, litellm.ContextWindowExceededError):
+            return
+        exchange = self._exchanges.pop(name := _request(request_data), None)
+        if exchange is not None and await asyncio.to_thread(exchange.shrink, 400, str(exception)):
+            self._smaller[name] = exchange
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Send the smaller window after a refusal."""
         del call_type
-        exchange = self._exchanges.get(_request(kwargs))
-        if exchange is None or not kwargs.get("fallback_depth"):
+        exchange = self._smaller.pop(_request(kwargs), None)
+        if exchange is None:
             return None
         return {**kwargs, **{name: exchange.body[name] for name in WINDOW_FIELDS if name in exchange.body}}
 
@@ -176,7 +178,11 @@ def _join(chunks: list[Any], format: str) -> dict[str, Any]:
         ends = [one for one in chunks if str(getattr(one, "type", "")).endswith(("completed", "incomplete"))]
         response = getattr(ends[-1], "response", None) if ends else None
         return _dump(response) if response is not None else {}
-    return _dump(litellm.stream_chunk_builder(chunks)) if chunks else {}
+    reply = _dump(litellm.stream_chunk_builder(chunks)) if chunks else {}
+    for choice in reply.get("choices", ()):
+        if not choice["message"].get("content"):
+            choice["message"].pop("content", None)  # clients send a reply without text back without content
+    return reply
 
 
 def _dump(response: Any) -> dict[str, Any]:
