@@ -47,8 +47,8 @@ TYPICAL_ROOM: Final = 4000
 """when so many tokens are quoted already,"""
 SESSION_RISE: Final = 0.002
 """and this share more for each token that is quoted of the same session, where there are very many sessions;"""
-SOME_SESSIONS: Final = 40
-"""half of that among so many, and hardly more in one long session."""
+SOME_SESSIONS: Final = 80
+"""half of that among so many, and nothing more in a few long sessions."""
 
 _PUNCTUATION: Final = re.compile(r"[^\w]+")
 _FENCE: Final = "```"
@@ -188,7 +188,7 @@ class _Packed:
 
     def __post_init__(self) -> None:
         count = 0 if self.sessions is None else len(np.unique(self.sessions))
-        self.crowding = SESSION_RISE * count / (count + SOME_SESSIONS)
+        self.crowding = SESSION_RISE * count**2 / (count**2 + SOME_SESSIONS**2)
 
     def add(self, quote: Quote) -> None:
         if self.sessions is not None:
