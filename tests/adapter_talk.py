@@ -8,7 +8,7 @@ from typing import Any
 
 from holdfast import Session, Settings, providers
 from holdfast.messages import Message, ToolCall
-from holdfast.settings.schema import Compaction, Embedding, QualityGuard
+from holdfast.settings.schema import Compaction, Embedding, Pruning, QualityGuard
 from holdfast.store.base import Select
 from holdfast.testing.provider import Said, ScriptedProvider, Step
 from holdfast.testing.wire import wire_of_path
@@ -20,8 +20,12 @@ TURNS = int(os.environ.get("HOLDFAST_ADAPTER_TURNS", "20"))
 PLANTED = "The door code of the Tromsø office is 7741-K."
 QUESTION = "What is the door code of the Tromsø office?"
 SETTINGS = Settings(
-    embedding=Embedding(provider="none"), compaction=Compaction(quality_guard=QualityGuard(enabled=False))
+    embedding=Embedding(provider="none"),
+    compaction=Compaction(quality_guard=QualityGuard(enabled=False)),
+    pruning=Pruning(mode="adaptive"),
 )
+LONG_SHELF = 4
+"""The shelf whose content is long enough to be pruned."""
 SUMMARY = """## Last Request
 Look a shelf up.
 ## Goal
@@ -50,7 +54,8 @@ TOOL = {
 
 def lookup(shelf: int) -> str:
     """Look a shelf up."""
-    return f"Shelf {shelf}: " + " ".join(f"box-{shelf}-{number}" for number in range(40))
+    boxes = 450 if shelf == LONG_SHELF else 40
+    return f"Shelf {shelf}: " + " ".join(f"box-{shelf}-{number}" for number in range(boxes))
 
 
 def question(turn: int) -> str:
@@ -102,9 +107,13 @@ def check_talk(server: ScriptedProvider, session: Session, librarian: Librarian,
     reports = session.timeline()
     assert all(report.total_tokens <= LIMIT for report in reports)
     kinds = {change.kind for report in reports for change in report.changes}
-    assert {"compacted", "recalled"} <= kinds
+    assert {"compacted", "pruned", "recalled"} <= kinds
     assert librarian.summaries, "the framework's model writes the summaries"
-    last = [body for body in server.bodies if body.get("tools")][-1]
-    texts = [message.text for message in providers.read_request(last, format=librarian.format)]
+    windows = [providers.read_request(body, format=librarian.format) for body in server.bodies if body.get("tools")]
+    sent = [result.text for window in windows for message in window for result in message.results]
+    long = [text for text in sent if text.startswith(f"Shelf {LONG_SHELF}:")]
+    assert long[0] == lookup(LONG_SHELF), "the newest result is whole"
+    assert len(long[-1]) < len(long[0]), "an old result is pruned in what the provider gets"
+    texts = [message.text for message in windows[-1]]
     assert any("7741-K" in text for text in texts), "what the third turn said is recalled in the last one"
     assert {wire.format for request in server.requests if (wire := wire_of_path(request.path))} == {librarian.format}

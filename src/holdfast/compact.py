@@ -139,7 +139,6 @@ def run_compaction(
 
 
 def _take_summary(state: SessionState, planned: CompactionPlan, result: SummaryResult) -> Summary:
-    """Take the summary that a hook has written."""
     framed, details = wrap_summary(result.text), make_details(planned) | dict(result.details)
     if (cost := _count(state, framed)) >= planned.replaced:
         raise CompactionError(f"the summary takes {cost:,} tokens, what it would stand for {planned.replaced:,}")

@@ -180,8 +180,6 @@ class Engine:
         """Count what memory holds, and say what is missing."""
         return self.memory.stats()
 
-    # --- pending work --------------------------------------------------------------
-
     def work(self) -> int:
         """Do all pending work now, and return how many compactions, passages and jobs were done."""
         done = 0

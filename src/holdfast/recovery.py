@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
 from typing import Any, Final
@@ -80,11 +80,11 @@ def complete_with_recovery(
         ModelError: The model gave no reply.
     """
     limit = request.limit or session.engine.settings.agent.context_tokens or model.context_tokens
-    compactions: list[Compaction] = []
+    attempt = _Attempt(session, messages, request, model, limit)
     for overflows in range(MAX_RETRIES + 1):
         try:
-            window = _assemble_or_compact(session, messages, request, limit=limit, model=model, compactions=compactions)
-            reply = _call_model(model, window, request)
+            window = attempt.assemble()
+            reply = attempt.call_model(window)
         except WindowTooSmallError as error:
             raise ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed) from error
         except ModelOverflowError as error:
@@ -98,11 +98,9 @@ def complete_with_recovery(
                     requested=error.requested,
                     tries=MAX_RETRIES,
                 ) from error
-            done = _compact(session, request, limit)
-            compactions += done
-            limit = _next_limit(limit, error, window, reply=request.max_tokens, shrink=bool(overflows) or not done)
+            attempt.set_limit(error, window, shrink=not attempt.compact() or bool(overflows))
             continue
-        return Completion(window=window, reply=reply, compactions=tuple(compactions), overflows=overflows)
+        return Completion(window=window, reply=reply, compactions=tuple(attempt.compactions), overflows=overflows)
     raise AssertionError("unreachable")  # pragma: no cover - the loop returns or raises
 
 
@@ -111,56 +109,63 @@ def definition(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, "description": tool.description, "input_schema": dict(tool.parameters)}
 
 
-def _assemble_or_compact(
-    session: Session,
-    messages: Sequence[Incoming],
-    request: ModelRequest,
-    *,
-    limit: int,
-    model: Model,
-    compactions: list[Compaction],
-) -> Window:
-    """Assemble the window. If the newest messages alone do not fit, compact once and try again."""
-    tools = [definition(tool) for tool in request.tools]
-    provider, facts = model.provider, request.facts
-    assemble = partial(session.assemble, messages, limit=limit, provider=provider, tools=tools, facts=facts)
-    try:
+@dataclass(slots=True)
+class _Attempt:
+    """A request that is made smaller until it fits: its limit now, and the compactions so far."""
+
+    session: Session
+    messages: Sequence[Incoming]
+    request: ModelRequest
+    model: Model
+    limit: int
+    compactions: list[Compaction] = field(default_factory=list)
+
+    def assemble(self) -> Window:
+        """Assemble the window. If the newest messages alone do not fit, compact once and try again."""
+        tools = [definition(tool) for tool in self.request.tools]
+        assemble = partial(
+            self.session.assemble,
+            self.messages,
+            limit=self.limit,
+            provider=self.model.provider,
+            tools=tools,
+            facts=self.request.facts,
+        )
+        try:
+            return assemble()
+        except WindowTooSmallError as error:
+            plan = self.session.compact(limit=self.limit, dry_run=True).plan
+            # A message that is too long by itself is no reason to compact.
+            if plan.outcome != "ready" or plan.tokens_kept >= error.limit or not self.compact():
+                raise
         return assemble()
-    except WindowTooSmallError as error:
-        plan = session.compact(limit=limit, dry_run=True).plan
-        can_help = plan.outcome == "ready" and plan.tokens_kept < error.limit  # else one message is too long by itself
-        done = _compact(session, request, limit) if can_help else []
-        if not done:
-            raise
-    compactions += done
-    return assemble()
 
+    def call_model(self, window: Window) -> Reply:
+        request, model = self.request, self.model
+        prompt = Prompt(messages=window.messages, tools=request.tools, max_tokens=request.max_tokens)
+        reply = model.ask(prompt, timeout=request.timeout, cancel=request.cancel, on_text=request.on_text)
+        if is_silent_overflow(reply.usage, context_tokens=model.context_tokens):
+            raise ModelOverflowError("the provider truncated the request without an error", model=model.name)
+        return reply
 
-def _call_model(model: Model, window: Window, request: ModelRequest) -> Reply:
-    prompt = Prompt(messages=window.messages, tools=request.tools, max_tokens=request.max_tokens)
-    reply = model.ask(prompt, timeout=request.timeout, cancel=request.cancel, on_text=request.on_text)
-    if is_silent_overflow(reply.usage, context_tokens=model.context_tokens):
-        raise ModelOverflowError("the provider truncated the request without an error", model=model.name)
-    return reply
+    def compact(self) -> bool:
+        """Compact; return whether there was something to compact and the summary could be stored."""
+        if self.request.before_compact is not None:
+            self.request.before_compact()
+        try:
+            done = self.session.compact(limit=self.limit, cancel=self.request.cancel)
+        except (CompactionError, StorageError):
+            return False
+        if self.request.on_compact is not None:
+            self.request.on_compact(done)
+        self.compactions.append(done)
+        return True
 
-
-def _compact(session: Session, request: ModelRequest, limit: int) -> list[Compaction]:
-    """Compact; return nothing if there is nothing to compact or the summary cannot be stored."""
-    if request.before_compact is not None:
-        request.before_compact()
-    try:
-        done = session.compact(limit=limit, cancel=request.cancel)
-    except (CompactionError, StorageError):
-        return []
-    if request.on_compact is not None:
-        request.on_compact(done)
-    return [done]
-
-
-def _next_limit(limit: int, error: ModelOverflowError, window: Window, *, reply: int, shrink: bool) -> int:
-    """Compute the limit for the next try: the provider's, and less if it counts more tokens than we do."""
-    known = min(limit, error.limit) if error.limit else limit
-    ours = window.report.total_tokens + reply  # some providers count the maximum reply as well
-    if error.requested and error.requested > ours:
-        return int(known * SAFETY_MARGIN * ours / error.requested)
-    return int(known * SHRINK_FACTOR) if shrink else known
+    def set_limit(self, error: ModelOverflowError, window: Window, *, shrink: bool) -> None:
+        """Set the limit for the next try: the provider's, and less if it counts more tokens than we do."""
+        known = min(self.limit, error.limit) if error.limit else self.limit
+        ours = window.report.total_tokens + self.request.max_tokens  # some providers count the maximum reply as well
+        if error.requested and error.requested > ours:
+            self.limit = int(known * SAFETY_MARGIN * ours / error.requested)
+        else:
+            self.limit = int(known * SHRINK_FACTOR) if shrink else known

@@ -152,9 +152,6 @@ def warn_opaque(items: Sequence[Item]) -> list[str]:
     return [f"carried as they came, not understood and not searchable: {', '.join(kinds)}"] if kinds else []
 
 
-# --- tokens by category ------------------------------------------------------
-
-
 def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]:
     """Return the tokens of a window by category."""
     sums = dict.fromkeys(NAMES[:-2], 0)
@@ -218,8 +215,6 @@ def breakdown(items: Iterable[Item]) -> dict[str, Any]:
         "toolCallsByType": [{"name": name, "callTokens": calls[name], "resultTokens": results[name]} for name in tools],
     }
 
-
-# --- files in the prompt -----------------------------------------------------
 
 _MAX_FILE_MESSAGES: Final = 4
 """Agents put files only into the first messages: only these are searched."""

@@ -8,6 +8,7 @@ from typing import Any, Final
 from holdfast.messages import Message
 from holdfast.providers import render_request
 from holdfast.providers.overflow import numbers
+from holdfast.providers.wire import leading_system
 from holdfast.window import Window
 
 OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
@@ -32,12 +33,20 @@ def changed_fields(
     body: Mapping[str, Any], messages: Sequence[Message], window: Sequence[Message], *, format: str
 ) -> dict[str, Any]:
     """Return the fields of a body that the window of its messages changes. A system prompt without edits stays."""
-    if [message.parts for message in messages] == [message.parts for message in window]:
-        return {}  # also where a system message in the middle would be rendered as the user's
-    before, after = ([message for message in given if message.role == "system"] for given in (messages, window))
-    kept = {"system", "instructions"} if before == after else set()
+    if _is_unchanged(messages, window):
+        return {}
+    # What the system field is made of: a system message in the middle may have become a part of it.
+    prompt, sent_prompt = (given[: leading_system(given, format)] for given in (messages, window))
+    kept = {"system", "instructions"} if prompt == sent_prompt else set()
     fields = render_request(window, format)
     return {key: value for key, value in fields.items() if key not in kept and body.get(key) != value}
+
+
+def _is_unchanged(messages: Sequence[Message], window: Sequence[Message]) -> bool:
+    """Whether both have the same parts, also where a system message in the middle is moved, or sent as the user's."""
+    system = [message.parts for message in messages if message.role == "system"]
+    before, after = ([one.parts for one in given if one.parts not in system] for given in (messages, window))
+    return before == after and all(parts in [message.parts for message in window] for parts in system)
 
 
 def smaller_limit(limit: int, window: Window | None, error: str) -> int:

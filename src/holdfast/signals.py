@@ -20,7 +20,6 @@ Statement: TypeAlias = Literal["remember", "decision", "correction"]
 MIN_CHARS: Final = 6
 MAX_CHARS: Final = 300
 
-# --- sentences ---------------------------------------------------------------
 
 # A lower-case letter continues the sentence: after an abbreviation, or on the next line of wrapped text.
 _SENTENCE_END: Final = re.compile(
@@ -61,8 +60,6 @@ def select(texts: Iterable[str], *signals: Signal) -> list[str]:
 def _compile(table: str, name: str, flags: int = 0) -> re.Pattern[str]:
     return compile_once(load("signals")[table][name], flags | re.IGNORECASE)
 
-
-# --- explicit statements -----------------------------------------------------
 
 _OPEN_END: Final = ("?", "？", ":", "：", "…", "...")
 _MAX_WORDS: Final = 50

@@ -391,7 +391,7 @@ class SessionState:
         """Record the report of a turn, and how its window can be made again where its `edits` were recorded."""
         self.turn = report.turn
         key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
-        rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time)]
+        rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
         base, before = self.recorded
         numbers = [item.id for item in self.history]
         if edits is not None:
@@ -408,7 +408,8 @@ class SessionState:
                 sizes=tuple(part.tokens for part in report.categories),
                 changes=tuple(change.kind for change in report.changes),
             )
-            rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=structs.asdict(source), time=time))
+            data = structs.asdict(source)
+            rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=data, time=time, is_durable=False))
         self.memory.store.add_records(rows)
         if edits is not None:
             self.recorded = (key, numbers)

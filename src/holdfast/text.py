@@ -194,8 +194,6 @@ def digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
-# --- cutting -----------------------------------------------------------------
-
 # Characters that combine with whatever follows, so that the next one is not a character by itself.
 _COMBINING: Final = "\u0600-\u0605\u06dd\u070f\u0890\u0891\u08e2\u0d4e\u1100-\u115f\ua960-\ua97c\U00011000-\U00011fff"
 _SIMPLE: Final = (
@@ -274,8 +272,6 @@ def _find_open_fence(fences: Iterable[re.Match[str]]) -> str:
             fence = ""
     return fence
 
-
-# --- output ------------------------------------------------------------------
 
 ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"
 """Control characters, as the content of a character class of a pattern."""

@@ -112,9 +112,6 @@ def count_messages(messages: Iterable[Message], *, count: TokenCounter = count_t
     return sum(count_message(message, count=count) for message in messages)
 
 
-# --- calibration -------------------------------------------------------------
-
-
 def reported_prompt(message: Message) -> int:
     """Return the size of the request of a reply, as the provider reported it; 0 if it did not."""
     usage = message.usage
@@ -133,8 +130,6 @@ def scale_of(reported: int, estimated: int) -> float | None:
     steps = math.ceil(reported / estimated * 20)
     return min(MAX_SCALE, max(1.0, steps / 20))
 
-
-# --- the weights of the estimate ----------------------------------------------
 
 _CHUNK_CHARS: Final = 1 << 20
 """Characters that are weighed at once, which bounds the memory."""
@@ -208,9 +203,6 @@ def _classify(char: str) -> str:
     if not char.isascii() or not char.isprintable():
         return char if char in "\n\t" else "\n" if char == "\r" else "\0"
     return "a" if char.islower() else "A" if char.isupper() else "0" if char.isdigit() else " " if char == " " else "!"
-
-
-# --- real tokenizers ---------------------------------------------------------
 
 
 _ESTIMATES: Final[Mapping[str, TokenCounter]] = {

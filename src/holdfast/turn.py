@@ -194,9 +194,6 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
     return planned.items, planned.edits
 
 
-# --- recall ------------------------------------------------------------------
-
-
 def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan) -> tuple[Edit, ...]:
     """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
     position = state.memory.settings.recall.position
@@ -241,7 +238,6 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
 
 
 def _find_quoted(items: Sequence[Item]) -> set[int]:
-    """Return the passages that a block in the window quotes."""
     return {number for item in items if item.block for number in item.block.passages}
 
 
@@ -254,9 +250,6 @@ def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
     new = [hit for hit in recall.hits if hit.passage not in quoted]
     best = max(recall.hits, key=lambda hit: hit.score, default=None)
     return best in new or 2 * len(new) >= max(1, len(recall.hits))
-
-
-# --- report ------------------------------------------------------------------
 
 
 def _report(

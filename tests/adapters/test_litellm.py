@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import subprocess
@@ -14,19 +15,27 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from adapter_talk import LIMIT, TOOL, Librarian, archived, lookup, question
+from adapter_talk import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 from holdfast import Engine
-from holdfast.testing.provider import ScriptedProvider
+from holdfast.errors import ModelBusyError
+from holdfast.providers.replies import ReplyCollector
+from holdfast.testing.provider import ScriptedProvider, overflow
 
-pytest.importorskip("litellm.proxy.proxy_server", reason="pip install 'litellm[proxy]', in an environment of its own")
+pytest.importorskip(
+    "litellm.proxy.proxy_server",
+    reason="pip install 'litellm[proxy]', in an environment of its own, or run `make frameworks`",
+)
 
-HOOK = f"""
-from holdfast import Engine
-from holdfast.adapters.litellm import HoldfastHook
-from adapter_talk import SETTINGS
-
-hook = HoldfastHook(Engine.open("memory", settings=SETTINGS, background=False), limit={LIMIT})
-"""
+TOOLS = [{"type": "function", "function": TOOL}]
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "frameworks.md").read_text("utf-8")
+HOOK = PAGE.partition("## LiteLLM proxy")[2].partition("```python\n")[2].partition("```")[0]
+"""The file that the documentation shows."""
+SETTINGS = {
+    "HOLDFAST_AGENT__CONTEXT_TOKENS": str(LIMIT),
+    "HOLDFAST_COMPACTION__QUALITY_GUARD__ENABLED": "false",
+    "HOLDFAST_EMBEDDING__PROVIDER": "none",
+    "HOLDFAST_PRUNING__MODE": "adaptive",
+}
 CONFIG = """
 model_list:
   - model_name: gpt-x
@@ -44,8 +53,8 @@ def proxy(model_server: ScriptedProvider, tmp_path: Path) -> Iterator[str]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    tests = str(Path(__file__).resolve().parents[1])
-    environ = {**os.environ, "PYTHONPATH": tests, "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true"}
+    environ = {**os.environ, **SETTINGS, "HOME": str(tmp_path)}
+    environ["LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY"] = "true"
     command = [str(Path(sys.executable).with_name("litellm")), "--config", "config.yaml", "--port", str(port)]
     with (tmp_path / "log").open("wb") as log:
         running = subprocess.Popen([*command, "--host", "127.0.0.1"], cwd=tmp_path, env=environ, stdout=log, stderr=log)
@@ -64,27 +73,87 @@ def proxy(model_server: ScriptedProvider, tmp_path: Path) -> Iterator[str]:
         running.wait(30)
 
 
+def post(proxy: str, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
+    """Send a request to the proxy."""
+    return httpx.post(f"{proxy}/v1/{path}", json={"model": "gpt-x", **body}, headers=headers, timeout=120)
+
+
+def say(proxy: str, history: list[Any], text: str, *, stream: bool = False) -> None:
+    """Send a user message by Chat Completions, and run the tools that the model calls."""
+    history.append({"role": "user", "content": text})
+    while True:
+        body = {"messages": history, "tools": TOOLS, "litellm_session_id": "s1", "user": "anna", "stream": stream}
+        sent = post(proxy, "chat/completions", body)
+        assert sent.status_code == 200, sent.text
+        reply = read_stream(sent.text) if stream else sent.json()["choices"][0]["message"]
+        history.append({key: reply[key] for key in ("role", "content", "tool_calls") if reply.get(key)})
+        for call in reply.get("tool_calls") or ():
+            shelf = json.loads(call["function"]["arguments"])["shelf"]
+            history.append({"role": "tool", "tool_call_id": call["id"], "content": lookup(shelf)})
+        if not reply.get("tool_calls"):
+            return
+
+
+def read_stream(text: str) -> dict[str, Any]:
+    """The message that a stream makes up."""
+    collector = ReplyCollector("openai_chat", is_stream=True)
+    collector.feed(text.encode())
+    (message,) = collector.messages()
+    return message
+
+
 def test_a_conversation_through_the_proxy(proxy: str, model_server: ScriptedProvider, tmp_path: Path) -> None:
-    """Turns with tools, streamed and not: always valid, compacted with the proxy's model, nothing lost."""
-    librarian = Librarian("openai_chat")
+    """Turns with tools, streamed and not: valid, never over, compacted with the proxy's model, nothing lost."""
+    librarian, history = Librarian("openai_chat"), list[Any]()
     model_server.set_script(librarian)
-    history: list[Any] = []
-    tools = [{"type": "function", "function": TOOL}]
-    for turn in range(16):
-        history.append({"role": "user", "content": question(turn)})
-        while True:
-            body = {"model": "gpt-x", "messages": history, "tools": tools, "litellm_session_id": "s1", "user": "anna"}
-            reply = httpx.post(f"{proxy}/v1/chat/completions", json=body, timeout=60).json()["choices"][0]["message"]
-            history.append({key: reply.get(key) for key in ("role", "content", "tool_calls") if reply.get(key)})
-            if not reply.get("tool_calls"):
-                break
-            history.append({"role": "tool", "tool_call_id": reply["tool_calls"][0]["id"], "content": lookup(turn)})
-    body = {"model": "gpt-x", "messages": [*history, {"role": "user", "content": "bye"}], "tools": tools}
-    streamed = {**body, "stream": True, "litellm_session_id": "s1", "user": "anna"}
-    assert "Noted" in httpx.post(f"{proxy}/v1/chat/completions", json=streamed, timeout=60).text
-    assert model_server.check() == []
+    for turn in range(TURNS):
+        say(proxy, history, question(turn), stream=turn % 2 == 1)
+    with Engine.open(tmp_path / "agent-memory", background=False) as engine:
+        check_talk(model_server, engine.session("s1", tenant="anna"), librarian)
+
+
+def test_a_window_that_is_refused_is_sent_smaller(proxy: str, model_server: ScriptedProvider, tmp_path: Path) -> None:
+    """An overflow is compacted and sent again; the client sees only the reply. A second one is the client's error."""
+    librarian, history, is_refused = Librarian("openai_chat"), list[Any](), [True]
+    model_server.set_script(librarian)
+    for turn in range(5):
+        say(proxy, history, question(turn))
+
+    def refuse_once(body: dict[str, Any]) -> Any:
+        return overflow(3_000, 2_500) if is_refused and is_refused.pop() else librarian(body)
+
+    model_server.set_script(refuse_once)
+    say(proxy, history, question(7))
+    first, *_, last = [body for body in model_server.bodies if body.get("tools")]
+    assert len(str(last)) < len(str(first))
     assert librarian.summaries
-    with Engine.open(tmp_path / "memory", background=False) as engine:
-        rows = archived(engine.session("s1", tenant="anna"))
-    assert [message.text for message in rows if message.role == "user"] == [*map(question, range(16)), "bye"]
-    assert rows[-1].role == "assistant"
+    assert model_server.check() == []
+    model_server.set_script(lambda _: overflow())
+    refused = post(proxy, "chat/completions", {"messages": [{"role": "user", "content": "hi"}], "user": "bob"})
+    assert refused.status_code == 400
+    again = {"messages": [*history, {"role": "user", "content": "hi"}], "litellm_session_id": "s1", "user": "anna"}
+    refused = post(proxy, "chat/completions", again)
+    assert (refused.status_code, "maximum context length" in refused.text) == (400, True)
+    with Engine.open(tmp_path / "agent-memory", background=False) as engine:
+        assert engine.session("s1", tenant="anna").timeline()[-1].raw_max_tokens <= 2_500
+
+
+def test_other_formats_retries_and_requests_without_a_session(
+    proxy: str, model_server: ScriptedProvider, tmp_path: Path
+) -> None:
+    """Messages and Responses are archived; a busy provider is asked again; without a session nothing is."""
+    message = [{"role": "user", "content": "hello"}]
+    model_server.set_script([ModelBusyError("busy", retry_after=0.01), "one", "two", "three", "four"])
+    chat = post(proxy, "chat/completions", {"messages": message}, **{"x-holdfast-session": "chat"})
+    assert chat.json()["choices"][0]["message"]["content"] == "one"
+    body = {"messages": message, "max_tokens": 50, "metadata": {"session_id": "messages"}}
+    assert post(proxy, "messages", body).status_code == 200
+    assert post(proxy, "responses", {"input": "hello", "metadata": {"session_id": "responses"}}).status_code == 200
+    assert post(proxy, "chat/completions", {"messages": message}).status_code == 200
+    assert model_server.bodies[0]["messages"] == model_server.bodies[1]["messages"] == message
+    with Engine.open(tmp_path / "agent-memory", background=False) as engine:
+        said = {
+            scope.session: [one.text for one in archived(engine.session(scope.session, tenant=scope.tenant))]
+            for scope in engine.sessions()
+        }
+    assert said == {"chat": ["hello", "one"], "messages": ["hello", "two"], "responses": ["hello", "three"]}

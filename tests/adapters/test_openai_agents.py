@@ -8,8 +8,17 @@ from typing import Any
 import pytest
 
 agents = pytest.importorskip("agents", reason="pip install openai-agents")
-from agents import Agent, OpenAIResponsesModel, RunConfig, Runner, function_tool  # noqa: E402
-from openai import AsyncOpenAI, BadRequestError  # noqa: E402
+from agents import (  # noqa: E402
+    Agent,
+    ModelRetrySettings,
+    ModelSettings,
+    OpenAIResponsesModel,
+    RetryPolicyContext,
+    RunConfig,
+    Runner,
+    function_tool,
+)
+from openai import AsyncOpenAI, BadRequestError, RateLimitError  # noqa: E402
 
 from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question  # noqa: E402
 from holdfast import Engine  # noqa: E402
@@ -93,6 +102,74 @@ def test_items_can_be_taken_back(engine: Engine, runner: asyncio.Runner) -> None
 
     runner.run(run())
     assert {message.text for message in archived(engine.session("s1"))} == {"a", "b"}
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_window_that_is_refused_is_sent_smaller(
+    model_server: ScriptedProvider,
+    engine: Engine,
+    openai_client: AsyncOpenAI,
+    runner: asyncio.Runner,
+    is_streamed: bool,  # noqa: FBT001 - of the parametrization
+) -> None:
+    """An overflow is compacted and sent again; the caller sees only the reply, and the limit stays."""
+    librarian, is_refused = Librarian("openai_responses"), [True]
+    model_server.set_script(librarian)
+    agent, session = open_agent(openai_client), HoldfastSession(engine, "s1", limit=100_000)
+
+    async def run(text: str) -> None:
+        if is_streamed:
+            streamed = Runner.run_streamed(agent, text, session=session, run_config=config(session))
+            _ = [event async for event in streamed.stream_events()]
+        else:
+            await Runner.run(agent, text, session=session, run_config=config(session))
+
+    for turn in range(6):
+        runner.run(run(question(turn)))
+
+    def refuse_once(body: dict[str, Any]) -> Any:
+        return overflow(4_000, 3_000) if is_refused and is_refused.pop() else librarian(body)
+
+    model_server.set_script(refuse_once)
+    runner.run(run(question(7)))
+    first, *_, last = [body for body in model_server.bodies if body.get("tools")]
+    assert len(str(last)) < len(str(first))
+    assert engine.session("s1").timeline()[-1].raw_max_tokens <= 3_000
+    assert model_server.check() == []
+    words = [message.text for message in archived(engine.session("s1")) if message.role == "user"]
+    assert words == [*map(question, range(6)), question(7)]
+
+
+@pytest.mark.parametrize("is_of_agent", [False, True])
+def test_a_retry_policy_of_the_user_still_decides(
+    model_server: ScriptedProvider,
+    engine: Engine,
+    openai_client: AsyncOpenAI,
+    runner: asyncio.Runner,
+    is_of_agent: bool,  # noqa: FBT001 - of the parametrization
+) -> None:
+    """The policy of the run or of the agent is asked, as often as it allows; without one nothing is retried."""
+    asked: list[tuple[int, int]] = []
+
+    def decide(context: RetryPolicyContext) -> bool:
+        asked.append((context.attempt, context.max_retries))
+        return True
+
+    settings = ModelSettings(retry=ModelRetrySettings(max_retries=1, backoff={"initial_delay": 0.0}, policy=decide))
+    agent = open_agent(openai_client.with_options(max_retries=0))
+    agent.model_settings = settings if is_of_agent else ModelSettings()
+    session = HoldfastSession(engine, "s1")
+    run_config = RunConfig(tracing_disabled=True, model_settings=None if is_of_agent else settings)
+    fitted = holdfast_config(session, run_config)
+    model_server.set_script([ModelBusyError("busy"), "done", ModelBusyError("busy"), ModelBusyError("busy"), "never"])
+    assert runner.run(Runner.run(agent, "hello", session=session, run_config=fitted)).final_output == "done"
+    with pytest.raises(RateLimitError):
+        runner.run(Runner.run(agent, "again", session=session, run_config=fitted))
+    assert asked == [(1, 1), (1, 1)]
+    agent.model_settings, plain = ModelSettings(), config(HoldfastSession(engine, "s2"))
+    model_server.set_script([ModelBusyError("busy"), "never"])
+    with pytest.raises(RateLimitError):
+        runner.run(Runner.run(agent, "hello", run_config=plain))
 
 
 def test_errors_retries_and_cancellation(

@@ -31,8 +31,16 @@ def install_package(package: str, version: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text('{"private": true}')
         npm = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run([*npm, f"{package}@{version}"], cwd=folder, check=True)
+        subprocess.run([*npm, f"{package}@{version}"], cwd=folder, env=_with_node(package), check=True)
     return modules
+
+
+def _with_node(package: str) -> dict[str, str]:
+    """Return the environment in which a package is installed and run: OpenClaw refuses an older Node in both."""
+    if package == NODE:
+        return dict(os.environ)
+    node = install_package(NODE, NODE_VERSION) / NODE / "bin"
+    return {**os.environ, "PATH": f"{node}{os.pathsep}{os.environ['PATH']}"}
 
 
 @dataclass
@@ -53,6 +61,8 @@ class Program:
     """The tool that runs a command, and the name of its argument."""
     prunes: ClassVar[bool] = True
     """Whether it lets a very long tool output be replaced."""
+    has_window: ClassVar[bool] = False
+    """Whether its requests are windows that Holdfast has assembled."""
     refuses: ClassVar[bool] = False
     """Whether the model refuses the question once as too long, and Holdfast compacts in place of the host."""
     last_usage: ClassVar[Usage | None] = None
@@ -81,8 +91,7 @@ class Program:
 
     def run(self, command: str | Path, *arguments: str) -> str:
         """Run a command as the user of the host, and return what it prints."""
-        node = install_package(NODE, NODE_VERSION) / NODE / "bin"
-        known = {"PATH": f"{node}{os.pathsep}{os.environ['PATH']}", "HOME": str(self.home), "LANG": "C.UTF-8"}
+        known = {"PATH": _with_node(self.package)["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
         memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
         patient = {"HOLDFAST_TIMEOUT_MS": "60000"}  # a busy machine must not decide
         done = subprocess.run(
@@ -190,6 +199,7 @@ class OpenCode(Program):
     """OpenCode: compacts when the usage of a reply passes the window of the model."""
 
     name, package, version, binary = "opencode", "opencode-ai", "1.18.33", "opencode"
+    has_window = True
     last_usage = LARGE
 
     def prepare(self) -> None:
@@ -218,6 +228,7 @@ class OpenClaw(Program):
     name, package, version, binary = "openclaw", "openclaw", "2026.9.6", "openclaw"
     shell = ("exec", "command")
     prunes = False
+    has_window = True
     refuses = True
 
     def prepare(self) -> None:
@@ -235,6 +246,7 @@ class Pi(Program):
     """pi: compacts when the usage of a reply passes the window of the model."""
 
     name, package, version, binary = "pi", "@earendil-works/pi-coding-agent", "0.87.1", "pi"
+    has_window = True
     last_usage = LARGE
 
     def prepare(self) -> None:

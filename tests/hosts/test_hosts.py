@@ -24,6 +24,8 @@ from hosts.model import Model, shown, shown_without_recall
 from hosts.programs import PROGRAMS, Pi, Program
 
 IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
+RECORDINGS = os.environ.get("HOLDFAST_RECORDINGS")
+"""A folder for the requests that scripts/draw_hosts.py draws."""
 FACT = "The billing replica listens on port 5433"
 QUESTION = "On which port does the billing replica listen?"
 LONG = "seq -f %090g 1 250"
@@ -65,7 +67,8 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
 
     model.expect([Said(calls=(host.call(1, f"echo {FACT}"),)), Said(text="Seen.")])
     host.turn("Look at the notes of the billing service.")
-    assert FACT in shown(model.bodies[-1])
+    before_compaction = model.bodies[-1]
+    assert FACT in shown(before_compaction)
     model.expect([Said(calls=(host.call(2, LONG),)), Said(text="Counted.")])
     host.turn("Count to two hundred and fifty.")
     assert not host.prunes or MIDDLE not in shown(model.bodies[-1])
@@ -79,10 +82,15 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
     request = requests[1 if host.refuses else 0]
     assert host.refuses or "5433" not in shown_without_recall(request)  # else the summary is Holdfast's own
     assert "5433" in shown(request)
+    if RECORDINGS:
+        recording = {"before": before_compaction, "after": request}
+        Path(RECORDINGS, f"{host.name}.json").write_text(json.dumps(recording), "utf-8")
 
     with Engine.open(host.home / "memory", settings=Settings(), background=False) as engine:
         (scope,) = engine.sessions()
-        rows = engine.session(scope.session, project=scope.project).get(range(1, 100))
+        session = engine.session(scope.session, project=scope.project)
+        rows = session.get(range(1, 100))
+        assert bool(session.timeline()) == host.has_window
         results = [result.text for row in rows for result in row.message.results]
         assert any(FACT in text for text in results)
         assert not host.prunes or any(MIDDLE in text for text in results)

@@ -169,11 +169,11 @@ class TestAnthropic:
         assert done.wire[1] == said
 
     def test_instructions_stand_where_they_may(self) -> None:
-        """At the front they are the system prompt; elsewhere, and from another format, the user says them."""
+        """At the front they are the system prompt, elsewhere behind the user's; of other formats, the user's."""
         instructed = {"role": "system", "content": "be brief"}
         wires = [instructed, {"role": "user", "content": "why"}, instructed, {"role": "user", "content": "so?"}]
         done = finished(wires, "anthropic")
-        assert [wire["role"] for wire in done.wire] == ["user"] * 3
+        assert [wire["role"] for wire in done.wire] == ["user", "user", "system"]
         assert (done.messages[0].role, done.messages[0].text) == ("system", "be brief")
         foreign = validate([ASK, system("x"), DONE], "anthropic").wire
         assert [wire["role"] for wire in foreign] == ["user", "assistant"]

@@ -30,7 +30,8 @@ from waiting import until
 def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Start `holdfast serve` on a free port, and yield the process and its address."""
     command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    with (home / "stderr").open("wb") as stderr:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
     assert process.stdout is not None
     try:
         yield process, json.loads(process.stdout.readline())["url"]
@@ -73,7 +74,8 @@ def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:
         with pytest.raises(HoldfastError, match="not one of"):
             server.call("nonsense")
         process.terminate()
-        process.wait()
+        assert process.wait() == 0
+        assert (tmp_path / "stderr").read_text() == ""
         assert not file.exists()
         assert find(tmp_path) is None
 

@@ -157,7 +157,7 @@ def test_a_request_passes_while_the_server_is_in_trouble(
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     login = f"login_{schema_of(tmp_path)}"
     admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER".encode())
-    tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=0.5, timeout_seconds=0.5, connections=2)
+    tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=1, timeout_seconds=1, connections=2)
     settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
     said = [{"role": "user", "content": f"The port of server {n} is {8000 + n}."} for n in range(3)]
     address = f"{start()}{'&' if '?' in start() else '?'}user={login}"

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
-from holdfast.errors import CompactionError, HoldfastError
+from holdfast.errors import CompactionError, HoldfastError, MissingExtraError
 from holdfast.messages import Message
 from holdfast.models.naming import FunctionModel
 from holdfast.providers.models import context_tokens
@@ -28,6 +28,19 @@ Write: TypeAlias = Callable[[list[dict[str, Any]]], str]
 """Lets the framework's model answer messages (dicts with `role` and `content`), for summaries."""
 FORMAT: Final = "framework"
 """The format of messages that were made from a framework's own."""
+
+
+@contextmanager
+def require_extra(name: str) -> Iterator[None]:
+    """Name the command that installs a framework where its import fails, also where it is too old.
+
+    Raises:
+        MissingExtraError: The framework cannot be imported.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise MissingExtraError(f"holdfast.adapters.{name.replace('-', '_')}", extra=name) from error
 
 
 @contextmanager

@@ -6,9 +6,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
-from anthropic import APIRequest, APIResponse, AsyncAPIResponse, AsyncCallNext, CallNext, Middleware
+from holdfast.adapters._history import require_extra, sync_engine
 
-from holdfast.adapters._history import sync_engine
+with require_extra("anthropic"):
+    from anthropic import APIRequest, APIResponse, AsyncAPIResponse, AsyncCallNext, CallNext, Middleware
+
 from holdfast.adapters._requests import Exchange, Json, RequestMemory, load
 from holdfast.adapters._streams import TappedStream
 from holdfast.aio import AsyncEngine

@@ -6,14 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, cast
 
-from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
-from langchain_core.utils.function_calling import convert_to_openai_tool
-from langgraph.config import get_config
-from langgraph.runtime import Runtime
+from holdfast.adapters._history import HistoryMemory, Placed, Write, archive, require_extra, sync_engine
 
-from holdfast.adapters._history import HistoryMemory, Placed, Write, archive, sync_engine
+with require_extra("langchain"):
+    from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
+    from langchain_core.language_models import BaseChatModel
+    from langchain_core.messages import AIMessage, AnyMessage, BaseMessage, HumanMessage, ToolMessage
+    from langchain_core.utils.function_calling import convert_to_openai_tool
+    from langgraph.config import get_config
+    from langgraph.runtime import Runtime
+
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.errors import InputError

@@ -17,11 +17,13 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, cast
 
-import litellm
-from litellm.integrations.custom_logger import CustomLogger
+from holdfast.adapters._history import guard, on_loop, require_extra, sync_engine
 
-from holdfast.adapters._history import guard, on_loop, sync_engine
-from holdfast.adapters._requests import RequestMemory
+with require_extra("litellm"):
+    import litellm
+    from litellm.integrations.custom_logger import CustomLogger
+
+from holdfast.adapters._requests import Exchange, RequestMemory
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.models.naming import FunctionModel
@@ -38,6 +40,10 @@ FORMATS: Final = {
 }
 """The format of each type of call that is assembled."""
 SESSION_HEADER: Final = "x-holdfast-session"
+WINDOW_FIELDS: Final = ("messages", "system", "input", "instructions")
+"""The fields of a request that a window is in."""
+MAX_REQUESTS: Final = 256
+"""Requests that are known until they are answered, so that a smaller window can be made."""
 
 
 class HoldfastHook(CustomLogger):
@@ -60,6 +66,7 @@ class HoldfastHook(CustomLogger):
         self._engine = sync_engine(engine)
         self._owner = {"project": project, "agent": agent}
         self._memory = RequestMemory(limit)
+        self._exchanges: dict[str, Exchange] = {}
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
@@ -69,12 +76,36 @@ class HoldfastHook(CustomLogger):
         session, format = self._session(data, user_api_key_dict), FORMATS.get(call_type)
         if session is None or format is None:
             return data
-        data.setdefault("metadata", {})["holdfast_format"] = format
-        model = str(data.get("model"))
+        model, name = str(data.get("model")), self._engine.memory.new_id()
+        data.setdefault("metadata", {}).update(holdfast_format=format, holdfast_request=name)
+        # The proxy falls back to the same model where a window is too long; the hooks of that attempt make it smaller.
+        data.setdefault("context_window_fallbacks", [{model: [{"model": model}]}])
         limit = self._memory.limit or self._engine.settings.agent.context_tokens or context_tokens(model)
         session.model = FunctionModel(on_loop(_writer(model)), context_tokens=limit)
         exchange = await asyncio.to_thread(self._memory.begin, session, data, format=format)
+        self._exchanges[name] = exchange
+        while len(self._exchanges) > MAX_REQUESTS:
+            del self._exchanges[next(iter(self._exchanges))]
         return cast("dict[str, Any]", exchange.body)
+
+    async def async_post_call_failure_deployment_hook(
+        self, request_data: Mapping[str, Any], exception: Exception, call_type: Any, fallback_depth: int | None = None
+    ) -> None:
+        """Make a smaller window for a request that was refused, once."""
+        del call_type
+        exchange = self._exchanges.get(_request(request_data))
+        is_first = exchange is not None and not fallback_depth
+        if exchange is not None and is_first and isinstance(exception, litellm.ContextWindowExceededError):
+            status = int(getattr(exception, "status_code", None) or 400)
+            await asyncio.to_thread(exchange.shrink, status, str(exception))
+
+    async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
+        """Send the smaller window after a refusal."""
+        del call_type
+        exchange = self._exchanges.get(_request(kwargs))
+        if exchange is None or not kwargs.get("fallback_depth"):
+            return None
+        return {**kwargs, **{name: exchange.body[name] for name in WINDOW_FIELDS if name in exchange.body}}
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
         """Archive a whole reply."""
@@ -108,6 +139,12 @@ class HoldfastHook(CustomLogger):
         users = (data.get("user"), getattr(key, "end_user_id", None), getattr(key, "user_id", None))
         name, user = next(filter(None, names), None), next(filter(None, users), "local")
         return self._engine.session(str(name), tenant=str(user), **self._owner) if name else None
+
+
+def _request(data: Mapping[str, Any]) -> str:
+    """Return the name of the request that was assembled; empty where it was not."""
+    found = ((data.get(field) or {}).get("holdfast_request") for field in ("metadata", "litellm_metadata"))
+    return str(next(filter(None, found), ""))
 
 
 def _format(data: Mapping[str, Any]) -> str:

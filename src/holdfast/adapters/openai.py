@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, TypeVar
 
-import httpx2 as httpx
-from openai import AsyncOpenAI, OpenAI
+from holdfast.adapters._history import require_extra, sync_engine
 
-from holdfast.adapters._history import sync_engine
+with require_extra("openai"):
+    import httpx2 as httpx
+    from openai import AsyncOpenAI, OpenAI
+
 from holdfast.adapters._requests import Exchange, Json, RequestMemory, load
 from holdfast.adapters._streams import TappedStream
 from holdfast.aio import AsyncEngine

@@ -10,26 +10,31 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, cast
 
-from agents import (
-    Agent,
-    FunctionTool,
-    ItemHelpers,
-    ModelSettings,
-    ModelTracing,
-    RunConfig,
-    SessionSettings,
-    TResponseInputItem,
-)
-from agents.models.interface import Model
-from agents.run_config import CallModelData, ModelInputData
-
 from holdfast import providers
-from holdfast.adapters._history import on_loop, sync_engine
-from holdfast.adapters._requests import RequestMemory
+from holdfast.adapters._history import on_loop, require_extra, sync_engine
+
+with require_extra("openai-agents"):
+    from agents import (
+        Agent,
+        FunctionTool,
+        ItemHelpers,
+        ModelSettings,
+        ModelTracing,
+        RetryDecision,
+        RetryPolicyContext,
+        RunConfig,
+        SessionSettings,
+        TResponseInputItem,
+    )
+    from agents.models.interface import Model
+    from agents.retry import ModelRetrySettings
+    from agents.run_config import CallModelData, ModelInputData
+
+from holdfast.adapters._requests import Exchange, RequestMemory
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.models.naming import FunctionModel
@@ -37,6 +42,8 @@ from holdfast.session import Session
 from holdfast.store.base import MessageRow, Record, Select
 
 FORMAT = "openai_responses"
+MAX_RETRIES = 100
+"""More than any policy of a user has: how often it retries is decided by the policy itself."""
 POPPED = "agents.popped"
 """The kind of the records that name messages which the runner took back. The archive keeps them."""
 
@@ -68,6 +75,7 @@ class HoldfastSession:
         self.memory = RequestMemory(limit)
         self.session: Session = sync_engine(engine).session(session_id, tenant=user, project=project, agent=agent)
         self._assembled: list[TResponseInputItem] = []
+        self._sent: tuple[Exchange, ModelInputData] | None = None
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items of the conversation, or the latest `limit` of them."""
@@ -133,10 +141,60 @@ class HoldfastSession:
         body = {"model": model, "instructions": data.instructions, "input": data.input, "tools": definitions}
         exchange = self.memory.begin(self.session, body, format=FORMAT)
         self._assembled = data.input if exchange.window is not None else []
-        if exchange.body is exchange.given:
-            return data
-        changed = cast("dict[str, Any]", exchange.body)
-        return ModelInputData(input=changed["input"], instructions=changed["instructions"])
+        if exchange.body is not exchange.given:
+            data = _changed(exchange)
+        self._sent = (exchange, data)
+        return data
+
+    def shrink(self, error: Exception) -> bool:
+        """Put a smaller window into the data of a model call that was refused, once; whether there is one. Internal."""
+        sent, self._sent = self._sent, None
+        if sent is None:
+            return False
+        exchange, data = sent
+        if not exchange.shrink(int(getattr(error, "status_code", None) or 0), str(error)):
+            return False
+        made = _changed(exchange)
+        data.input, data.instructions = made.input, made.instructions  # the runner reads them for each attempt
+        return True
+
+
+def _changed(exchange: Exchange) -> ModelInputData:
+    body = cast("dict[str, Any]", exchange.body)
+    return ModelInputData(input=body["input"], instructions=body["instructions"])
+
+
+@dataclass(frozen=True, slots=True)
+class _Calls:
+    """What is done before every model call of a run, and after one that failed."""
+
+    session: HoldfastSession
+    config: RunConfig
+    policies: list[ModelRetrySettings | None]  # that of the run, then that of the agent that runs
+
+    async def fit(self, data: CallModelData[Any]) -> ModelInputData:
+        session = self.session
+        limit = session.memory.limit or session.session.engine.settings.agent.context_tokens
+        model = _model(self.config, data.agent)
+        write = on_loop(lambda messages: _write(model, messages))
+        session.session.model = FunctionModel(write, context_tokens=limit or 200_000)
+        self.policies[1:] = [data.agent.model_settings.retry]
+        name = str(getattr(model, "model", ""))
+        tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
+        made = await asyncio.to_thread(session.assemble, data.model_data, model=name, tools=tools)
+        if self.config.call_model_input_filter is None:
+            return made
+        filtered = self.config.call_model_input_filter(replace(data, model_data=made))
+        return await filtered if isawaitable(filtered) else filtered
+
+    async def retry(self, context: RetryPolicyContext) -> bool | RetryDecision:
+        if await asyncio.to_thread(self.session.shrink, context.error):
+            return RetryDecision(retry=True, delay=0.0)
+        theirs = next((one for one in self.policies if one is not None and one.policy is not None), None)
+        if theirs is None or theirs.policy is None or context.attempt > (theirs.max_retries or 0):
+            return False
+        decision = theirs.policy(replace(context, max_retries=theirs.max_retries or 0))
+        return cast("bool | RetryDecision", await decision if isawaitable(decision) else decision)
 
 
 def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = None) -> RunConfig:
@@ -144,25 +202,13 @@ def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = Non
 
     Args:
         session: The session of the run.
-        run_config: The run config to start from. A filter that it has runs after ours.
+        run_config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.
     """
     config = run_config or RunConfig()
-    earlier = config.call_model_input_filter
-
-    async def fit(data: CallModelData[Any]) -> ModelInputData:
-        limit = session.memory.limit or session.session.engine.settings.agent.context_tokens
-        model = _model(config, data.agent)
-        write = on_loop(lambda messages: _write(model, messages))
-        session.session.model = FunctionModel(write, context_tokens=limit or 200_000)
-        name = str(getattr(model, "model", ""))
-        tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
-        made = await asyncio.to_thread(session.assemble, data.model_data, model=name, tools=tools)
-        if earlier is None:
-            return made
-        filtered = earlier(replace(data, model_data=made))
-        return await filtered if isawaitable(filtered) else filtered
-
-    return replace(config, call_model_input_filter=fit)
+    given = config.model_settings or ModelSettings()
+    calls = _Calls(session, config, [given.retry])
+    settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=calls.retry)))
+    return replace(config, call_model_input_filter=calls.fit, model_settings=settings)
 
 
 def _model(config: RunConfig, agent: Agent[Any]) -> Model:

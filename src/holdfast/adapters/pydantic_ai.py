@@ -9,25 +9,27 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import Any, cast
 
-from pydantic_ai import ModelRequest, ModelResponse, RetryModelRequest, RunContext
-from pydantic_ai.capabilities import AbstractCapability
-from pydantic_ai.direct import model_request
-from pydantic_ai.messages import (
-    BinaryContent,
-    ImageUrl,
-    ModelMessage,
-    RetryPromptPart,
-    SystemPromptPart,
-    TextPart,
-    ThinkingPart,
-    ToolCallPart,
-    ToolReturnPart,
-    UserPromptPart,
-)
-from pydantic_ai.models import ModelRequestContext
-from pydantic_core import to_jsonable_python
+from holdfast.adapters._history import HistoryMemory, Placed, archive, on_loop, require_extra, sync_engine
 
-from holdfast.adapters._history import HistoryMemory, Placed, archive, on_loop, sync_engine
+with require_extra("pydantic-ai"):
+    from pydantic_ai import ModelRequest, ModelResponse, RetryModelRequest, RunContext
+    from pydantic_ai.capabilities import AbstractCapability
+    from pydantic_ai.direct import model_request
+    from pydantic_ai.messages import (
+        BinaryContent,
+        ImageUrl,
+        ModelMessage,
+        RetryPromptPart,
+        SystemPromptPart,
+        TextPart,
+        ThinkingPart,
+        ToolCallPart,
+        ToolReturnPart,
+        UserPromptPart,
+    )
+    from pydantic_ai.models import ModelRequestContext
+    from pydantic_core import to_jsonable_python
+
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage

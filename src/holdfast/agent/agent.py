@@ -443,7 +443,6 @@ class Agent:
 
     @contextmanager
     def _working(self, what: str) -> Iterator[None]:
-        """Show what takes time."""
         self.view.working(what)
         try:
             yield

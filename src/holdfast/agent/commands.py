@@ -168,7 +168,6 @@ def _fact_line(fact: FactRow) -> str:
 
 
 def _list_facts(agent: Agent) -> list[FactRow]:
-    """List the facts of the project, and the long-term memories of the agent."""
     rows = {row.id: row for row in agent.session.facts()}
     with agent.guard_memory():
         rows |= {row.id: row for row in agent.memories.rows()}

@@ -228,7 +228,6 @@ class Notes:
         return Scope(project=str(self.root), session=path)
 
     def _indexed(self) -> dict[str, Indexed]:
-        """Load what is indexed, by the name of the file."""
         records = self.memory.store.read_records(Select(scope=self._scope(), across=True), kind=_RECORD)
         return {record.key: msgspec.convert(record.data, Indexed) for record in records}
 

@@ -454,7 +454,6 @@ def _normalise(text: str) -> str:
 
 
 def _decode(data: bytes) -> dict[str, Any] | None:
-    """Decode the store; None if it is damaged."""
     try:
         value = json.loads(data or b"{}")
     except ValueError:

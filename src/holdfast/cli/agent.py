@@ -59,9 +59,6 @@ def handle_line(agent: Agent, view: Plain | Screen, line: str) -> CommandResult 
         view.end()
 
 
-# --- the agent ----------
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """The options of the command line."""
@@ -168,9 +165,6 @@ def interruptible(agent: Agent) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if is_leaving:  # a tool may have handled it
         raise KeyboardInterrupt
-
-
-# --- the keyboard ----------------------------------------------------------------------
 
 
 def drop_input(descriptor: int) -> None:

@@ -95,9 +95,6 @@ def _draw_row(columns: Sequence[_Column], row: int, *, top: int, height: int) ->
     return line
 
 
-# --- a window as a grid ------------------------------------------------------------
-
-
 LOOKS: Final[dict[str, tuple[str, str]]] = {
     "system": ("●", "bright_black"),
     "tools": ("◍", "bright_blue"),
@@ -175,9 +172,6 @@ def grid_to_json(grid: Sequence[Cell], categories: Sequence[Category], *, column
         for cell in grid
     ]
     return [rows[start : start + columns] for start in range(0, len(rows), columns)]
-
-
-# --- live -------------------------------------------------------------------------
 
 
 _REFRESH_SECONDS: Final = 0.08

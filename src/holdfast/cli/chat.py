@@ -55,9 +55,6 @@ def chat(*, plain: bool, text: str | None, as_json: bool, **options: Any) -> Non
         converse(given)
 
 
-# --- without a screen ----------------------------------------------------------
-
-
 class Plain:
     """A view for pipes: the answer goes to stdout, everything else to stderr."""
 

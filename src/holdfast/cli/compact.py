@@ -76,9 +76,6 @@ def compact(
         _print(open_console(), name, result)
 
 
-# --- output ----------------------------------------------------------------------
-
-
 def _to_json(result: Compaction, *, dry_run: bool) -> dict[str, Any]:
     plan = result.plan
     return {

@@ -141,9 +141,6 @@ def session_lines() -> list[str]:
     return files("holdfast.cli").joinpath("demo.jsonl").read_text("utf-8").rstrip("\n").split("\n")
 
 
-# --- the questions -----------------------------------------------------------
-
-
 def _excerpt(block: str, answer: str) -> str:
     """Return the line of the block with the answer, shortened, after its time and speaker."""
     place = block.find(answer)

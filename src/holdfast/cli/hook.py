@@ -53,6 +53,10 @@ def _answer(folder: Path, payload: dict[str, Any]) -> Any:
         return start(folder)
     if event not in PROMPTS:
         return find_or_start(folder).call("hook", timeout=OTHER_SECONDS, **payload)
+    from holdfast.store.opening import STORE_NAME  # noqa: PLC0415 - takes time
+
+    if not (folder / STORE_NAME).exists():  # there is nothing to recall
+        return start(folder)
     from msgspec.structs import replace  # noqa: PLC0415 - takes time
 
     from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time

@@ -73,7 +73,6 @@ def look_outside(home: Path | None) -> Outside:
 
 
 def _show(settings: configuration.Settings, name: str) -> str:
-    """Show the value of a setting; secrets are not shown."""
     value: Any = configuration.as_dict(settings)
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -78,7 +78,6 @@ def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
 
 
 def _print_missing(memory: Memory) -> None:
-    """Print on stderr what the search lacked, such as an embedder."""
     for note in memory.missing():
         echo(f"note: {note}", err=True)
 
@@ -342,16 +341,12 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
     """List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."""
     if folders or discover:
         _list_files(folders, limit=limit, as_json=as_json)
-    else:
-        _list_stored(home, limit=limit, as_json=as_json)
-
-
-def _list_stored(home: Path | None, *, limit: int | None, as_json: bool) -> None:
+        return
     rows: list[dict[str, Any]] = []
     with open_memory(home) as memory:
         for scope, count in memory.store.sessions().items():
-            (last,) = memory.store.read_messages(Select(scope=scope, newest=True, limit=1)) or (None,)
-            time = None if last is None else last.message.timestamp
+            last = memory.store.read_messages(Select(scope=scope, newest=True, limit=1))
+            time = next((row.message.timestamp for row in last), None)
             rows.append(owner_of(scope) | {"messages": count, "time": time})
     rows = sorted(rows, key=lambda row: row["time"] or 0, reverse=True)[:limit]
     if as_json:

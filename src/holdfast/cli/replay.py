@@ -153,9 +153,6 @@ def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position
     screen.print(stats.describe(limit=limit))
 
 
-# --- one transcript, up to one request --------------------------------------------
-
-
 _RECALL_DEADLINE_MS: Final = 60_000
 """A long deadline, so that a slow machine recalls the same as a fast one."""
 

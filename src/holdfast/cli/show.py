@@ -110,9 +110,6 @@ def part_text(part: Part) -> str:
             return f"[{part.kind}]"
 
 
-# --- tokens ----------
-
-
 @dataclass(frozen=True, slots=True)
 class UsageCheck:
     """The provider's usage figures compared with the estimate.

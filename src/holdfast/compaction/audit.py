@@ -136,8 +136,6 @@ def _without(lines: Iterable[str], heading: str) -> list[str]:
     return kept
 
 
-# --- bad answers -------------------------------------------------------------
-
 _MAX_SKELETON_LINE: Final = 120
 _MIN_FILLED: Final = 12
 _MAX_ERROR: Final = 600
@@ -161,8 +159,6 @@ def find_fault(reply: Reply) -> str | None:
 def _matches(form: str, text: str) -> bool:
     return compile_once(load("summaries")["answers"][form], re.IGNORECASE).match(text) is not None
 
-
-# --- language ----------------------------------------------------------------
 
 _NOT_PROSE: Final = re.compile(r"```.{0,20000}?(?:```|\Z)|`[^`\n]{1,200}`|^#{1,6} [^\n]*$", re.DOTALL | re.MULTILINE)
 _PRINTED: Final = re.compile(r"[!-~]+")

@@ -109,8 +109,6 @@ def _output(result: ToolResult) -> str:
     return left if left == text else f"{left}\n[{len(text) - len(left):,} characters left out]"
 
 
-# --- identifiers -------------------------------------------------------------
-
 _MAX_SEARCHED: Final = 6_000
 _MAX_NAME: Final = 200
 

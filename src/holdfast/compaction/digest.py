@@ -153,9 +153,6 @@ def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
     return (replace(first, title=f"{parent.title}\n{first.title}"), *others)
 
 
-# --- sections ----------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class _Known:
     """What the sections of a digest are made from. `old` is the previous summary, by heading."""
@@ -220,12 +217,10 @@ def _is_short(text: str) -> bool:
 
 
 def _select(texts: Iterable[str], *kinds: signals.Signal) -> list[str]:
-    """List the sentences with one of these signals that are not questions."""
     return [sentence for sentence in signals.select(texts, *kinds) if not sentence.endswith(("?", "？"))]
 
 
 def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
-    """List requests, each with the beginning of its last answer."""
     return [line for turn in turns if turn.is_finished is is_finished and (line := _log(turn))]
 
 
@@ -243,8 +238,6 @@ def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
     lines = [*old, *(f"- {line}" for line in new)]
     return tuple(reversed(dict.fromkeys(reversed(lines))))
 
-
-# --- below every summary -------------------------------------------------------
 
 _MAX_TURN: Final = 600
 _MAX_FAILURES: Final = 8

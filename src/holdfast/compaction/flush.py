@@ -111,9 +111,6 @@ def _allow_silence(text: str) -> str:
     return text if NO_REPLY in text else f"{text}\n\n{_LAST_RESORT}"
 
 
-# --- silence -----------------------------------------------------------------
-
-
 def is_silent(text: str) -> bool:
     """Tell whether a text is only a silence mark, alone or inside of JSON."""
     if _SILENT.fullmatch(text.strip()):

@@ -135,8 +135,6 @@ def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
     return text if cost <= limit else ""
 
 
-# --- frame and lists -----------------------------------------------------------
-
 Range: TypeAlias = tuple[int, int]
 """The first and last of a run of archive numbers."""
 

@@ -28,9 +28,6 @@ class Step:
     status: str
 
 
-# --- files -------------------------------------------------------------------
-
-
 def _words(kind: str) -> list[str]:
     words: list[str] = load("tools")[kind]
     return words
@@ -67,9 +64,6 @@ def _strings(value: Any) -> Iterator[str]:
             yield item
         elif isinstance(item, list | tuple):
             yield from (text for text in item if isinstance(text, str))
-
-
-# --- commands and plans ------------------------------------------------------
 
 
 def find_command(call: ToolCall) -> str:
@@ -118,8 +112,6 @@ def _read_step(item: Any) -> Step | None:
     text = next((item[key] for key in _words("step_keys") if isinstance(item.get(key), str)), None)
     return None if text is None else Step(text=one_line(text, _MAX_COMMAND), status=item["status"])
 
-
-# --- activity ----------------------------------------------------------------
 
 _EXIT: Final = re.compile(
     r"(?:exit(?:ed)?[ _-]?(?:with[ _])?(?:code|status)|returncode|退出码|退出代码|終了コード|종료 코드)"

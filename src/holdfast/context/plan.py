@@ -83,8 +83,6 @@ def plan_edits(
     raise too_small
 
 
-# --- trim --------------------------------------------------------------------
-
 _REASONS: Final = ("oldest", "least to do with the question")
 
 
@@ -215,9 +213,6 @@ def _protected_indexes(items: Sequence[Item], grouped: Sequence[Unit], recent: i
 def _has_words(message: Message) -> bool:
     """Whether a message is the user's or the assistant's, or a tool message with text of the user."""
     return message.role != "tool" or any(isinstance(part, Text) for part in message.parts)
-
-
-# --- recall ------------------------------------------------------------------
 
 
 def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) -> int:

@@ -51,6 +51,13 @@ class ValidWindow:
     repairs: tuple[Repair, ...]
     violations: tuple[Violation, ...] = ()
 
+    def begins_like(self, first: Message) -> bool:
+        """Whether it begins as the message that it was made from, and breaks no rule."""
+        is_inserted = any(repair.rule == "first-user" for repair in self.repairs)
+        if first.role == "system" or not self.messages or is_inserted or self.violations:
+            return False
+        return (self.messages[0].role == "assistant") == (first.role == "assistant")
+
 
 _NO_LINKS: Final[Mapping[str, str]] = {}
 
@@ -421,19 +428,10 @@ def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, 
         wire=whole.wire[len(before) : len(whole.wire) - len(after)],
         repairs=_shift(whole.repairs, by=-len(before)),
     )
-    return part if is_first or _is_separate(messages[0], part) else None
-
-
-def _is_separate(first: Message, part: ValidWindow) -> bool:
-    """Whether a part begins as it did before it was validated, and breaks no rule."""
-    is_inserted = any(repair.rule == "first-user" for repair in part.repairs)
-    if first.role == "system" or not part.messages or is_inserted or part.violations:
-        return False
-    return (part.messages[0].role == "assistant") == (first.role == "assistant")
+    return part if is_first or part.begins_like(messages[0]) else None
 
 
 def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
-    """Move the positions of repairs."""
     return tuple(one if one.where is None else replace(one, where=one.where + by) for one in repairs)
 
 

@@ -290,7 +290,6 @@ def _is_media(value: Any) -> bool:
 
 
 def _texts(value: Any) -> Iterator[str]:
-    """Yield every text in a JSON value."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping | list) and not _is_media(value):

@@ -194,6 +194,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         folder="~/.config/opencode",
         variable="OPENCODE_CONFIG_DIR",
         changes=(
+            Copy(source="memory.js", target="plugins/holdfast/memory.js"),
             Copy(source="opencode/holdfast.js", target="plugins/holdfast.js"),
             Keys(
                 file="opencode.json",
@@ -208,7 +209,10 @@ HOSTS: Final[Mapping[str, Host]] = {
         program="pi",
         folder="~/.pi/agent",
         variable="PI_CODING_AGENT_DIR",
-        changes=(Copy(source="pi/holdfast.js", target="extensions/holdfast.js"),),
+        changes=(
+            Copy(source="memory.js", target="extensions/holdfast/memory.js"),
+            Copy(source="pi/holdfast.js", target="extensions/holdfast.js"),
+        ),
     ),
     "qwen": Host(
         title="Qwen Code",

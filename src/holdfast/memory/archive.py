@@ -192,15 +192,12 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
 
 
 def _render_arguments(value: Any) -> str:
-    """Render arguments as readable text."""
     if isinstance(value, str):
         return value
     if isinstance(value, Mapping):
         return "\n".join(f"{key}: {_render_arguments(item)}" for key, item in value.items())
     return json.dumps(value, ensure_ascii=False, default=str)
 
-
-# --- noise ---------------------------------------------------------------------
 
 _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})

@@ -16,6 +16,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from threading import Event
 from typing import Any, Final, get_args
 
@@ -90,13 +91,13 @@ def extract(
         return Extraction(rows_to_add=tuple(rows[len(known) :]), actions=_count_actions(decisions))
     reader = Reader(model=model, known=facts.current(rows), timeout=timeout, cancel=cancel)
     decisions = _resolve_all(reader.read(split_messages(messages, marks)), rows, scope=scope, now=now)
-    unclear = [decision for decision in decisions if decision.rivals][:_MAX_UNCLEAR]
+    rivals = [decision for decision in decisions if decision.rivals][:_MAX_UNCLEAR]
+    unclear = _Unclear(rivals, rows, allow_delete=settings.knowledge.allow_delete)
     calls, trouble, more = reader.calls, reader.trouble, list[str]()
-    if unclear and not trouble:
+    if rivals and not trouble:
         calls += 1
         try:
-            reply = model.ask(_ask_about(unclear, rows, settings), timeout=timeout, cancel=cancel)
-            more = _apply_verdicts(reply.text, unclear, rows, settings)
+            more = unclear.apply(model.ask(unclear.make_prompt(), timeout=timeout, cancel=cancel).text)
         except ModelError as error:
             trouble = str(error)
     return Extraction(
@@ -196,46 +197,57 @@ _MAX_UNCLEAR: Final = 40
 _DELETE: Final = "- DELETE: it says that the old fact was wrong and nothing takes its place\n"
 
 
-def _ask_about(unclear: Sequence[Decision], rows: Sequence[FactRow], settings: Settings) -> Prompt:
-    """Ask a model about facts that were added beside others of the same subject."""
-    held = {fact.id: fact for fact in facts.current(rows)}
-    lines: list[str] = []
-    for number, decision in enumerate(unclear, 1):
-        lines.append(f"New {number}: {decision.rows[0].content}")
-        lines += [f"  old {fact}: {held[fact].content}" for fact in decision.rivals if fact in held]
-    delete = _DELETE if settings.knowledge.allow_delete else ""
-    text = prompts.load("extract_unclear", delete=delete, facts="\n".join(lines))
-    return Prompt(messages=(Message(role="user", parts=(Text(text=text),)),))
+@dataclass(frozen=True, slots=True)
+class _Unclear:
+    """Facts that were added beside others of the same subject: a model says what becomes of them."""
 
+    decisions: Sequence[Decision]
+    rows: list[FactRow]
+    allow_delete: bool
 
-def _apply_verdicts(reply: str, unclear: Sequence[Decision], rows: list[FactRow], settings: Settings) -> list[str]:
-    """Add the rows of a model's answers to `rows`, and return the actions that it chose.
+    def make_prompt(self) -> Prompt:
+        """Ask a model about facts that were added beside others of the same subject."""
+        held = {fact.id: fact for fact in facts.current(self.rows)}
+        lines: list[str] = []
+        for number, decision in enumerate(self.decisions, 1):
+            lines.append(f"New {number}: {decision.rows[0].content}")
+            lines += [f"  old {fact}: {held[fact].content}" for fact in decision.rivals if fact in held]
+        delete = _DELETE if self.allow_delete else ""
+        text = prompts.load("extract_unclear", delete=delete, facts="\n".join(lines))
+        return Prompt(messages=(Message(role="user", parts=(Text(text=text),)),))
 
-    It may only choose among the rivals that the rules found, and none that is pinned. A fact that it calls over is
-    superseded, not removed; deleting has to be allowed, and even then the history stays.
-    """
-    actions: list[str] = []
-    for answer in parse_objects(reply, name="answers", key="new") or []:
-        held = {fact.id: fact for fact in facts.current(rows) if not fact.pinned}
-        given = answer.get("new")
-        number = given if isinstance(given, int) else 0
-        old, action = held.get(str(answer.get("old"))), str(answer.get("action")).upper()
-        rivals = {place: decision.rivals for place, decision in enumerate(unclear, 1) if decision.rows[0].id in held}
-        if old is None or old.id not in rivals.get(number, ()):
-            continue
-        new = unclear[number - 1].rows[0]
-        changes = {
-            "SUPERSEDE": facts.supersede(old, new),
-            "UPDATE": facts.supersede(old, new),
-            "NONE": replace(new, superseded_by=old.id),  # the new fact says the same: the old one stays
-            "DELETE": facts.retire(old, time=new.time),
-        }
-        if not settings.knowledge.allow_delete:
-            del changes["DELETE"]
-        if action in changes:
-            actions.append(action)
-            rows.append(changes[action])
-    return actions
+    def apply(self, reply: str) -> list[str]:
+        """Add the rows of a model's answers to `rows`, and return the actions that it chose.
+
+        It may only choose among the rivals that the rules found, and none that is pinned. A fact that it calls over is
+        superseded, not removed; deleting has to be allowed, and even then the history stays.
+        """
+        actions: list[str] = []
+        for answer in parse_objects(reply, name="answers", key="new") or []:
+            held = {fact.id: fact for fact in facts.current(self.rows) if not fact.pinned}
+            given = answer.get("new")
+            number = given if isinstance(given, int) else 0
+            old, action = held.get(str(answer.get("old"))), str(answer.get("action")).upper()
+            rivals = {
+                place: decision.rivals
+                for place, decision in enumerate(self.decisions, 1)
+                if decision.rows[0].id in held
+            }
+            if old is None or old.id not in rivals.get(number, ()):
+                continue
+            new = self.decisions[number - 1].rows[0]
+            changes = {
+                "SUPERSEDE": facts.supersede(old, new),
+                "UPDATE": facts.supersede(old, new),
+                "NONE": replace(new, superseded_by=old.id),  # the new fact says the same: the old one stays
+                "DELETE": facts.retire(old, time=new.time),
+            }
+            if not self.allow_delete:
+                del changes["DELETE"]
+            if action in changes:
+                actions.append(action)
+                self.rows.append(changes[action])
+        return actions
 
 
 # --- with a model ------------------------------------------------------------------
@@ -357,19 +369,6 @@ def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> l
     return pieces
 
 
-def _batch(pieces: Sequence[Piece], *, room: int) -> list[tuple[Piece, ...]]:
-    """Group pieces into as few batches as fit into `room` tokens each; a piece that is too long is split."""
-    batches: list[list[Piece]] = [[]]
-    left = room
-    for piece in (part for whole in pieces for part in whole.fit(room)):
-        if piece.tokens > left and batches[-1]:
-            batches.append([])
-            left = room
-        batches[-1].append(piece)
-        left -= piece.tokens
-    return [tuple(batch) for batch in batches if batch]
-
-
 def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
     """Split a batch in two; return nothing where it cannot be made smaller."""
     if len(batch) > 1:
@@ -417,10 +416,15 @@ class Reader:
         instructions = prompts.load("extract", known="\n".join(reversed(lines)) or "(none)")
         window = int(self.model.context_tokens * _USABLE_SHARE)
         room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
-        drafts: list[Draft] = []
-        for batch in _batch(pieces, room=room):
-            drafts += self._read_batch(batch, instructions, depth=0)
-        return drafts
+        batches: list[list[Piece]] = [[]]  # as few as fit into the room each
+        left = room
+        for piece in chain.from_iterable(whole.fit(room) for whole in pieces):
+            if piece.tokens > left and batches[-1]:
+                batches.append([])
+                left = room
+            batches[-1].append(piece)
+            left -= piece.tokens
+        return [draft for batch in batches if batch for draft in self._read_batch(batch, instructions, depth=0)]
 
     def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
         """Read a batch; in halves where it, or the answer to it, is too long."""

@@ -185,7 +185,7 @@ class Draft:
 
     def replace_named(self, new: FactRow, named: Sequence[FactRow]) -> Decision | None:
         """Replace the decision that a newer one names; of several, no rule can tell which is over."""
-        if not all(self.is_newer(fact) for fact in named):
+        if not named or not all(self.is_newer(fact) for fact in named):
             return None
         if len(named) > 1:
             return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in named))
@@ -223,10 +223,10 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
 def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision:
     """Decide what becomes of a draft, by its subject, its slot and its evidence, given every version of every fact."""
     if draft.subject.casefold() in _PRONOUNS:
-        subjects = [fact for fact in current(known) if fact.slot == draft.slot != "" and draft.is_newer(fact)]
-        if len(subjects) != 1:
+        subject = _find_subject(draft, known)
+        if subject is None:
             return Decision(action="NONE", reason=f"{draft.subject!r} may be anything")
-        draft = replace(draft, subject=subjects[0].subject, content=f"{subjects[0].subject}: {draft.content}")
+        draft = replace(draft, subject=subject, content=f"{subject}: {draft.content}")
     new = make_row(draft, scope=scope)
     if _is_known(new, known):
         return Decision(action="NONE", reason="known")
@@ -235,9 +235,14 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
         return draft.add_detail(twin)
     if rivals := [fact for fact in related if draft.slot == fact.slot != ""]:
         return draft.replace_rivals(new, rivals)
-    if named := list(filter(draft.names, current(known))):
-        return draft.replace_named(new, named) or _add_new(draft, new, related)
-    return _add_new(draft, new, related)
+    named = list(filter(draft.names, current(known)))
+    return draft.replace_named(new, named) or _add_new(draft, new, related)
+
+
+def _find_subject(draft: Draft, known: Sequence[FactRow]) -> str | None:
+    """Return the only subject of older facts with the slot of a draft, which its pronoun stands for."""
+    subjects = [fact.subject for fact in current(known) if fact.slot == draft.slot != "" and draft.is_newer(fact)]
+    return subjects[0] if len(subjects) == 1 else None
 
 
 def _add_new(draft: Draft, new: FactRow, related: Sequence[FactRow]) -> Decision:
@@ -294,7 +299,6 @@ def _plain(text: str) -> str:
 
 @cache
 def _slots() -> dict[str, str]:
-    """Return the names of slots by the nouns of a property."""
     nouns = patterns.load("facts")["nouns"].items()
     return {word.replace("_", " "): slot for slot, words in nouns for word in words.split()}
 

@@ -133,8 +133,6 @@ def select_texts(messages: Iterable[str], *, most: int) -> tuple[str, ...]:
     return tuple(reversed(texts))
 
 
-# --- weights of terms ------------------------------------------------------------
-
 _EARLIER: Final = 0.5
 _KANA: Final = re.compile(r"[\u3040-\u309f]+")
 """Hiragana alone: particles and endings, and a few words."""

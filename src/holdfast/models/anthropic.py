@@ -80,8 +80,6 @@ class AnthropicModel(ProviderModel):
         return body
 
 
-# --- requests ----------------------------------------------------------------
-
 _CACHE_MARK: Final = {"cache_control": {"type": "ephemeral"}}
 _CACHEABLE: Final = frozenset({"text", "image", "document", "tool_use", "tool_result"})
 
@@ -118,8 +116,6 @@ def _mark_last(content: str | Sequence[Json]) -> list[Json]:
             return [*blocks[:index], {**blocks[index], **_CACHE_MARK}, *blocks[index + 1 :]]
     return blocks
 
-
-# --- replies -----------------------------------------------------------------
 
 _DELTA_FIELDS: Final = {
     "text_delta": "text",

@@ -64,9 +64,6 @@ def expect_format(name: str) -> Format:
     return FORMATS[name]
 
 
-# --- recognising -------------------------------------------------------------
-
-
 def detect(messages: Iterable[Mapping[str, Any]]) -> str:
     """Return the name of the format of a message list: that of the newest message with a mark of one.
 
@@ -101,9 +98,6 @@ def _format_of_message(data: Json) -> str:
     if "role" not in data or (kind_of(data) == "message" and {"model", "usage", "stop_reason"}.isdisjoint(data)):
         return OPENAI_RESPONSES.name
     return PLAIN if all(data.get(key) is None for key in _CHAT_FIELDS) else OPENAI_CHAT.name
-
-
-# --- message lists -----------------------------------------------------------
 
 
 def read(messages: Iterable[Incoming], *, format: str | None = None) -> list[Message]:
@@ -146,9 +140,6 @@ def check(wire: Sequence[Json], format: str, *, reasoning: Mapping[str, str] = _
         return [Violation("empty-window", "messages", "there is no message")]
     missing = check_reasoning(wire, reasoning) if reasoning else []
     return [*form.check(wire), *missing]
-
-
-# --- request bodies ----------------------------------------------------------
 
 
 def read_request(body: Mapping[str, Any], *, format: str | None = None) -> list[Message]:

@@ -336,7 +336,6 @@ def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bo
 
 
 def _is_new(group: Sequence[Message]) -> bool:
-    """Whether a group is rendered anew."""
     return len(group) > 1 or not wire_of(group[0], NAME) or not _has_results_first(group[0])
 
 
@@ -355,16 +354,24 @@ def _order_thinking(message: Message) -> Message:
 
 
 def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
-    """Turn system messages in the middle of a conversation into user messages where they are not allowed."""
-    placed = list(messages)
-    for index, message in enumerate(messages):
-        if message.role != "system":
-            continue
-        before = messages[index - 1].role if index else "system"
-        following = messages[index + 1].role if index + 1 < len(messages) else "assistant"
-        if not wire_of(message, NAME) or before not in {"user", "tool"} or following != "assistant":
-            log.note("system-place", index, "sent a system message that is not allowed here as the user's")
-            placed[index] = replace(message, role="user")
+    """Move system messages in the middle of a conversation behind what the user says: only there they are allowed.
+
+    One that nothing of the user comes before or after, or that is not the last one of several, is sent as the user's.
+    """
+    placed: list[Message] = []
+    for side in shaping.group_sides(messages):
+        system = [one for one in side if one.role == "system"]
+        last = next((one for one in reversed(system) if wire_of(one, NAME)), None) if len(system) < len(side) else None
+        for message in side:
+            if message.role != "system":
+                placed.append(message)
+            elif message is not last:
+                log.note("system-place", len(placed), "sent a system message that is not allowed here as the user's")
+                placed.append(replace(message, role="user"))
+        if last is not None:
+            if side[-1] is not last:
+                log.note("system-place", len(placed), "moved a system message behind what the user says")
+            placed.append(last)
     return placed
 
 

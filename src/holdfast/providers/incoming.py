@@ -55,9 +55,6 @@ def normalise(messages: Any) -> list[Message | Json]:
     return listed
 
 
-# --- objects of SDKs ---------------------------------------------------------
-
-
 def _from_sdk(item: Any) -> Iterator[Any]:
     """Return the messages of an object; a reply of several items becomes as many messages."""
     if not callable(getattr(item, "model_dump", None)):
@@ -94,8 +91,6 @@ def _dump_lists(data: dict[str, Any], get: Callable[[str], Any]) -> dict[str, An
             data = {**data, key: [_dump(block) if hasattr(block, "model_dump") else block for block in blocks]}
     return data
 
-
-# --- messages without marks --------------------------------------------------
 
 MIN_MILLISECONDS: Final = 10**11
 """A smaller number is no Unix time in milliseconds of this century."""

@@ -160,7 +160,6 @@ def _make_message(message: Message, old: Json) -> Json | None:
 
 
 def _make_fields(message: Message) -> Json:
-    """Render what is beside the content."""
     refusals = [part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part)]
     listed = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if not _is_legacy(call)]
     legacy = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if _is_legacy(call)]
@@ -254,7 +253,6 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
 
 
 def _drop_empty_calls(message: Message) -> Message:
-    """Remove an empty list of calls."""
     origin = message.origin
     if origin is None or wire_of(message, NAME).get("tool_calls") != []:
         return message
@@ -317,7 +315,6 @@ def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
 
 
 def _is_legacy_pair(message: Message, following: Message | None) -> bool:
-    """Whether one legacy call is answered by one legacy result."""
     calls, results = message.calls, following.results if following else ()
     if not len(calls) == len(results) == 1 or calls[0].name != results[0].call_id:
         return False

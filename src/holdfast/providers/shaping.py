@@ -66,9 +66,6 @@ class Log:
         self.repairs.append(Repair(rule=rule, where=where, what=what))
 
 
-# --- parts and messages ------------------------------------------------------
-
-
 def is_blank(part: Part) -> bool:
     """Whether a part is a text of nothing but white space."""
     return isinstance(part, Text) and (not part.text or part.text.isspace())
@@ -153,9 +150,6 @@ def drop_empty(messages: Iterable[Message], log: Log, is_nothing: Callable[[Part
     return left
 
 
-# --- order -------------------------------------------------------------------
-
-
 def group(items: Iterable[T], belongs: Callable[[list[T], T], bool]) -> list[list[T]]:
     """Group neighbours: an item belongs to the group before it, or begins a new one."""
     groups: list[list[T]] = []
@@ -197,9 +191,6 @@ def start_with_user(messages: list[Message], log: Log) -> list[Message]:
         return messages
     log.note("first-user", 0, "inserted a first message of the user")
     return [Message(role="user", parts=(Text(text=CONTINUED),)), *messages]
-
-
-# --- ids and names -----------------------------------------------------------
 
 
 def fit_name(call: ToolCall, max_chars: int) -> ToolCall:

@@ -85,13 +85,7 @@ class Quotable:
     said_in: int | None = None
 
     def quote(
-        self,
-        passage: int,
-        weights: Mapping[str, float],
-        measure: Callable[[str], float],
-        *,
-        headed: Container[Hashable],
-        left: float,
+        self, weights: Mapping[str, float], measure: Callable[[str], float], *, headed: Container[Hashable], left: float
     ) -> Quote:
         """Quote the best part of the passage under the shortest header: groups in `headed` have theirs already.
 
@@ -104,8 +98,30 @@ class Quotable:
         tokens = measure(header + text)
         if tokens > left and self.room > MIN_EXCERPT_CHARS:
             shorter = replace(self, room=MIN_EXCERPT_CHARS)
-            return shorter.quote(passage, weights, measure, headed=headed, left=left)
-        return Quote(passage=passage, span=span, text=text, tokens=tokens, groups=groups, said_in=self.said_in)
+            return shorter.quote(weights, measure, headed=headed, left=left)
+        return Quote(passage=self.passage, span=span, text=text, tokens=tokens, groups=groups, said_in=self.said_in)
+
+    def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
+        """Return the sentences around the best window; the rest of a long passage is not read."""
+        pattern = _term_pattern(frozenset(weights))
+        scores, windows = self.window_scores, self.windows
+        window = best = int(scores.argmax())
+        last = best + 1
+        while window > 0 and windows[best][0] - windows[window][0] < MIN_CONTEXT_CHARS:
+            window -= 1
+        while last < len(windows) and windows[last - 1][1] - windows[best][1] < max(MIN_CONTEXT_CHARS, self.room):
+            last += 1
+        sentences: list[_Sentence] = []
+        before, is_code = "", self.text.count(_FENCE, 0, windows[window][0]) % 2 == 1
+        for start, stop in _split(self.text, windows[window][0], windows[last - 1][1]):
+            while windows[window][1] <= start:
+                window += 1
+            text = self.text[start:stop]
+            hits = tuple(filter(weights.__contains__, terms(text))) if pattern.search(text) else ()
+            follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
+            sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
+            before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
+        return sentences
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,8 +167,8 @@ def pack(
             continue
         if (candidate := read(passage)) is None:
             continue
-        quote = candidate.quote(passage, weights, measure, headed=packed.headed, left=left)
-        if quote.tokens <= left and not _is_repeated(_plain(quote.text), quote.said_in, packed.seen):
+        quote = candidate.quote(weights, measure, headed=packed.headed, left=left)
+        if quote.tokens <= left and not packed.repeats(quote):
             packed.add(quote)
     return list(packed.quotes.values())
 
@@ -192,28 +208,28 @@ class _Packed:
         least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
         return score < least * (1 + self.crowding * self.session_spent[session])
 
+    def repeats(self, quote: Quote) -> bool:
+        """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
+        plain, said_in = _plain(quote.text), quote.said_in
+        if len(plain) < MIN_SENTENCE_CHARS:
+            return any(plain == other for other, _ in self.seen)
+        return any(
+            plain in other or (other in plain and 2 * len(other) >= len(plain))
+            for other, session in self.seen
+            if said_in is None or session is None or session == said_in
+        )
+
 
 def _plain(text: str) -> str:
     """Return the words of a text, without case and punctuation."""
     return " ".join(_PUNCTUATION.sub(" ", text.casefold()).split())
 
 
-def _is_repeated(plain: str, said_in: int | None, seen: Iterable[tuple[str, int | None]]) -> bool:
-    """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
-    if len(plain) < MIN_SENTENCE_CHARS:
-        return any(plain == other for other, _ in seen)
-    return any(
-        plain in other or (other in plain and 2 * len(other) >= len(plain))
-        for other, session in seen
-        if said_in is None or session is None or session == said_in
-    )
-
-
 def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     """Return the part of a passage to quote: whole sentences that hold most of the query."""
     if len(candidate.text) <= max(MAX_WHOLE_CHARS, candidate.room):
         return 0, len(candidate.text)
-    sentences = _sentences(candidate, weights)
+    sentences = candidate.sentences(weights)
     first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
     values = [sentence.prior + sum(weights[term] for term in set(sentence.terms)) for sentence in sentences]
     values.append(-1.0)  # of what is before the first and after the last
@@ -236,29 +252,6 @@ class _Sentence:
     terms: tuple[str, ...]
     prior: float
     follows: bool
-
-
-def _sentences(candidate: Quotable, weights: Mapping[str, float]) -> list[_Sentence]:
-    """Return the sentences around the best window; the rest of a long passage is not read."""
-    pattern = _term_pattern(frozenset(weights))
-    scores, windows = candidate.window_scores, candidate.windows
-    window = best = int(scores.argmax())
-    last = best + 1
-    while window > 0 and windows[best][0] - windows[window][0] < MIN_CONTEXT_CHARS:
-        window -= 1
-    while last < len(windows) and windows[last - 1][1] - windows[best][1] < max(MIN_CONTEXT_CHARS, candidate.room):
-        last += 1
-    sentences: list[_Sentence] = []
-    before, is_code = "", candidate.text.count(_FENCE, 0, windows[window][0]) % 2 == 1
-    for start, stop in _split(candidate.text, windows[window][0], windows[last - 1][1]):
-        while windows[window][1] <= start:
-            window += 1
-        text = candidate.text[start:stop]
-        hits = tuple(filter(weights.__contains__, terms(text))) if pattern.search(text) else ()
-        follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
-        sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
-        before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
-    return sentences
 
 
 @lru_cache(maxsize=16)

@@ -456,19 +456,22 @@ class _Body:
 
     async def peek(self, *, seconds: float | None = None) -> bytes | None:
         """Read one more chunk and keep it; None at the end, or where none comes in time."""
-        self._next = self._next or asyncio.ensure_future(anext(self._chunks, None))
-        done, _ = await asyncio.wait({self._next}, timeout=seconds)
-        if not done:
-            return None
-        chunk, self._next = self._next.result(), None
+        if seconds is None and self._next is None:
+            chunk = await anext(self._chunks, None)
+        else:
+            self._next = self._next or asyncio.ensure_future(anext(self._chunks, None))
+            done, _ = await asyncio.wait({self._next}, timeout=seconds)
+            if not done:
+                return None
+            chunk, self._next = self._next.result(), None
         self._held += [chunk] if chunk is not None else []
         return chunk
 
     async def pass_on(self) -> AsyncIterator[bytes]:
         """Yield what was read, then the rest, and close the reply."""
         try:
-            for chunk in self._held:
-                yield chunk
+            if self._held:
+                yield b"".join(self._held)
             if self._next is not None and (late := await self._next) is not None:
                 yield late
             async for chunk in self._chunks:

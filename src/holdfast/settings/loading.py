@@ -224,7 +224,6 @@ def _walk_names(data: Mapping[str, Any], tree: Tree, *, prefix: str = "") -> Ite
 
 
 def _make_unknown_error(path: str, value: object, tree: Tree, *, source: str) -> SettingsError:
-    """Make the error for a name that is not a setting."""
     if path in tree.branches:
         # The value is not shown: it may be an API key in place of its section.
         kind = type(value).__name__

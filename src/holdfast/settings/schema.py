@@ -260,7 +260,6 @@ class QmdPath(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 def _read_paths(value: object) -> object:
-    """Convert plain text to a table with that path."""
     if not isinstance(value, list | tuple):
         return value
     return [{"path": item} if isinstance(item, str) else item for item in value]

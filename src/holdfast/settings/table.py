@@ -206,7 +206,6 @@ def _strip_annotation(annotation: Any) -> Any:
 
 
 def _find_kind(annotation: Any) -> Kind | None:
-    """Return the kind in the annotations of a type, or of a part of a union."""
     bare, *metas = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
     kinds = (meta.extra["kind"] for meta in metas if meta.extra)
     return next(kinds, None) or next((kind for part in get_args(bare) if (kind := _find_kind(part))), None)
@@ -236,9 +235,6 @@ def _describe_type(info: inspect.Type) -> str:
 
 def _normalise(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
-
-
-# --- the reference page ----------------------------------------------------------
 
 
 def reference() -> str:

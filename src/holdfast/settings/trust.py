@@ -38,9 +38,6 @@ def _is_same(one: Path, other: Path) -> bool:
         return False
 
 
-# --- trusted files ---------------------------------------------------------------
-
-
 def trust_file() -> Path:
     """Return the file in which `holdfast trust` records digests."""
     import platformdirs  # noqa: PLC0415 - most runs read no file of a project
@@ -110,9 +107,6 @@ def _write(digests: Mapping[str, str]) -> None:
         write_private(file, json.dumps(dict(sorted(digests.items())), indent=2).encode())
     except OSError as error:
         raise SettingsError(f"cannot be written: {error.strerror}", source=str(file)) from error
-
-
-# --- stores behind links ---------------------------------------------------------
 
 
 def links_out_of(folder: Path, place: Path) -> dict[Path, bytes]:

@@ -125,7 +125,8 @@ class FactRow:
 class Record:
     """A document of the engine (an edit, a report, a session's counters), by kind and key.
 
-    If `is_new`, storing it fails where a record of that kind and key exists.
+    If `is_new`, storing it fails where a record of that kind and key exists. A store may write one that is not
+    `is_durable` without waiting for the disk: it survives the end of the process, but maybe not a power cut.
     """
 
     scope: Scope
@@ -135,6 +136,7 @@ class Record:
     time: int = 0
     id: int = 0
     is_new: bool = False
+    is_durable: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

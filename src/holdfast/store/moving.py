@@ -77,7 +77,6 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
 
 
 def _last_number(db: Database, table: str) -> int:
-    """Return up to which row a table was copied."""
     query = f"SELECT value FROM counters WHERE {db.own}name = ?"
     return int(db.execute(query, (f"{_MOVED}{table}",)).fetchone()[0])
 
@@ -116,7 +115,7 @@ class _Copy:
         return f"{db.own}scope IN (SELECT id FROM scopes WHERE {condition})", values
 
     def begin(self) -> None:
-        """Note in the target that a copy has begun, and skip all numbers of the source, also those of forgotten rows."""
+        """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows."""
         numbers = self.source.read_rows(self.tenant, lambda rows: {each: rows.db.last_number(each) for each in _TABLES})
 
         def work(db: Database) -> bool:

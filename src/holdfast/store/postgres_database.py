@@ -154,9 +154,19 @@ class PostgresDatabase:
         """Select vectors of a space, those of each passage together."""
         query = (
             "SELECT id, passage, string_agg(data, ''::bytea ORDER BY place) FROM vectors"
-            f" WHERE {self.own}space = {self._space} AND id > ? GROUP BY id, passage ORDER BY id"
+            f" WHERE {self.own}space = {self._space} AND id > ? AND {self.has_vectors_after}"
+            " GROUP BY id, passage ORDER BY id"
         )
-        return {"vectors": self.execute(query, (*_key(space), after.get("vectors", 0)))}
+        last = after.get("vectors", 0)
+        return {"vectors": self.execute(query, (*_key(space), last, last))}
+
+    @property
+    def has_vectors_after(self) -> str:
+        """Return the condition that there are vectors after a number.
+
+        It is checked once for a statement: a server without statistics reads all vectors to find the new ones.
+        """
+        return f"(SELECT value FROM counters WHERE {self.own}name = 'vectors') > ?"
 
     def open_matrix(
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
+import simsimd
 from psycopg import sql
 
 from holdfast.search.columns import Bools, Columns, Floats, highest
-from holdfast.search.vectors import PAGE, Bytes, Matrix, Signs, quantise
+from holdfast.search.vectors import LOOKED_INTO, ONE_IN, Bytes, Matrix, Signs, quantise
 
 if TYPE_CHECKING:
     from holdfast.store.postgres_database import Connection, PostgresDatabase
@@ -25,6 +26,7 @@ MAX_SIGNS: Final = 8 << 20
 """The signs of a tenant with more windows stay on the server."""
 COMPARED: Final = 2048
 """Windows that are compared with a query by all of their bytes."""
+_TOGETHER: Final = 32_768
 _LEAST: Final = np.float32(1e-6)
 _SEARCH: Final = (
     "SELECT set_config('hnsw.ef_search', '400', true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
@@ -114,9 +116,10 @@ class SignMatrix(ServerMatrix):
             self._words = grown
         query = (
             "SELECT id, passage, string_agg(substr(varbit_send(signs), 5), ''::bytea ORDER BY place) FROM vectors"
-            f" WHERE {db.own}space = {self.number} AND id > ? GROUP BY id, passage ORDER BY id"
+            f" WHERE {db.own}space = {self.number} AND id > ? AND {db.has_vectors_after}"
+            " GROUP BY id, passage ORDER BY id"
         )
-        rows = db.execute(query, (self._last,)).fetchall()
+        rows = db.execute(query, (self._last, self._last)).fetchall()
         if rows:
             numbers, passages, signs = zip(*rows, strict=True)
             size = -(-self.dimension // 8)
@@ -131,13 +134,18 @@ class SignMatrix(ServerMatrix):
         bits = np.packbits(wanted > 0)
         query = ~np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)
         shared = np.zeros(windows, np.uint16)
-        for start in range(0, windows, PAGE):  # what fits into the processor's cache
-            part = shared[start : start + PAGE]
+        for start in range(0, windows, _TOGETHER):  # what fits into the processor's cache
+            part = shared[start : start + _TOGETHER]
             for word, words in zip(query, self._words[:, start : start + len(part)], strict=True):
                 part += np.bitwise_count(words ^ word)
         if visible is not None:
             shared *= visible
-        return highest(shared, COMPARED)
+        likely = highest(shared, max(LOOKED_INTO, windows // ONE_IN))
+        # The parts of the vector whose sign a window shares tell more than how many they are.
+        bits = np.ascontiguousarray(self._words[:, likely].T).view(np.uint8)
+        parts = np.unpackbits(bits, axis=1)[:, : self.dimension].view(np.int8)
+        agreeing = np.asarray(simsimd.cdist(wanted[None, :], np.ascontiguousarray(parts), "dot", out_dtype="f32"))[0]
+        return likely[highest(agreeing, COMPARED)]
 
 
 def index_vectors(connection: Connection, schema: str, *, windows: int) -> list[str]:

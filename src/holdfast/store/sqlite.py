@@ -78,8 +78,6 @@ class SqliteStore(TableStore):
         """The damaged rows that reads have left out so far."""
         return tuple(self._rows.gaps)
 
-    # --- writing -------------------------------------------------------------
-
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make the writes of a block one; fail where the file was replaced or has tables of a newer version."""
@@ -101,8 +99,24 @@ class SqliteStore(TableStore):
                         path=self.path,
                     )
 
+    @contextmanager
+    def _unsynced_transaction(self) -> Iterator[None]:
+        """Make the writes of a block one, without waiting for the disk; the next transaction waits for them too."""
+        with self._write_lock:
+            if self.readonly or self._writer.in_transaction:
+                with self.transaction():
+                    yield
+                return
+            self._writer.execute("PRAGMA synchronous = NORMAL")
+            try:
+                with self.transaction():
+                    yield
+            finally:
+                self._writer.execute("PRAGMA synchronous = FULL")
+
     def _add(self, rows: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
-        with self.transaction():
+        is_durable = any(getattr(row, "is_durable", True) for row in rows)
+        with self.transaction() if is_durable else self._unsynced_transaction():
             return add(self._writer, rows)
 
     def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:  # noqa: ARG002 - one file for all
@@ -114,10 +128,8 @@ class SqliteStore(TableStore):
         """Store the vectors of passages."""
         from holdfast.store import sqlite_vectors  # noqa: PLC0415 - see above
 
-        with self.transaction():
+        with self._unsynced_transaction():  # a vector that is lost is made again
             return sqlite_vectors.add_vectors(self._writer, rows)
-
-    # --- reading ---------------------------------------------------------------
 
     def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:  # noqa: ARG002 - as above
         """Read rows, as of one moment."""
@@ -203,8 +215,6 @@ class SqliteStore(TableStore):
             found = {name: self._reader.execute(query).fetchone()[0] for name, query in COUNTS.items()}
             pages, size = (self._reader.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
             return found | {"bytes": pages * size}
-
-    # --- forgetting ------------------------------------------------------------
 
     def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
         from holdfast.store import forgetting  # noqa: PLC0415 - see above

@@ -55,8 +55,6 @@ class TableStore(ABC):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # --- of each database -------------------------------------------------------
-
     @property
     @abstractmethod
     def place(self) -> str:
@@ -90,8 +88,6 @@ class TableStore(ABC):
     def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
         """Remove rows for good."""
 
-    # --- writing ------------------------------------------------------------------
-
     def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
         """Store messages with their passages."""
         return self._add(rows, tables.add_messages)
@@ -117,8 +113,6 @@ class TableStore(ABC):
     @abstractmethod
     def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
         """Store the vectors of passages."""
-
-    # --- reading ------------------------------------------------------------------
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         """Read messages that the reader may see, oldest first."""
@@ -160,8 +154,6 @@ class TableStore(ABC):
                 ) from error
 
         return self.read_rows(query.scope.tenant, work)
-
-    # --- forgetting ---------------------------------------------------------------
 
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, with passages and vectors: from tables, index and log."""

@@ -189,6 +189,8 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
             number, step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
             with suppress(BrokenPipeError, ConnectionResetError):  # the client has left
+                if isinstance(step, Raw):  # on any path
+                    return _send(self, step)
                 if (wire := wire_of_path(self.path)) is None:
                     unknown = {"type": "not_found_error", "message": f"no provider has the path {self.path}"}
                     return _send(self, Raw(404, {"error": unknown}))
@@ -212,8 +214,6 @@ def _answer(
     match Said(text=step) if isinstance(step, str) else step:
         case ModelError() as error:
             _send(to, Raw(*error_answer(error, wire.format)))
-        case Raw() as raw:
-            _send(to, raw)
         case Said() as said if is_stream:
             _stream(to, wire.stream(said, model=model, number=number))
         case Said() as said:

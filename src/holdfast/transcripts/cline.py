@@ -20,7 +20,6 @@ _MESSAGES: Final = ".messages.json"
 
 
 def _claims(path: Path, head: Head) -> bool:
-    """Whether the file is a session of the CLI."""
     first = mapping(next(iter(head.values), None))
     return path.name.endswith(_MESSAGES) and {"sessionId", "messages"} <= first.keys()
 

@@ -21,7 +21,6 @@ _PREFIXES: Final = ("session.", "user.message", "assistant.", "system.message", 
 
 
 def _is_event(data: Json) -> bool:
-    """Whether a record has a dotted type, with its data under `data`."""
     return (text(data, "type") or "").startswith(_PREFIXES) and isinstance(data.get("data"), Mapping)
 
 

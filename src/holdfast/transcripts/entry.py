@@ -83,8 +83,6 @@ class Transcript:
         return main or [message for entry in self.entries for message in entry.messages]
 
 
-# --- values of a record ----------------------------------------------------------
-
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS: Final = 100_000_000_000
 
@@ -128,9 +126,6 @@ def timestamp(value: object) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < float("inf"):
         return None
     return int(value * 1000) if abs(value) < _MAX_SECONDS else int(value)
-
-
-# --- entries ---------------------------------------------------------------------
 
 
 def make_entry(

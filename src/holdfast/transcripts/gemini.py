@@ -19,8 +19,6 @@ from holdfast.transcripts.claude_code import frame
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
 from holdfast.transcripts.reader import Reader, attach_messages, claims_if, facts, read_entries, read_values
 
-# --- parts of the Gemini API ---------------------------------------------------
-
 
 def _read_parts(parts: Sequence[Json], entry: Entry) -> tuple[Part, ...]:
     return FORMATS["gemini"].read({"parts": parts}, f"line {entry.line}").parts
@@ -33,9 +31,6 @@ def _make_message(role: Role, parts: Sequence[Part], usage: Any = None, model: s
     """Make a message of parts, if there are any, with token counts by the names of the API or of Gemini CLI."""
     read = read_usage(usage, _USAGE, has_cached_input=True)
     return [Message(role=role, parts=tuple(parts), usage=read, model=model)] if parts else []
-
-
-# --- Gemini CLI ----------------------------------------------------------------
 
 
 @dataclass(slots=True)
@@ -149,9 +144,6 @@ GEMINI: Final = Reader(
     stream=_stream,
     describe=facts(session="sessionId", cwd="directories.0", topic="summary", model="model"),
 )
-
-
-# --- Qwen Code -----------------------------------------------------------------
 
 
 def _is_own(record: Json) -> bool:

@@ -19,7 +19,6 @@ from holdfast.transcripts.request_log import Conversation
 
 
 def _is_snapshot(value: Any) -> bool:
-    """Whether a value is a list of turns, each a list of messages."""
     turns = value if isinstance(value, list) else []
     firsts = [mapping(turn[0] if isinstance(turn, list) and turn else None) for turn in turns]
     return bool(firsts) and all(isinstance(first.get("role"), str) and "content" in first for first in firsts)

@@ -43,9 +43,6 @@ def storage(path: Path) -> Iterator[None]:
         raise StorageError(fix, path=path) from error
 
 
-# --- one file, many writers --------------------------------------------------
-
-
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
     """Lock a file and yield a descriptor for reading and appending."""
@@ -102,9 +99,6 @@ def _write(descriptor: int, data: bytes) -> None:
     done = os.write(descriptor, data)
     while done < len(data):  # a disk that fills up takes a part first, and reports the reason on the next write
         done += os.write(descriptor, data[done:])
-
-
-# --- whole files -------------------------------------------------------------
 
 
 def create(path: Path, chunks: Iterable[bytes]) -> None:

@@ -118,9 +118,6 @@ def _decode(text: bytes) -> Any:
         return json.loads(text)
 
 
-# --- the beginning of a file, and whole documents ------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Head:
     """The beginning of a file: enough to tell which agent wrote it.

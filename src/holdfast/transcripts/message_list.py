@@ -19,7 +19,6 @@ _LISTS: Final = ("messages", "traj", "conversation", "input", "contents")
 
 
 def _claims(_path: Path, head: Head) -> bool:
-    """Whether there are messages or conversations."""
     records = [record for value in head.values for record in _flatten(value)]
     return any(isinstance(record, Mapping) and (_is_message(record) or _get_list(record)) for record in records)
 
@@ -37,7 +36,6 @@ def _detect_formats(data: Json) -> set[str]:
 
 
 def _get_list(data: Json) -> list[Any]:
-    """Return the messages of a record that holds a whole conversation."""
     lists = (data.get(key) for key in _LISTS)
     return next((one for one in lists if isinstance(one, list) and one and _is_message(mapping(one[0]))), [])
 

@@ -23,7 +23,6 @@ _USAGE: Final = {
 
 
 def _claims(_path: Path, head: Head) -> bool:
-    """Whether the file is an export, or a session in the storage folder."""
     first = mapping(next(iter(head.values), None))
     is_export = isinstance(first.get("messages"), list) and "id" in mapping(first.get("info"))
     return is_export or (str(first.get("id", "")).startswith("ses_") and "projectID" in first and "time" in first)

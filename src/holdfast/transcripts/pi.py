@@ -36,9 +36,6 @@ def is_copy(path: Path) -> bool:
     return _COPY.search(path.name) is not None
 
 
-# --- pi --------------------------------------------------------------------------
-
-
 def _is_own(data: Json) -> bool:
     """Whether a record is a session header or a message entry of a tree."""
     is_message = data.get("type") == "message" and "parentId" in data and "role" in mapping(data.get("message"))
@@ -67,9 +64,6 @@ PI_SESSION: Final = Reader(
     stream=lambda path: reader.read_entries(path, _read_messages, read_entry),
     describe=_describe,
 )
-
-
-# --- OpenClaw's database -----------------------------------------------------------
 
 
 def _stream(path: Path) -> Iterator[Item]:
@@ -113,8 +107,6 @@ OPENCLAW: Final = Reader(
     ),
 )
 
-
-# --- Clawdbot's first files ----------------------------------------------------------
 
 TOOL_CALL: Final = "tool_call"
 _CALL_IDS: Final = ("id", "toolCallId", "tool_call_id", "call_id")

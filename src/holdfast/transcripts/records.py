@@ -46,9 +46,6 @@ def is_header(record: Json) -> bool:
     return record.get("type") == HEADER and isinstance(record.get("id"), str)
 
 
-# --- entries -----------------------------------------------------------------
-
-
 def read_entry(record: Json, line: int) -> Entry:
     """Make an entry of a record, without its messages: `messages_of` reads those."""
     return make_entry(record, line, sidechain=record.get("appendMode") == "side")
@@ -85,8 +82,6 @@ def summary_message(compaction: Entry) -> Message:
 def _read_message(wire: Json, entry: Entry) -> Message:
     return stamp(PI.read(wire, f"line {entry.line}: message"), entry)
 
-
-# --- messages, to be written -------------------------------------------------
 
 _STOPS: Final = {
     **dict.fromkeys(("end_turn", "stop_sequence", "completed"), "stop"),
@@ -135,8 +130,6 @@ def _make_reply_fields(message: Message, *, provider: str, api: str | None) -> d
         "stopReason": _STOPS.get(stop, stop),
     }
 
-
-# --- forgotten entries -----------------------------------------------------------
 
 FORGOTTEN: Final = "[Forgotten.]"
 """Replaces the text of a forgotten message."""

@@ -66,9 +66,6 @@ READERS: Final[dict[str, Reader]] = {
 _CURSOR_COLUMNS: Final = ("blobs.data", "meta.value")
 
 
-# --- one session -----------------------------------------------------------------
-
-
 def _recognise(path: Path, *, format: str | None) -> tuple[Reader, Path]:
     """Return the reader of a session, and the folder or file that holds all of it."""
     if format is not None and format not in READERS:
@@ -129,9 +126,6 @@ def read(path: Path, *, format: str | None = None) -> Transcript:
 def _name_session(path: Path) -> str:
     """Name a session that states no id: its file name up to the first dot."""
     return path.name.lstrip(".").split(".")[0] or path.name
-
-
-# --- sessions in folders -----------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -87,8 +87,6 @@ def _read_reply(response: Json) -> list[Message]:
     return providers.read([response], format="anthropic") if "content" in response else []
 
 
-# --- snapshots of a growing conversation ------------------------------
-
 _MAX_CHANGE: Final = 64
 _MIN_SHARED: Final = 128
 
@@ -187,9 +185,6 @@ def _count_prefix(left: str, right: str) -> int:
         else:
             high = middle - 1
     return low
-
-
-# --- as one session ----------------------------------------------------------
 
 
 def _stream(path: Path) -> Iterator[Item]:

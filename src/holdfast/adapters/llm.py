@@ -1,0 +1,245 @@
+"""Memory for `llm`, as a command (`llm -m MODEL --holdfast s1 "..."`) and in Python.
+
+    model = wrap(llm.get_model("gpt-5.2"), engine, session="s1")
+
+The conversation goes on where the last process stopped, unless `llm` itself goes on with one of its own (`llm -c`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from holdfast.adapters._history import HistoryMemory, Placed, archive, on_loop, require_extra, sync_engine
+
+with require_extra("llm"):
+    import llm
+    from llm.parts import AttachmentPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
+
+from holdfast.aio import AsyncEngine
+from holdfast.engine import Engine
+from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
+from holdfast.session import Session
+from holdfast.store.base import Select
+
+M = TypeVar("M", llm.Model, llm.KeyModel, llm.AsyncModel, llm.AsyncKeyModel)
+
+_ROLES: dict[str, Role] = {"system": "system", "assistant": "assistant", "tool": "tool"}
+
+
+def wrap(
+    model: M,
+    engine: Engine | AsyncEngine,
+    *,
+    session: str,
+    user: str = "local",
+    project: str = "",
+    agent: str = "main",
+    limit: int | None = None,
+) -> M:
+    """Return a model of the same kind whose prompts have memory; the given one has none.
+
+    Args:
+        model: The model, synchronous or asynchronous. It must send `prompt.messages`, as those of OpenAI do.
+        engine: The memory. Where it has no model, the model itself writes summaries.
+        session: The id of the conversation.
+        user: Whose memory it is, where several users share one store.
+        project: The project that the session belongs to.
+        agent: The agent that it belongs to.
+        limit: The context window of the model; by default that of the settings or of the model.
+    """
+    owner = sync_engine(engine).session(session, tenant=user, project=project, agent=agent)
+    is_async = isinstance(model, llm.AsyncModel | llm.AsyncKeyModel)
+    wrapped = copy.copy(model)
+    memory = _Memory(model, owner, limit)
+    setattr(wrapped, "execute", memory.execute_async if is_async else memory.execute)  # noqa: B010 - it is a method
+    return wrapped
+
+
+class _Memory:
+    """The memory of one model and conversation."""
+
+    def __init__(self, model: Any, session: Session, limit: int | None) -> None:
+        self._model = model
+        self._session = session
+        self._memory = HistoryMemory(limit)
+        self._earlier: list[Message] | None = None
+
+    def execute(self, prompt: llm.Prompt, stream: bool, response: Any, *args: Any, **more: Any) -> Iterator[Any]:  # noqa: FBT001 - as `llm` calls it
+        """Send a prompt with its window; a window that is refused is sent once more, smaller."""
+        response.on_done(lambda done: archive(self._session, _read(done.messages())))
+        has_begun = False
+        try:
+            for chunk in self._model.execute(self._fit(prompt, self._write), stream, response, *args, **more):
+                has_begun = True
+                yield chunk
+        except Exception as error:
+            if has_begun or not self._memory.shrink(self._session, error, model=self._model.model_id):
+                raise
+            yield from self._model.execute(self._fit(prompt, self._write), stream, response, *args, **more)
+
+    async def execute_async(
+        self,
+        prompt: llm.Prompt,
+        stream: bool,  # noqa: FBT001 - as above
+        response: Any,
+        *args: Any,
+        **more: Any,
+    ) -> AsyncIterator[Any]:
+        """Send a prompt with its window; a window that is refused is sent once more, smaller."""
+
+        async def keep(done: Any) -> None:
+            await asyncio.to_thread(archive, self._session, _read(await done.messages()))
+
+        await response.on_done(keep)
+        write, has_begun = on_loop(self._write_async), False
+        try:
+            fitted = await asyncio.to_thread(self._fit, prompt, write)
+            async for chunk in self._model.execute(fitted, stream, response, *args, **more):
+                has_begun = True
+                yield chunk
+        except Exception as error:
+            name = self._model.model_id
+            if has_begun or not await asyncio.to_thread(self._memory.shrink, self._session, error, model=name):
+                raise
+            fitted = await asyncio.to_thread(self._fit, prompt, write)
+            async for chunk in self._model.execute(fitted, stream, response, *args, **more):
+                yield chunk
+
+    def _fit(self, prompt: llm.Prompt, write: Any) -> llm.Prompt:
+        """Return the prompt with its window; the prompt itself where nothing is edited."""
+        given: list[Any] = prompt.messages
+        systems = sum(message.role == "system" for message in given[:1])
+        if self._earlier is None:
+            is_fresh = all(message.role != "assistant" for message in given)
+            self._earlier = self._read_archive() if is_fresh else []
+        made = [*given[:systems], *map(_make, self._earlier), *given[systems:]]
+        placed = self._memory.assemble(
+            self._session,
+            [*_read(given[:systems]), *self._earlier, *_read(given[systems:])],
+            model=self._model.model_id,
+            tools=[_tool(tool) for tool in prompt.tools],
+            write=write,
+        )
+        if placed is not None:
+            made = [_render(one, made) for one in placed]
+        return prompt if made == given else _copy(prompt, made)
+
+    def _read_archive(self) -> list[Message]:
+        """Read the conversation of earlier processes."""
+        rows = self._session.engine.memory.store.read_messages(Select(scope=self._session.scope))
+        # Without id and time a message is known by its place, as when it was archived.
+        return [replace(row.message, id=None, timestamp=None) for row in rows if row.message.role != "system"]
+
+    def _write(self, messages: list[dict[str, Any]]) -> str:
+        return str(self._model.prompt(messages=_prompts(messages), stream=False).text())
+
+    async def _write_async(self, messages: list[dict[str, Any]]) -> str:
+        return str(await self._model.prompt(messages=_prompts(messages), stream=False).text())
+
+
+def _prompts(messages: Sequence[dict[str, Any]]) -> list[llm.Message]:
+    return [llm.Message(one["role"], [TextPart(one["content"])]) for one in messages]
+
+
+def _tool(tool: Any) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description or "", "parameters": getattr(tool, "input_schema", {})}
+
+
+def _copy(prompt: llm.Prompt, messages: Sequence[llm.Message]) -> llm.Prompt:
+    return llm.Prompt(  # type: ignore[no-untyped-call]
+        prompt.prompt,
+        prompt.model,
+        attachments=prompt.attachments,
+        system=prompt.system,
+        prompt_json=prompt.prompt_json,
+        options=prompt.options,
+        schema=prompt.schema,
+        tools=prompt.tools,
+        tool_results=prompt.tool_results,
+        messages=messages,
+        hide_reasoning=prompt.hide_reasoning,
+    )
+
+
+# --- messages ----------------------------------------------------------------
+
+
+def _read(messages: Sequence[Any]) -> list[Message]:
+    """Read messages, each as one canonical message."""
+    return [
+        Message(role=_ROLES.get(message.role, "user"), parts=tuple(map(_read_part, message.parts)))
+        for message in messages
+    ]
+
+
+def _read_part(part: Any) -> Part:
+    match part:
+        case TextPart():
+            return Text(text=part.text)
+        case ReasoningPart(redacted=False):
+            return Thinking(text=part.text)
+        case ToolCallPart():
+            return ToolCall(id=part.tool_call_id or "", name=part.name, arguments=part.arguments)
+        case ToolResultPart():
+            content, is_error = (Text(text=part.output),), part.exception is not None
+            return ToolResult(call_id=part.tool_call_id or "", content=content, is_error=is_error, name=part.name)
+        case AttachmentPart(attachment=attachment) if attachment is not None and _is_image(attachment):
+            file: Any = attachment
+            return Image(media_type=file.resolve_type(), data=file.base64_content())
+        case _:
+            return Opaque(kind=part.to_dict()["type"], data=part.to_dict())
+
+
+def _is_image(attachment: Any) -> bool:
+    return attachment.url is None and (attachment.resolve_type() or "").startswith("image/")
+
+
+def _make(message: Message) -> llm.Message:
+    """Make a message of the archive, a summary, or what a repair inserted."""
+    return llm.Message(message.role, [made for part in message.parts if (made := _make_part(part)) is not None])
+
+
+def _make_part(part: Part) -> Any:
+    match part:
+        case Text():
+            return TextPart(part.text)
+        case Thinking():
+            return ReasoningPart(part.text)
+        case ToolCall():
+            arguments = part.arguments if isinstance(part.arguments, dict) else {}
+            return ToolCallPart(part.name, arguments, part.id or None)
+        case ToolResult():
+            return ToolResultPart(part.name or "unknown", part.text, part.call_id or None)
+    return _make_other_part(part)
+
+
+def _make_other_part(part: Part) -> Any:
+    match part:
+        case Image(data=str(data), media_type=kind):
+            return llm.parts.Part.from_dict({"type": "attachment", "attachment": {"type": kind or "", "content": data}})
+        case Opaque(data=dict(data)):
+            return llm.parts.Part.from_dict(data)  # type: ignore[arg-type] # as it was written
+    return None
+
+
+def _render(placed: Placed, given: Sequence[Any]) -> llm.Message:
+    """Return a message of a window: the given one itself where it was not edited."""
+    old = None if placed.source is None else given[placed.source]
+    if old is None:
+        return _make(placed.message)
+    if not placed.is_edited:
+        return old  # type: ignore[no-any-return]
+    known = {repr(_read_part(part)): part for part in old.parts}
+    results = {part.tool_call_id: part for part in old.parts if isinstance(part, ToolResultPart)}
+    parts = [known.get(repr(part)) or _edit(part, results) for part in placed.message.parts]
+    return llm.Message(old.role, [part for part in parts if part is not None], old.provider_metadata)
+
+
+def _edit(part: Part, results: dict[str | None, ToolResultPart]) -> Any:
+    """Return a part that was edited or added: the result of a tool keeps all but its text."""
+    old = results.get(part.call_id or None) if isinstance(part, ToolResult) else None
+    return replace(old, output=part.text) if old is not None and isinstance(part, ToolResult) else _make_part(part)
