@@ -9,6 +9,7 @@ needed. The figures were chosen by leaving out whole data sets (docs/benchmarks.
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 import numpy as np
@@ -44,8 +45,7 @@ def word_relevance(signals: Signals) -> float:
     is_lines = (found.windows > 1) & (found.sizes <= LINES * found.windows)
     enough = np.where(is_lines, np.float32(MIN_LINE_SHARE), np.float32(MIN_WINDOW_SHARE))
     best = float((found.together * found.eligible / enough).max(initial=0))
-    length = float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS)))
-    return best * length / float(_size(signals) ** WORDS_GROWTH)
+    return best * float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS))) / _grow(signals, WORDS_GROWTH)
 
 
 def combined_relevance(signals: Signals) -> float:
@@ -59,9 +59,9 @@ def combined_relevance(signals: Signals) -> float:
         return 0.0
     share, best = float((found.share * found.eligible).max(initial=0)), found.nearest
     similarity = max(float(best.mean()) * (_WORDLESS_SHARE + (1 - _WORDLESS_SHARE) * share), float(best.max()) * share)
-    return signals.vector_weight * similarity / (MIN_COSINE * float(_size(signals) ** COSINE_GROWTH))
+    return signals.vector_weight * similarity / (MIN_COSINE * _grow(signals, COSINE_GROWTH))
 
 
-def _size(signals: Signals) -> float:
-    """Return the number of windows that the reader sees, relative to a few; 1 or more."""
-    return max(1.0, signals.candidates.total_windows / FEW_WINDOWS)
+def _grow(signals: Signals, power: float) -> float:
+    """Return how much more is needed in a memory of more than a few windows; 1 or more."""
+    return math.pow(max(1.0, signals.candidates.total_windows / FEW_WINDOWS), power)
