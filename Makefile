@@ -61,7 +61,7 @@ fuzz: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers 2
 	$(BIN)/lint-imports
 	$(BIN)/python -m holdfast.settings | diff --strip-trailing-cr docs/settings.md -  # stale? make docs
 
