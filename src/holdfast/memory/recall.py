@@ -328,7 +328,6 @@ class _Quoter:
             after=after,
             limit=limit,
             adaptive=self._query.fill == "adaptive",
-            sessions=self._found.candidates.sessions,
         )
 
     def _read(self, place: int) -> Quotable | None:

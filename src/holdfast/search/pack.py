@@ -7,15 +7,12 @@ passages get more room than the others, and keep a list or code that they announ
 from __future__ import annotations
 
 import re
-from collections import defaultdict
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Final
 
-import numpy as np
-
-from holdfast.search.columns import Floats, Ints
+from holdfast.search.columns import Floats
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import terms
 
@@ -44,11 +41,7 @@ MIN_SCORE: Final = 0.2
 SCORE_RISE: Final = 0.3
 """it needs this much more"""
 TYPICAL_ROOM: Final = 4000
-"""when so many tokens are quoted already,"""
-SESSION_RISE: Final = 0.002
-"""and this share more for each token that is quoted of the same session, where there are very many sessions;"""
-SOME_SESSIONS: Final = 80
-"""half of that among so many, and nothing more in a few long sessions."""
+"""when so many tokens are quoted already."""
 
 _PUNCTUATION: Final = re.compile(r"[^\w]+")
 _FENCE: Final = "```"
@@ -147,16 +140,14 @@ def pack(
     after: Sequence[Quote] = (),
     limit: int | None = None,
     adaptive: bool = False,
-    sessions: Ints | None = None,
 ) -> list[Quote]:
     """Quote passages in order, each that fits into what is left of `room` tokens; what repeats another is left out.
 
     `order` has passages, their lengths in characters and their scores, 1 for the best; a passage is read only if it may
     fit. Text that is `known` is not quoted. The quotes in `after` come first and take their part of the room. `limit`
-    is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already, and the
-    more of the same session; `sessions` are those of all candidates.
+    is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already.
     """
-    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive, sessions=sessions)
+    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
     for quote in after:
         packed.add(quote)
     for passage, size, score in order:
@@ -179,20 +170,11 @@ class _Packed:
 
     seen: list[tuple[str, int | None]]
     adaptive: bool
-    sessions: Ints | None
-    crowding: float = field(init=False)
-    session_spent: dict[int, float] = field(default_factory=lambda: defaultdict(float))
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable] = field(default_factory=set)
     spent: float = 0.0
 
-    def __post_init__(self) -> None:
-        count = 0 if self.sessions is None else len(np.unique(self.sessions))
-        self.crowding = SESSION_RISE * count**2 / (count**2 + SOME_SESSIONS**2)
-
     def add(self, quote: Quote) -> None:
-        if self.sessions is not None:
-            self.session_spent[int(self.sessions[quote.passage])] += quote.tokens
         self.quotes[quote.passage] = quote
         self.headed.update(quote.groups)
         self.seen.append((_plain(quote.text), quote.said_in))
@@ -202,11 +184,7 @@ class _Packed:
         """Tell whether a passage is quoted already, scores too little beside the others, or cannot fit."""
         if passage in self.quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left:
             return True
-        if not self.adaptive:
-            return False
-        session = 0 if self.sessions is None else int(self.sessions[passage])
-        least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
-        return score < least * (1 + self.crowding * self.session_spent[session])
+        return self.adaptive and score < MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
 
     def repeats(self, quote: Quote) -> bool:
         """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
