@@ -213,6 +213,16 @@ def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
     assert {"uvicorn is installed", "mcp is installed"} <= set(findings)
 
 
+def test_wrong_settings_are_logged_and_the_host_goes_on(tmp_path: Path) -> None:
+    """The folder of the memory is not known then: the log is in the default one."""
+    environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "memory"), "HOLDFAST_RECALL__HARD_CAP_TOKENS": "many"}
+    command = [sys.executable, "-m", "holdfast", "hook"]
+    data = json.dumps({"hook_event_name": "UserPromptSubmit", "session_id": "s1", "prompt": "Where?"})
+    done = subprocess.run(command, input=data, env=environ, capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("", "")
+    assert "SettingsError" in (tmp_path / "memory" / "hooks.log").read_text("utf-8")
+
+
 def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:
     """Also those without a session."""
     with Engine.open(tmp_path, settings=Settings(), background=False) as engine:

@@ -30,15 +30,17 @@ OTHER_SECONDS: Final = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is what hosts read in any case.")
 def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every command has it
     """Answer a hook event of Claude Code, Codex, Qwen Code or Gemini CLI, from standard input."""
-    if home is None:
-        from holdfast.cli.opening import store_of  # noqa: PLC0415 - takes time
+    from holdfast.settings import default_files, load  # noqa: PLC0415 - takes time
+    from holdfast.store.opening import default_path, local_file  # noqa: PLC0415 - takes time
 
-        home = store_of(None).parent
+    folder = home or default_path()
     try:
+        if home is None:
+            folder = local_file(None, settings=load(files=default_files()).settings).parent
         payload = json.loads(sys.stdin.buffer.read() or b"{}")
-        output = _answer(home, payload if isinstance(payload, dict) else {})
+        output = _answer(folder, payload if isinstance(payload, dict) else {})
     except Exception as error:  # the host goes on without memory  # noqa: BLE001
-        _log(home, error)
+        _log(folder, error)
         output = {}
     if output:
         click.echo(json.dumps(output, ensure_ascii=False))
@@ -73,5 +75,7 @@ def _answer(folder: Path, payload: dict[str, Any]) -> Any:
 
 def _log(folder: Path, error: Exception) -> None:
     line = f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {type(error).__name__}: {error}\n"
-    with suppress(OSError), open_private(folder / "hooks.log") as file:
-        file.write(line.encode("utf-8", "replace"))
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open_private(folder / "hooks.log") as file:
+            file.write(line.encode("utf-8", "replace"))

@@ -15,7 +15,7 @@ from holdfast import settings as configuration
 from holdfast.cli.output import echo
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.store.base import Across, Scope, Select
-from holdfast.store.opening import STORE_NAME, default_path, open_server, server_address, store_file
+from holdfast.store.opening import local_file, open_server, server_address, store_file
 
 if TYPE_CHECKING:
     from holdfast.memory.memory import Memory
@@ -87,9 +87,7 @@ def open_model(name: str | None, settings: configuration.Settings) -> Model | No
 
 def store_of(home: Path | None) -> Path:
     """Return the file of this machine's memory, by its settings; local files of one on a server are beside it."""
-    settings = load_settings()
-    is_remote = server_address(home, settings=settings) is not None
-    return default_path() / STORE_NAME if is_remote else store_file(home, settings=settings)
+    return local_file(home, settings=load_settings())
 
 
 def server_of(home: Path | str | None) -> PostgresStore | None:

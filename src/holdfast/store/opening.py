@@ -12,10 +12,9 @@ import platformdirs
 from holdfast.errors import MissingExtraError, StorageError
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
-from holdfast.store.base import Store
-from holdfast.store.sqlite import SqliteStore
 
-if TYPE_CHECKING:  # most memories are files
+if TYPE_CHECKING:  # where a memory is can be asked without loading it
+    from holdfast.store.base import Store
     from holdfast.store.postgres import PostgresStore
 
 STORE_NAME: Final = "holdfast.db"
@@ -73,6 +72,16 @@ def open_server(address: str, settings: Settings, *, timeout: float | None = Non
     )
 
 
+def local_file(path: Path | str | None, *, settings: Settings) -> Path:
+    """Return the file of a memory; for one on a server, the file that its local files are beside.
+
+    Raises:
+        StorageError: As `store_file`.
+    """
+    is_remote = server_address(path, settings=settings) is not None
+    return default_path() / STORE_NAME if is_remote else store_file(path, settings=settings)
+
+
 def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     """Return the file of a memory: in the named folder, else in that of the settings, else in the default folder.
 
@@ -120,8 +129,10 @@ def database_file(path: Path) -> Path:
 
 def open_store(path: Path) -> Store:
     """Open what `store_file` returned."""
-    if not is_folder(path):
-        return SqliteStore(path)
-    from holdfast.store.folder import FolderStore  # noqa: PLC0415 - as above
+    if is_folder(path):
+        from holdfast.store.folder import FolderStore  # noqa: PLC0415 - as above
 
-    return FolderStore(path)
+        return FolderStore(path)
+    from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - where a memory is can be asked without loading it
+
+    return SqliteStore(path)
