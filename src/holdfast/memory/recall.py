@@ -113,10 +113,10 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     fact_hits = [hit for hit in _find_facts(store, query) if hit.fact.id not in hidden.facts]
     nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
     by_words = word_relevance(found.signals) >= query.gate
-    has_passages = by_words or _has_passages(found, query)
-    if not has_passages and not fact_hits:
+    share = 1.0 if by_words else _block_share(found, query)
+    if not share and not fact_hits:
         return replace(nothing, reason="nothing in memory has to do with this")
-    room = query.cap - _frame_tokens()
+    room = (share or 1.0) * query.cap - _frame_tokens()
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
     quotes: list[Quote] = []
@@ -126,17 +126,28 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
         alone = replace(alone, ranking=_lead(store, query, alone))
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
         quotes = _Quoter(store, query, alone, deadline, best=1).pack(room=part, known=known, limit=_MAX_LEADS)
-    if has_passages:
+    if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
 
 
-def _has_passages(found: _Found, query: RecallQuery) -> bool:
-    """Tell whether words and vectors together are enough for passages where words alone are not."""
+NEAR_WORDS: Final = 0.8
+NEAR_COMBINED: Final = 0.75
+"""The parts of the gate that are enough for a short block where words and vectors both reach theirs."""
+NEAR_SHARE: Final = 1 / 3
+"""The share of the cap that such a block may take."""
+
+
+def _block_share(found: _Found, query: RecallQuery) -> float:
+    """Return the share of the cap that passages may take where words alone are not enough; 0 for none of them."""
     if query.order.fusion == "weighted":  # this formula tests each passage itself
-        return found.candidates.cosine is not None and len(found.ranking.order) > 0
-    return combined_relevance(found.signals) >= query.gate
+        return float(found.candidates.cosine is not None and len(found.ranking.order) > 0)
+    words, combined = word_relevance(found.signals), combined_relevance(found.signals)
+    if combined >= query.gate:
+        return 1.0
+    is_near = words >= NEAR_WORDS * query.gate and combined >= NEAR_COMBINED * query.gate
+    return NEAR_SHARE if is_near else 0.0
 
 
 def _find_facts(store: Store, query: RecallQuery) -> list[FactHit]:

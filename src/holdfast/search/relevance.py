@@ -21,7 +21,7 @@ MIN_WINDOW_SHARE: Final = 0.36
 """The share of the query that must be in one window."""
 MIN_LINE_SHARE: Final = 0.27
 """The same in text that is cut into lines, where fewer words occur together by chance."""
-MIN_COSINE: Final = 0.225
+MIN_COSINE: Final = 0.25
 """The cosine that windows must have, if the words of the query are there too."""
 FEW_WINDOWS: Final = 2000
 """With more windows than this, more is needed of both: the number of windows to the power of"""

@@ -102,7 +102,7 @@ class SqliteStore(TableStore):
     @contextmanager
     def _unsynced_transaction(self) -> Iterator[None]:
         """Make the writes of a block one, without waiting for the disk; the next transaction waits for them too."""
-        with self._write_lock:
+        with self._write_lock, translate_errors(self.path):
             if self.readonly or self._writer.in_transaction:
                 with self.transaction():
                     yield
