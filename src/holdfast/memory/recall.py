@@ -113,7 +113,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     fact_hits = [hit for hit in _find_facts(store, query) if hit.fact.id not in hidden.facts]
     nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
     by_words = word_relevance(found.signals) >= query.gate
-    share = 1.0 if by_words else _block_share(found, query)
+    share = _block_share(found, query)
     if not share and not fact_hits:
         return replace(nothing, reason="nothing in memory has to do with this")
     room = (share or 1.0) * query.cap - _frame_tokens()
@@ -140,10 +140,12 @@ NEAR_SHARE: Final = 1 / 3
 
 
 def _block_share(found: _Found, query: RecallQuery) -> float:
-    """Return the share of the cap that passages may take where words alone are not enough; 0 for none of them."""
+    """Return the share of the cap that passages may take; 0 for none of them."""
+    words, combined = word_relevance(found.signals), combined_relevance(found.signals)
+    if words >= query.gate:
+        return 1.0
     if query.order.fusion == "weighted":  # this formula tests each passage itself
         return float(found.candidates.cosine is not None and len(found.ranking.order) > 0)
-    words, combined = word_relevance(found.signals), combined_relevance(found.signals)
     if combined >= query.gate:
         return 1.0
     is_near = words >= NEAR_WORDS * query.gate and combined >= NEAR_COMBINED * query.gate
