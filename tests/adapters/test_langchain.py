@@ -18,7 +18,8 @@ from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, 
 from holdfast import Engine, InputError
 from holdfast.adapters.langchain import HoldfastMiddleware
 from holdfast.errors import ModelBusyError
-from holdfast.testing.provider import ScriptedProvider, overflow
+from holdfast.testing.provider import Mute, ScriptedProvider, overflow
+from waiting import until
 
 CONFIG: Any = {"configurable": {"thread_id": "s1"}}
 
@@ -106,6 +107,26 @@ def test_async_errors_retries_and_tools_that_return_directly(model_server: Scrip
     results = [result.text for message in archived(engine.session("s1")) for result in message.results]
     assert results == [lookup(5)]
     assert [message.text for message in archived(engine.session("s1"))].count("hello") == 2
+
+
+def test_a_cancelled_run_can_be_repeated(model_server: ScriptedProvider, engine: Engine) -> None:
+    """The archive has what the framework's own history has, which keeps the message of the cancelled run."""
+    agent = open_agent(model_server, HoldfastMiddleware(engine))
+    model_server.set_script([Mute(), "late"])
+
+    async def cancel() -> Any:
+        task = asyncio.create_task(agent.ainvoke({"messages": [("user", "slow")]}, CONFIG))
+        await asyncio.to_thread(until, lambda: bool(model_server.bodies))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return await agent.ainvoke({"messages": [("user", "slow")]}, CONFIG)
+
+    with asyncio.Runner() as runner:
+        history = [message.content for message in runner.run(cancel())["messages"]]
+    assert history == ["slow", "slow", "late"]
+    assert [message.text for message in archived(engine.session("s1")) if message.role != "system"] == history
+    assert model_server.check() == []
 
 
 def test_a_run_without_a_session_is_an_error_that_says_the_fix(model_server: ScriptedProvider, engine: Engine) -> None:
