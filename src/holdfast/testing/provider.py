@@ -2,7 +2,7 @@
 
     def test_my_agent(model_server):                                 # pytest_plugins = ["holdfast.testing.fixtures"]
         model_server.set_script(["Hello!", Said(calls=(call,)), overflow()])
-        run_my_agent(base_url=model_server.url)
+        run_my_agent(base_url=model_server.url + "/v1")
         assert model_server.bodies[0]["messages"] == [...]
         model_server.check()
 
