@@ -50,7 +50,7 @@ def normalise(messages: Any) -> list[Message | Json]:
         else:
             listed += _from_sdk(item)
     for index, item in enumerate(listed):
-        is_message = isinstance(item, Message) or (isinstance(item, dict) and "role" in item)
+        is_message = "role" in item if isinstance(item, dict) else isinstance(item, Message)
         if not is_message and _MARKS.isdisjoint(expect_object(item, f"messages[{index}]")):
             raise FormatError("neither a role nor a type: this is not a message", where=f"messages[{index}]")
     return listed
