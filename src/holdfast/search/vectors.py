@@ -106,12 +106,11 @@ class Matrix:
 
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
-        signs = ~_signs(wanted)
+        signs = _signs(wanted)
         shared = np.zeros(windows, np.uint16)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
-            same = np.bitwise_count(_grown(self._signs, number, page[: len(part)], _signs) ^ signs)
-            np.add.reduce(same, axis=0, dtype=np.uint16, out=part)
+            part[:] = count_shared(_grown(self._signs, number, page[: len(part)], _signs), signs)
         if visible is not None:
             shared *= visible
         return self._cosine_of(highest(shared, max(self._looked_into, windows // ONE_IN)), wanted, windows)
@@ -194,6 +193,12 @@ def _signs(rows: Bytes) -> Signs:
     bits = np.packbits(rows > 0, axis=1)
     words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
     return np.ascontiguousarray(words.T)
+
+
+def count_shared(words: Signs, signs: Signs) -> npt.NDArray[np.uint16]:
+    """How many signs each vector shares with one vector, whose words are one column."""
+    shared: npt.NDArray[np.uint16] = np.bitwise_count(words ^ ~signs).sum(axis=0, dtype=np.uint16)
+    return shared
 
 
 def _distances(wanted: Bytes, rows: Bytes) -> Floats:
