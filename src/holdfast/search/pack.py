@@ -89,7 +89,15 @@ class Quotable:
         if tokens > left and self.room > MIN_EXCERPT_CHARS:
             shorter = replace(self, room=MIN_EXCERPT_CHARS)
             return shorter.quote(weights, measure, headed=headed, left=left)
-        return Quote(passage=self.passage, span=span, text=text, tokens=tokens, groups=groups, said_in=self.said_in)
+        return Quote(
+            passage=self.passage,
+            span=span,
+            text=text,
+            plain=_plain(text),
+            tokens=tokens,
+            groups=groups,
+            said_in=self.said_in,
+        )
 
     def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
         """Return the sentences around the best window; the rest of a long passage is not read."""
@@ -115,11 +123,12 @@ class Quotable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """The quoted part of a passage, its cost in tokens, the groups that have their header, and its session."""
+    """The quoted part of a passage, its words, its cost in tokens, the groups that have their header, its session."""
 
     passage: int
     span: Span
     text: str
+    plain: str
     tokens: float
     groups: tuple[Hashable, ...] = ()
     said_in: int | None = None
@@ -173,7 +182,7 @@ class _Packed:
     def add(self, quote: Quote) -> None:
         self.quotes[quote.passage] = quote
         self.headed.update(quote.groups)
-        self.seen.append((_plain(quote.text), quote.said_in))
+        self.seen.append((quote.plain, quote.said_in))
         self.spent += quote.tokens
 
     def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
@@ -184,7 +193,7 @@ class _Packed:
 
     def repeats(self, quote: Quote) -> bool:
         """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
-        plain, said_in = _plain(quote.text), quote.said_in
+        plain, said_in = quote.plain, quote.said_in
         if len(plain) < MIN_SENTENCE_CHARS:
             return any(plain == other for other, _ in self.seen)
         return any(
