@@ -217,11 +217,11 @@ def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: boo
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
+    if not ids and whose["session"] is None:
+        raise click.UsageError("name messages or facts, or a --session to forget whole")
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
     from holdfast.store.opening import database_file  # noqa: PLC0415 - only for this
 
-    if not ids and whose["session"] is None:
-        raise click.UsageError("name messages or facts, or a --session to forget whole")
     with open_memory(home) as memory:
         copies = damaged_copies(database_file(memory.store.path))
         plan = _make_plan(memory, ids, whose)
