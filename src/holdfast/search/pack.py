@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from typing import Final
 
 from holdfast.search.columns import Floats
@@ -31,8 +30,6 @@ MIN_CONTEXT_CHARS: Final = 200
 """The text on each side of the best window that is read for an excerpt."""
 CHARS_PER_TOKEN: Final = 3
 """No token is counted for more characters."""
-STEM_CHARS: Final = 3
-"""The letters of a word that no stemmer changes."""
 MIN_QUOTE_TOKENS: Final = 12
 MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
@@ -96,7 +93,6 @@ class Quotable:
 
     def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
         """Return the sentences around the best window; the rest of a long passage is not read."""
-        pattern = _term_pattern(frozenset(weights))
         scores, windows = self.window_scores, self.windows
         window = best = int(scores.argmax())
         last = best + 1
@@ -110,7 +106,7 @@ class Quotable:
             while windows[window][1] <= start:
                 window += 1
             text = self.text[start:stop]
-            hits = tuple(filter(weights.__contains__, terms(text))) if pattern.search(text) else ()
+            hits = tuple(filter(weights.__contains__, terms(text)))
             follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
             sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
             before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
@@ -230,15 +226,6 @@ class _Sentence:
     terms: tuple[str, ...]
     prior: float
     follows: bool
-
-
-@lru_cache(maxsize=16)
-def _term_pattern(query: frozenset[str]) -> re.Pattern[str]:
-    """Return a pattern for the beginnings of the query's terms: a sentence without a match holds none of them."""
-    beginnings = {
-        term if len(term) <= STEM_CHARS else term[: max(STEM_CHARS, len(term) - STEM_CHARS + 1)] for term in query
-    }
-    return re.compile("|".join(map(re.escape, sorted(beginnings))) or r"(?!)", re.IGNORECASE)
 
 
 def _split(text: str, start: int, stop: int) -> Iterator[Span]:

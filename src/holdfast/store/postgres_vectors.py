@@ -15,7 +15,7 @@ import simsimd
 from psycopg import sql
 
 from holdfast.search.columns import Bools, Columns, Floats, highest
-from holdfast.search.vectors import LOOKED_INTO, ONE_IN, Bytes, Matrix, Signs, quantise
+from holdfast.search.vectors import LOOKED_INTO, ONE_IN, PAGE, Bytes, Matrix, Signs, count_shared, quantise
 
 if TYPE_CHECKING:
     from holdfast.store.postgres_database import Connection, PostgresDatabase
@@ -28,7 +28,6 @@ COMPARED: Final = 2048
 """Windows that are compared with a query by all of their bytes."""
 _LOADED: Final = 50_000
 """Passages whose signs are loaded at once."""
-_TOGETHER: Final = 32_768
 _LEAST: Final = np.float32(1e-6)
 _SEARCH: Final = (
     "SELECT set_config('hnsw.ef_search', '400', true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
@@ -139,12 +138,11 @@ class SignMatrix(ServerMatrix):
 
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:
         bits = np.packbits(wanted > 0)
-        query = ~np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)
+        signs = np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)[:, None]
         shared = np.zeros(windows, np.uint16)
-        for start in range(0, windows, _TOGETHER):  # what fits into the processor's cache
-            part = shared[start : start + _TOGETHER]
-            for word, words in zip(query, self._words[:, start : start + len(part)], strict=True):
-                part += np.bitwise_count(words ^ word)
+        for start in range(0, windows, PAGE):  # what fits into the processor's cache
+            stop = min(start + PAGE, windows)
+            shared[start:stop] = count_shared(self._words[:, start:stop], signs)
         if visible is not None:
             shared *= visible
         likely = highest(shared, max(LOOKED_INTO, windows // ONE_IN))
