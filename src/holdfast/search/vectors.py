@@ -77,6 +77,9 @@ class Matrix:
             self._pages[number][offset : offset + len(part)] = part
             first, rows = first + len(part), rows[len(part) :]
 
+    def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
+        """Do nothing: all vectors are here. Those of a server are asked for, to be read in `cosine`."""
+
     def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
         """How alike the query is to each of the first `windows` windows; 0 without a vector, or out of sight.
 
@@ -132,7 +135,9 @@ class Matrix:
             return None
         length = float(np.linalg.norm(mean))
         asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
-        best = highest(cosine, MAX_CENTERED_WINDOWS)
+        compared = np.flatnonzero(cosine)
+        is_few = len(compared) <= MAX_CENTERED_WINDOWS < len(cosine)
+        best = compared if is_few else highest(cosine, MAX_CENTERED_WINDOWS)
         if visible is not None and len(cosine) <= MAX_CENTERED_WINDOWS:
             best = np.flatnonzero(visible)
         rows = self._rows(best)
