@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
 from typing import Any, Final, TypeVar
+from urllib.request import getproxies
 
 import httpx2 as httpx
 from starlette.requests import ClientDisconnect, Request
@@ -36,6 +37,7 @@ from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, r
 from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import Conversations, host_session
 from holdfast.server.summaries import complete_body, complete_stream
+from holdfast.server.transport import CONNECT_SECONDS, IDLE_SECONDS, READ_SECONDS, Transport
 from holdfast.store.base import Scope, Select
 from holdfast.window import Window
 
@@ -68,9 +70,8 @@ _HOP_HEADERS: Final = frozenset(
 )
 OWN_HEADERS: Final = b"x-holdfast-"
 """How headers begin that are for this server and not for the provider."""
-_TIMEOUT: Final = httpx.Timeout(600.0, connect=30.0)
-_LIMITS: Final = httpx.Limits(keepalive_expiry=2.0)
-"""Idle connections are closed before most servers close them, which could happen while a request is being sent."""
+_TIMEOUT: Final = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+_LIMITS: Final = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,21 +147,14 @@ class Proxy:
         engine: The memory.
         upstreams: Where requests go.
         shadow: Whether requests are sent as they came; reports then say what would have been done.
-        client: The HTTP client.
     """
 
-    def __init__(
-        self,
-        engine: AsyncEngine,
-        *,
-        upstreams: Upstreams,
-        shadow: bool = False,
-        client: httpx.AsyncClient | None = None,
-    ) -> None:
+    def __init__(self, engine: AsyncEngine, *, upstreams: Upstreams, shadow: bool = False) -> None:
         self._engine = engine
         self._upstreams = upstreams
         self._shadow = shadow
-        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS)
+        way = None if getproxies() else Transport()  # httpx itself sends through a proxy of the user
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS, transport=way)
         self._conversations = Conversations()
         self._limits: dict[Scope, int] = {}
 
