@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 from itertools import product
@@ -16,7 +16,8 @@ from rich.table import Table
 
 from holdfast import transcripts
 from holdfast.cli.console import Progress, open_console
-from holdfast.cli.output import as_json, echo, emit_json
+from holdfast.cli.options import as_json
+from holdfast.cli.output import echo, emit_json
 from holdfast.errors import InputError
 from holdfast.tokens import counter
 
@@ -176,18 +177,60 @@ def offtopic(
     `near` questions are those of another conversation of the set; `offtopic` ones are 40 general questions and 60 of
     each other set.
     """
-    from benchmarks.coding import load_sheet  # noqa: PLC0415 - as above
-    from benchmarks.datasets import Question, load  # noqa: PLC0415 - as above
+    from benchmarks.datasets import load  # noqa: PLC0415 - as above
     from benchmarks.recall import measure_offtopic  # noqa: PLC0415 - as above
 
     embedder, notes = _embedder(no_vectors=no_vectors)
+    found = measure_offtopic(load(dataset, path), embedder=embedder, unrelated=_unrelated(others))
+    show({**found, "embedder": notes}, {dataset: found}, first="data", as_json=as_json)
+
+
+def _unrelated(others: Iterable[tuple[str, Path]]) -> list[Any]:
+    """Return the general questions, and 60 of each other set."""
+    from benchmarks.coding import load_sheet  # noqa: PLC0415 - as above
+    from benchmarks.datasets import Question, load  # noqa: PLC0415 - as above
+
     texts = list(load_sheet().off_topic)
     for name, place in others:
         asked = [question.text for one in load(name, place) for question in one.questions]
         texts += asked[:: max(1, len(asked) // 60)][:60]
-    unrelated = [Question(text=text, evidence=frozenset()) for text in texts]
-    found = measure_offtopic(load(dataset, path), embedder=embedder, unrelated=unrelated)
-    show({**found, "embedder": notes}, {dataset: found}, first="data", as_json=as_json)
+    return [Question(text=text, evidence=frozenset()) for text in texts]
+
+
+@bench.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--record", "source", type=(str, click.Path(path_type=Path)), help="Search this set first, and write it.")
+@click.option(
+    "--other", "others", type=(str, click.Path(path_type=Path)), multiple=True, help="Also ask questions of this set."
+)
+@click.option("--halves", is_flag=True, help="Split a single conversation into two.")
+@click.option("--stride", type=click.IntRange(min=1), default=1, show_default=True, help="Every so many questions.")
+@as_json
+def replay(
+    *,
+    files: tuple[Path, ...],
+    source: tuple[str, Path] | None,
+    others: tuple[tuple[str, Path], ...],
+    halves: bool,
+    stride: int,
+    as_json: bool,
+) -> None:
+    """Measure blocks and gate on the recorded searches in FILES; `--record` makes the first of them."""
+    from benchmarks import replay as recorded  # noqa: PLC0415 - as above
+    from benchmarks.datasets import load  # noqa: PLC0415 - as above
+    from benchmarks.recall import split  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=False)
+    if source is not None:
+        conversations = load(*source)
+        conversations = split(conversations[0]) if halves else conversations
+        asked = recorded.choose_others(conversations, _unrelated(others))
+        with Progress(sum(len(one.questions) for one in conversations)) as bar:
+            progress = partial(bar.advance, description="questions")
+            cases = recorded.record(conversations, embedder=embedder, stride=stride, others=asked, progress=progress)
+            recorded.save_cases(list(cases), files[0])
+    found = {file.stem: recorded.measure(recorded.load_cases(file), embedder=embedder) for file in files}
+    show({"files": found, "embedder": notes}, found, first="searches", as_json=as_json)
 
 
 @bench.command()

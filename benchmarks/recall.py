@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -22,17 +22,17 @@ from benchmarks.datasets import ANY_TURN, Conversation, Question, Turn
 from holdfast.errors import InputError
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.query import RecallQuery
-from holdfast.memory.recall import recall, search
+from holdfast.memory.recall import Recall, recall, search
 from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.search.embed.hashed import HashEmbedder
-from holdfast.store.base import MessageRow, Scope
+from holdfast.store.base import MessageRow, Scope, Store
 from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
 from holdfast.tokens import count_text
 
-__all__ = ["Archive", "Quality", "by_limit", "measure", "measure_offtopic"]
+__all__ = ["Archive", "Quality", "by_limit", "count_quoted", "find_evidence", "measure", "measure_offtopic", "split"]
 
 Place = tuple[int, int]
 
@@ -81,18 +81,24 @@ Asked: TypeAlias = tuple[Question, Conversation, Answer]
 
 
 class Archive:
-    """A conversation in a store of its own, and where each archived message came from.
+    """A conversation in a store of its own (a file, unless one is given), and where each archived message came from.
 
     Questions are asked with `embedder`; passages get their vectors from `indexer`, unset from the same.
     """
 
     def __init__(
-        self, conversation: Conversation, folder: Path, *, embedder: Embedder | None, indexer: Embedder | None = None
+        self,
+        conversation: Conversation,
+        folder: Path,
+        *,
+        embedder: Embedder | None,
+        indexer: Embedder | None = None,
+        store: Store | None = None,
     ) -> None:
         self.conversation = conversation
         self.embedder = embedder
         self._indexer = indexer or embedder
-        self.store = SqliteStore(folder / "bench.db")
+        self.store = store or SqliteStore(folder / "bench.db")
         self.places: dict[int, Place] = {}
         self._sessions = 0
 
@@ -127,7 +133,7 @@ def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> Message
     return MessageRow(scope=scope, message=message, nonce=nonce, passages=passages)
 
 
-def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
+def embed_all(store: Store, embedder: Embedder, *, batch: int = 512) -> None:
     """Give every passage its vectors."""
     while missing := store.without_vectors(embedder.space, limit=batch):
         store.add_vectors(vector_rows(missing, embedder))
@@ -216,12 +222,17 @@ def _ask(held: Archive, question: Question, cap: int, *, fill: Fill) -> Answer:
     start = time.process_time()
     found = recall(held.store, request, embedder=held.embedder)
     spent = (time.process_time() - start) * 1000
+    order = list(dict.fromkeys(held.places[hit.message] for hit in ranked))
+    return Answer(order, count_quoted(found, held.places), found.block, spent, told=found.relevance >= 1)
+
+
+def count_quoted(found: Recall, places: Mapping[int, Place]) -> dict[Place, int]:
+    """Count the characters of each turn that a block quotes."""
     quoted: dict[Place, int] = {}
     for hit in found.hits:
-        place = held.places[hit.message]
+        place = places[hit.message]
         quoted[place] = quoted.get(place, 0) + len(hit.text)
-    order = list(dict.fromkeys(held.places[hit.message] for hit in ranked))
-    return Answer(order, quoted, found.block, spent, told=found.relevance >= 1)
+    return quoted
 
 
 def _ask_baseline(baseline: Baseline, question: Question, cap: int) -> Answer:
@@ -257,9 +268,15 @@ def _gated(rows: Sequence[Asked]) -> dict[str, float]:
     return {"told": round(float(np.mean(told)), 4), "r_cap": round(float(np.mean(np.multiply(told, shares))), 4)}
 
 
+def find_evidence(question: Question, conversation: Conversation, quoted: Mapping[Place, int]) -> list[bool]:
+    """Tell for each piece of evidence whether enough of it is quoted."""
+    return _found(
+        question, {place for place, size in quoted.items() if size >= min(ENOUGH, _size(conversation, place))}
+    )
+
+
 def _shares(question: Question, conversation: Conversation, answer: Answer) -> tuple[float, float, float, float]:
-    held = {place for place, size in answer.quoted.items() if size >= min(ENOUGH, _size(conversation, place))}
-    in_cap = _found(question, held)
+    in_cap = find_evidence(question, conversation, answer.quoted)
     return (
         sum(_found(question, set(answer.ranked[:5]))) / len(question.evidence),
         sum(_found(question, set(answer.ranked[:10]))) / len(question.evidence),
@@ -306,7 +323,7 @@ def measure_offtopic(
     the mean tokens of all. Where there is one conversation only, its halves are the two.
     """
     if len(conversations) == 1:
-        conversations = [half for half in _halves(conversations[0]) if half.questions]
+        conversations = split(conversations[0])
     if len(conversations) < 2:
         raise InputError("off-topic questions need a data set of at least two conversations")
     asked: dict[str, list[int]] = {"kept": [], "injected_near": [], "injected_offtopic": []}
@@ -330,15 +347,21 @@ def measure_offtopic(
     return found | {f"{name}_tokens": round(float(np.mean(sizes)), 1) for name, sizes in asked.items() if sizes}
 
 
-def _halves(conversation: Conversation) -> tuple[Conversation, Conversation]:
-    """The first and the last sessions of a conversation, each with the questions that it alone answers."""
+def split(conversation: Conversation) -> list[Conversation]:
+    """Return the first and the last sessions of a conversation, each with the questions that it alone answers."""
     middle = len(conversation.sessions) // 2
     first = [question for question in conversation.questions if all(place[0] < middle for place in question.evidence)]
-    last = [question for question in conversation.questions if all(place[0] >= middle for place in question.evidence)]
-    return (
-        Conversation(conversation.sessions[:middle], tuple(replace(question, limit=None) for question in first)),
-        Conversation(conversation.sessions[middle:], tuple(replace(question, limit=None) for question in last)),
-    )
+    last = [
+        replace(question, evidence=frozenset((session - middle, turn) for session, turn in question.evidence))
+        for question in conversation.questions
+        if all(place[0] >= middle for place in question.evidence)
+    ]
+    halves = ((conversation.sessions[:middle], first), (conversation.sessions[middle:], last))
+    return [
+        Conversation(sessions, tuple(replace(question, limit=None) for question in questions))
+        for sessions, questions in halves
+        if questions
+    ]
 
 
 @contextmanager

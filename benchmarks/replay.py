@@ -16,15 +16,15 @@ from typing import Any, Final, cast
 import numpy as np
 
 from benchmarks.datasets import Conversation, Question
-from benchmarks.recall import Archive, Place, Remembering, by_limit
+from benchmarks.recall import CAPS, Archive, Place, Remembering, by_limit, count_quoted, find_evidence
 from holdfast.memory.query import RecallQuery
-from holdfast.memory.recall import recall
+from holdfast.memory.recall import Recall, recall
 from holdfast.search.candidates import Candidates
 from holdfast.search.columns import Floats, Ints
 from holdfast.search.embed.base import Embedder
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 
-__all__ = ["Case", "Replay", "load_cases", "record", "save_cases"]
+__all__ = ["Case", "Replay", "choose_others", "load_cases", "measure", "record", "save_cases"]
 
 _SKIPPED: Final = "score_windows"
 
@@ -149,6 +149,47 @@ def record(
             whole = Select(scope=held.request(Question(text="", evidence=frozenset()), cap=1).scope, across=True)
             passages.update((row.number, row) for row in held.store.read_passages(whole))
             held.store.close()
+
+
+def choose_others(
+    conversations: Sequence[Conversation], unrelated: Sequence[Question], *, near: int = 200
+) -> dict[str, Callable[[int], Iterable[Question]]]:
+    """Ask each unrelated question of one conversation, and about so many of the conversation before: see `record`."""
+    total = sum(len(conversation.questions) for conversation in conversations) if len(conversations) > 1 else 0
+
+    def choose_near(number: int) -> Iterator[Question]:
+        for place, question in enumerate(conversations[number - 1].questions, number):
+            if total and place % max(1, total // near) == 0:
+                yield replace(question, limit=None)
+
+    return {"near": choose_near, "far": lambda number: unrelated[number :: len(conversations)]}
+
+
+def measure(
+    cases: Sequence[Case], *, embedder: Embedder | None, progress: Callable[[int], None] = lambda _: None
+) -> dict[str, float]:
+    """Replay cases: shares of evidence and of questions with a block.
+
+    `R` and `tokens` are those of adaptive blocks, `R_500` and so on of full ones, all without the gate; `own`, `near`
+    and `far` are the shares with a block behind the gate.
+    """
+    figures: dict[str, list[float]] = {}
+
+    def ask(case: Case, **changes: Any) -> Recall:
+        return recall(Replay(case).store, replace(case.query, **changes), embedder=embedder)
+
+    for case in cases:
+        figures.setdefault(case.kind, []).append(bool(ask(case).block))
+        if case.kind == "own":
+            found = {"R": ask(case, gate=0.0)}
+            figures.setdefault("tokens", []).append(found["R"].tokens)
+            found |= {f"R_{cap}": ask(case, gate=0.0, cap=cap, fill="full") for cap in CAPS}
+            for name, block in found.items():
+                quoted = count_quoted(block, case.places)
+                held = find_evidence(case.question, case.conversation, quoted)
+                figures.setdefault(name, []).append(sum(held) / len(held))
+        progress(1)
+    return {"questions": len(figures.get("own", ())), **{name: float(np.mean(row)) for name, row in figures.items()}}
 
 
 def _ask(held: Archive, question: Question, passages: dict[int, PassageText], kind: str) -> Case:

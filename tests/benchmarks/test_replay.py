@@ -1,10 +1,13 @@
 """Searches that are kept and replayed, and the sheet of questions over sessions of coding agents."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from benchmarks.__main__ import bench
 from benchmarks.coding import load_sheet, measure
 from benchmarks.datasets import Question, load
 from benchmarks.replay import Replay, load_cases, record, save_cases
@@ -23,6 +26,20 @@ def test_a_replayed_search_gives_the_block_of_its_question(tmp_path: Path) -> No
         found = recall(Replay(case).store, replace(case.query, fill="full"))
         told = {case.places[hit.message] for hit in found.hits}
         assert case.question.evidence <= told if case.kind == "own" else not found.block
+
+
+def test_the_command_records_and_measures(tmp_path: Path) -> None:
+    """A recording is made once and measured again without the data."""
+    file = tmp_path / "locomo.cases"
+    source = ["--record", "locomo", f"{FILES / 'locomo.json'}"]
+    made, again = (
+        CliRunner().invoke(bench, ["replay", f"{file}", "--json", *options], catch_exceptions=False)
+        for options in (source, [])
+    )
+    assert json.loads(made.output) == json.loads(again.output)
+    found = json.loads(again.output)["files"]["locomo"]
+    assert (found["R_4000"], found["own"], found["far"]) == (1.0, 1.0, 0.0)
+    assert found["tokens"] <= 4000
 
 
 def test_the_sheet_is_for_certain_files(tmp_path: Path) -> None:

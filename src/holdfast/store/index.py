@@ -123,7 +123,7 @@ class Index:
         Whatever any process has written since the last search is read first. Everything is selected before anything is
         read, so that a server answers in one round trip.
         """
-        db, space = reader.db, query.space if query.vector is not None else None
+        db, vector, space = reader.db, query.vector, query.space if query.vector is not None else None
         condition, values = scope_condition(db, query.scope.required(query.across))
         scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
@@ -137,14 +137,16 @@ class Index:
             self.reset()
             return self.search(reader, query)
         corpus = self.corpus(readable)
-        keywords = score(self.postings(db, weights, seek), corpus)
+        postings = self.postings(db, weights, seek)
         cosine = centre = None
-        if query.vector is not None and space is not None:
-            seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
-            matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
-            if matrix is not None:
-                cosine = matrix.cosine(query.vector, windows=self.columns.windows, visible=seen)
-                centre = matrix.centre(query.vector, cosine, visible=seen)
+        seen = None if corpus.whole or space is None else corpus.visible.take(self.columns["passage"])
+        matrix = self._matrix(db, space, vectors, None if corpus.whole else readable) if space is not None else None
+        if matrix is not None and vector is not None:
+            matrix.prefetch(vector, windows=self.columns.windows, visible=seen)
+        keywords = score(postings, corpus)
+        if matrix is not None and vector is not None:
+            cosine = matrix.cosine(vector, windows=self.columns.windows, visible=seen)
+            centre = matrix.centre(vector, cosine, visible=seen)
         found = select_candidates(
             corpus.columns,
             keywords,
