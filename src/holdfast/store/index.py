@@ -34,6 +34,7 @@ MAX_CHEAP_WINDOWS: Final = 1_000_000
 _NO_LIMIT: Final = 2**31
 """More bytes than a page has."""
 
+_NO_VECTOR: Final = np.zeros(0, np.float32)
 _NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 
@@ -123,7 +124,8 @@ class Index:
         Whatever any process has written since the last search is read first. Everything is selected before anything is
         read, so that a server answers in one round trip.
         """
-        db, vector, space = reader.db, query.vector, query.space if query.vector is not None else None
+        db, space = reader.db, query.space if query.vector is not None else None
+        vector = _NO_VECTOR if query.vector is None else query.vector
         condition, values = scope_condition(db, query.scope.required(query.across))
         scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
@@ -139,12 +141,12 @@ class Index:
         corpus = self.corpus(readable)
         postings = self.postings(db, weights, seek)
         cosine = centre = None
-        seen = None if corpus.whole or space is None else corpus.visible.take(self.columns["passage"])
-        matrix = self._matrix(db, space, vectors, None if corpus.whole else readable) if space is not None else None
-        if matrix is not None and vector is not None:
+        seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
+        matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
+        if matrix is not None:
             matrix.prefetch(vector, windows=self.columns.windows, visible=seen)
         keywords = score(postings, corpus)
-        if matrix is not None and vector is not None:
+        if matrix is not None:
             cosine = matrix.cosine(vector, windows=self.columns.windows, visible=seen)
             centre = matrix.centre(vector, cosine, visible=seen)
         found = select_candidates(
@@ -254,8 +256,12 @@ class Index:
         chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
-    def _matrix(self, db: Database, space: Space, found: Mapping[str, Rows], readable: Bools | None) -> Matrix | None:
+    def _matrix(
+        self, db: Database, space: Space | None, found: Mapping[str, Rows], readable: Bools | None
+    ) -> Matrix | None:
         """Return the vectors of a space: all of them, or those on the server if there are very many."""
+        if space is None:
+            return None
         if self.columns.windows >= db.max_loaded_windows:
             self._loaded.clear()
             scopes = None if readable is None else np.flatnonzero(readable).tolist()
@@ -269,9 +275,10 @@ class Index:
                 vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
                 loaded.matrix.store(int(first_window[passage]), vectors)
                 loaded.last[table] = number
-        if loaded.last:
-            self._loaded[space] = loaded
-        return loaded.matrix if loaded.last else None
+        if not loaded.last:
+            return None
+        self._loaded[space] = loaded
+        return loaded.matrix
 
     def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
         """Select the vectors of a space that are not read yet, by table; none before their number is known."""
