@@ -16,7 +16,8 @@ from rich.table import Table
 
 from holdfast import transcripts
 from holdfast.cli.console import Progress, open_console
-from holdfast.cli.output import as_json, echo, emit_json
+from holdfast.cli.options import as_json
+from holdfast.cli.output import echo, emit_json
 from holdfast.errors import InputError
 from holdfast.tokens import counter
 

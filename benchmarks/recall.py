@@ -26,7 +26,7 @@ from holdfast.memory.recall import Recall, recall, search
 from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.search.embed.hashed import HashEmbedder
-from holdfast.store.base import MessageRow, Scope
+from holdfast.store.base import MessageRow, Scope, Store
 from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import terms
@@ -81,18 +81,24 @@ Asked: TypeAlias = tuple[Question, Conversation, Answer]
 
 
 class Archive:
-    """A conversation in a store of its own, and where each archived message came from.
+    """A conversation in a store of its own (a file, unless one is given), and where each archived message came from.
 
     Questions are asked with `embedder`; passages get their vectors from `indexer`, unset from the same.
     """
 
     def __init__(
-        self, conversation: Conversation, folder: Path, *, embedder: Embedder | None, indexer: Embedder | None = None
+        self,
+        conversation: Conversation,
+        folder: Path,
+        *,
+        embedder: Embedder | None,
+        indexer: Embedder | None = None,
+        store: Store | None = None,
     ) -> None:
         self.conversation = conversation
         self.embedder = embedder
         self._indexer = indexer or embedder
-        self.store = SqliteStore(folder / "bench.db")
+        self.store = store or SqliteStore(folder / "bench.db")
         self.places: dict[int, Place] = {}
         self._sessions = 0
 
@@ -127,7 +133,7 @@ def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> Message
     return MessageRow(scope=scope, message=message, nonce=nonce, passages=passages)
 
 
-def embed_all(store: SqliteStore, embedder: Embedder, *, batch: int = 512) -> None:
+def embed_all(store: Store, embedder: Embedder, *, batch: int = 512) -> None:
     """Give every passage its vectors."""
     while missing := store.without_vectors(embedder.space, limit=batch):
         store.add_vectors(vector_rows(missing, embedder))

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from holdfast.cli.doctor import doctor
-from holdfast.cli.importing import import_
+from holdfast.cli.commands import doctor, import_
 from holdfast.engine import Engine
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings

@@ -6,22 +6,22 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 from threading import Event, Lock
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakValueDictionary
 
 from holdfast import settings as configuration
 from holdfast.errors import HoldfastError, InputError, ModelError
 from holdfast.events import Hooks
-from holdfast.memory.learning import learn
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
-from holdfast.models.base import Model
-from holdfast.models.naming import as_model
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.state import SessionState
 from holdfast.store.base import Scope
 from holdfast.tokens import counter
+
+if TYPE_CHECKING:
+    from holdfast.models.base import Model
 
 MAX_SESSIONS: Final = 64
 """Sessions whose state is kept between two requests."""
@@ -105,10 +105,8 @@ class Engine:
         if settings is None:
             loaded = configuration.load(files=configuration.default_files())
             settings, warnings = loaded.settings, loaded.warnings
-        writer, reader = (
-            None if given is None else as_model(given, settings=settings)
-            for given in (model or settings.compaction.model, None if model else settings.knowledge.model)
-        )
+        writer = _open_model(model or settings.compaction.model, settings)
+        reader = None if model else _open_model(settings.knowledge.model, settings)
         timed = {} if clock is None else {"clock": clock}
         engine = cls(Memory.open(path, settings=settings, **timed), model=writer, hooks=hooks, background=background)
         engine.reader = reader
@@ -227,6 +225,8 @@ class Engine:
 
     def _extract_next(self, *, strict: bool = False) -> bool:
         """Extract the facts of the oldest job; whether there was one. `strict` raises where the model failed."""
+        from holdfast.memory.learning import learn  # noqa: PLC0415 - not every process extracts
+
         found = learn(self.memory, self.reader or self.model, cancel=self.closing)
         if strict and found is not None and found.trouble and not self.closing.is_set():
             raise ModelError(found.trouble)
@@ -276,3 +276,11 @@ class Worker:
                 except (HoldfastError, OSError) as error:
                     self.error = str(error)
                     more = not self._stopped.wait(self._pause)
+
+
+def _open_model(given: object, settings: Settings) -> Model | None:
+    if given is None:
+        return None
+    from holdfast.models.naming import as_model  # noqa: PLC0415 - not every process uses one
+
+    return as_model(given, settings=settings)

@@ -10,11 +10,13 @@ from concurrent.futures import wait as wait_for
 from dataclasses import dataclass, field
 from functools import partial
 from threading import Event
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from holdfast.calls import start_thread
-from holdfast.compaction.plan import CompactionPlan
 from holdfast.errors import CompactionError, ModelCancelledError
+
+if TYPE_CHECKING:
+    from holdfast.compaction.plan import CompactionPlan
 
 _TICK: Final = 0.05
 _THREAD: Final = "holdfast-hook"

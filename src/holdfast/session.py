@@ -8,20 +8,16 @@ from threading import Event, RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast import turn
-from holdfast.compact import Compaction, plan_compaction, run_compaction
-from holdfast.compaction.summarise import Progress
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.context.validate import validate
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.archive import Ingested
 from holdfast.memory.exclusion import Exclusions
-from holdfast.memory.learning import queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Message
-from holdfast.models.base import Model
 from holdfast.past import rebuild
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport
@@ -31,7 +27,10 @@ from holdfast.tokens import count_json, count_message
 from holdfast.window import Window
 
 if TYPE_CHECKING:
+    from holdfast.compact import Compaction
+    from holdfast.compaction.summarise import Progress
     from holdfast.engine import Engine
+    from holdfast.models.base import Model
 
 ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
@@ -222,6 +221,8 @@ class Session:
         with self.lock:
             self._update(messages, format=format)
             limits = replace(limits, scale=self.state.token_scale)
+        from holdfast.compact import Compaction, plan_compaction, run_compaction  # noqa: PLC0415 - few processes compact
+
         if dry_run:
             plan = plan_compaction(self, limits, force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
@@ -244,6 +245,8 @@ class Session:
 
     def compact_near_limit(self, coming: int) -> None:
         """Compact if it is due now. There is no caller to raise to: errors go into the next report. Internal."""
+        from holdfast.compact import plan_compaction, run_compaction  # noqa: PLC0415 - as above
+
         state = self.state
         with self.lock:
             if state.limits is None or not self._is_near_limit(coming):
@@ -309,6 +312,8 @@ class Session:
 
         What was queued before for the same model is not queued again.
         """
+        from holdfast.memory.learning import queue  # noqa: PLC0415 - as above
+
         reader = self.engine.reader or self.engine.model
         count = queue(self._memory, scope=self.scope, reader=reader.name if reader else "rules")
         self.engine.notify()

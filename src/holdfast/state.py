@@ -156,8 +156,7 @@ class SessionState:
             self.system = [item for item in self.make_items(system, numbers) if item.kind == "system"]
             self._given_system = new
         history = messages[leading:]
-        pairs = enumerate(zip(self.given, history, strict=False))
-        known = next((at for at, (old, new) in pairs if old != new), min(len(self.given), len(history)))
+        known = _count_equal(self.given, history)
         if known < len(self.given):  # the client went back: what it no longer sends is not part of the conversation
             self.shown = ()
             left = sum(self._is_own[:known])
@@ -395,7 +394,7 @@ class SessionState:
         base, before = self.recorded
         numbers = [item.id for item in self.history]
         if edits is not None:
-            kept = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(before, numbers, strict=False)))
+            kept = _count_equal(before, numbers)
             source = WindowSource(
                 base=base if kept else "",
                 kept=kept,
@@ -437,6 +436,14 @@ def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:
     return [
         edit for edit in edits if not edit.anchors or max(edit.anchors) < first or not known.isdisjoint(edit.anchors)
     ]
+
+
+def _count_equal(before: Sequence[object], now: Sequence[object]) -> int:
+    """Count how many values two lists begin with alike."""
+    known = min(len(before), len(now))
+    if before == now[: len(before)]:  # most often the old list is the beginning of the new one
+        return known
+    return next((at for at, (old, new) in enumerate(zip(before, now, strict=False)) if old != new), known)
 
 
 def _is_system(given: Message | Mapping[str, Any]) -> bool:

@@ -91,6 +91,23 @@ class TestVersion:
         ours = {"holdfast.settings", "holdfast.store", "holdfast.search", "holdfast.engine", "holdfast.transcripts"}
         assert not (heavy | ours) & set(done.stderr.split())
 
+    def test_help_and_wrong_usage_load_nothing_heavy(self) -> None:
+        """No command loads numpy, rich, readers or the engine before its options are right."""
+        script = (
+            "import sys\n"
+            "from holdfast.cli import COMMANDS, main\n"
+            "for name in COMMANDS:\n"
+            "    for option, code in (('--help', 0), ('--no-such-option', 2)):\n"
+            "        try: main([name, option])\n"
+            "        except SystemExit as left: assert left.code == code, name\n"
+            "for arguments in (['context'], ['timeline'], ['compact'], ['import'], ['get'], ['forget'], ['show']):\n"
+            "    try: main(arguments)\n"
+            "    except SystemExit as left: assert left.code == 2, arguments\n"
+            "print(*sys.modules, file=sys.stderr)"
+        )
+        done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+        assert not HEAVY & set(done.stderr.split())
+
     @pytest.mark.parametrize(
         ("arguments", "needed"),
         [
@@ -192,6 +209,22 @@ class TestShow:
         assert "Carrier webhook signatures" in shown
         assert "→ read" in shown
         assert "时间容差" in shown
+
+    def test_a_session_in_memory_is_printed_by_another_command(self, tmp_path: Path) -> None:
+        """The name of a stored session is no file: the error names the command, which prints it whole."""
+        run("import", EXAMPLE, "--no-vectors", home=tmp_path)
+        (stored,) = data("sessions", home=tmp_path)["sessions"]
+        done = run("show", stored["session"], home=tmp_path)
+        assert done.returncode == 1
+        command = done.stderr.strip().rpartition("holdfast ")[2].split()
+        assert command == ["get", "--session", stored["session"]]
+        rows = data(*command, home=tmp_path)
+        assert [row["parts"] for row in rows] == [
+            row["parts"] for row in data("show", EXAMPLE, home=tmp_path)["conversation"]
+        ]
+        done = run("get", "--session", "unknown", home=tmp_path)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "holdfast sessions" in done.stderr
 
     def test_json_holds_every_message(self, tmp_path: Path) -> None:
         """The JSON form has the head and every message."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from agent_fixture import BASE, AgentFixture
 from holdfast.agent.note_files import find_sessions, read_messages
 from holdfast.agent.notes import Notes
-from holdfast.cli.doctor import doctor
+from holdfast.cli.commands import doctor
 from holdfast.cli.memory import forget, remember
 from holdfast.cli.terminal import MaskedHistory
 from holdfast.engine import Engine

@@ -301,6 +301,24 @@ class TestTheIndex:
             assert len(find_messages(reader.search(asks(word("item", 5))))) == 1
             assert len(find_messages(reader.search(asks(word("item", 699))))) == 1
 
+    def test_a_known_message_is_found_without_reading_the_others(self, tmp_path: Path) -> None:
+        """Every turn looks up its messages: the steps that SQLite takes do not grow with the session."""
+        steps: list[int] = []
+        with SqliteStore(tmp_path / "store.db") as store:
+            known = says("the first message")
+            for count in (10, 2000):
+                store.add_messages([known, *(says(f"{word('item', n)}") for n in range(count))])
+                steps.append(0)
+
+                def step() -> int:
+                    steps[-1] += 1
+                    return 0
+
+                store._reader.set_progress_handler(step, 1)
+                assert list(store.find(HERE, [known.message.digest])) == [known.message.digest]
+                store._reader.set_progress_handler(None, 0)
+        assert steps[1] < 2 * steps[0]
+
     def test_a_reader_catches_up_with_any_number_of_blocks(self, tmp_path: Path) -> None:
         """A process that had loaded half a block reads on correctly when others have sealed that one and more."""
         path = tmp_path / "store.db"

@@ -8,14 +8,13 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-import click
 from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import transcripts
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import open_memory, open_model, opens_memory, session_scope
-from holdfast.cli.output import as_json, echo, emit_json, human_tokens, plural
+from holdfast.cli.opening import open_memory, open_model, session_scope
+from holdfast.cli.output import echo, emit_json, human_tokens, plural
 from holdfast.cli.replay import make_settings
 from holdfast.compact import Compaction
 from holdfast.engine import Engine
@@ -28,17 +27,7 @@ _MAX_LISTED: Final = 12
 """The maximum number of files and failures that are listed; the rest is counted."""
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--instructions", metavar="TEXT", help="Further instructions for the summary.")
-@click.option("--dry-run", is_flag=True, help="Only show what would be summarised and kept.")
-@click.option(
-    "--model", "model_name", metavar="NAME", help="The model that summarises; default: none, a digest by rules."
-)
-@click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's.")
-@opens_memory
-@as_json
-def compact(
+def compact_conversation(
     *,
     file: Path | None,
     instructions: str | None,
@@ -49,9 +38,7 @@ def compact(
     as_json: bool,
     **whose: Any,
 ) -> None:
-    """Preview a compaction of the transcript FILE, or compact a stored --session."""
-    if (file is None) == (whose["session"] is None):
-        raise click.UsageError("name a transcript FILE, or a stored session with --session")
+    """Preview a compaction of a file, or compact a stored session."""
     with ExitStack() as stack:
         if file is not None:  # in a temporary memory; the file is only read
             transcript, settings = transcripts.read(file), make_settings()

@@ -9,15 +9,14 @@ from itertools import groupby, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, Self, TypeAlias
 
-import click
 from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, emit_json, human_time, human_tokens, plural
-from holdfast.cli.replay import Replay, replay_file, replay_options
+from holdfast.cli.output import emit_json, human_time, human_tokens, plural
+from holdfast.cli.replay import Replay, replay_file
 from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
 from holdfast.errors import InputError
@@ -41,17 +40,10 @@ SIGNS: Final[dict[str, tuple[str, str]]] = {
 """The sign and the colour of what happened to a message."""
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@replay_options
-@click.option("--session", help="Instead of a FILE: a stored session.")
-@click.option("--project", default=None, help="The project of the stored session, where several have its name.")
-@click.option("--agent", default=None, help="The agent of the stored session, where several have its name.")
-@as_json
-def context(
-    *, file: Path | None, session: str | None, project: str | None, agent: str | None, as_json: bool, **options: Any
+def draw_context(
+    *, file: Path | None, session: str, project: str | None, agent: str | None, as_json: bool, **options: Any
 ) -> None:
-    """Draw the window of a request of the transcript FILE, or of a stored session (--session)."""
+    """Draw the window of a request of a file or of a stored session."""
     if file is not None:
         with replay_file(file, **options) as replayed:
             reports = [*replayed.reports[:-1], replayed.report]
@@ -60,11 +52,9 @@ def context(
                 "isAutoCompactEnabled": replayed.engine.settings.compaction.enabled,
                 "messageBreakdown": breakdown(replayed.window.items),
             }
-    elif session:
+    else:
         reports, more = _load_reports(options["home"], options["turn"], session=session, project=project, agent=agent)
         title = session
-    else:
-        raise click.UsageError("name a transcript FILE, or a stored session with --session")
     report, totals = reports[-1], _sum_changes(reports)
     if as_json:
         grid = make_cells(report.categories, count=_WIDE * _ROWS)
@@ -254,13 +244,8 @@ class Entry:
         )
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@replay_options
-@click.option("--full", is_flag=True, help="Show every message that was kept, too.")
-@as_json
-def diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
-    """Compare the transcript FILE with what is sent for one of its requests: kept, pruned, trimmed, recalled."""
+def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
+    """Print what became of each message of a file in the window of one of its requests."""
     with replay_file(file, **options) as replayed:
         entries, report, given = compare(replayed), replayed.window.report, len(replayed.given)
         sent = len(replayed.window.items)

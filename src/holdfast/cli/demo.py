@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -11,7 +12,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
-import click
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text as Styled
@@ -19,7 +19,7 @@ from rich.text import Text as Styled
 from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, draw_chart
 from holdfast.cli.console import open_console
-from holdfast.cli.output import align_to_words, as_json, echo, emit_json, human_tokens
+from holdfast.cli.output import align_to_words, echo, emit_json, human_tokens
 from holdfast.cli.replay import ReplayStats, find_requests, make_settings, record_window, replay_requests
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
@@ -49,7 +49,6 @@ _SYSTEM: Final = (
     "You are a careful engineer who works on the payments service tidepay. Look before you change anything,"
     " run the tests after every change, and say what you found in plain words."
 )
-_LIMIT: Final = 32_000
 _RESERVE: Final = 4_000
 _HEIGHT: Final = 7
 _CONTEXT_CHARS: Final = 90
@@ -84,13 +83,8 @@ class _Answer:
         screen.print(Padding(passage, (0, 0, 1, 2)))
 
 
-@click.command()
-@click.option("--limit", type=click.IntRange(min=16_000), default=_LIMIT, show_default=True, help="Tokens in a window.")
-@click.option("--save", type=click.Path(path_type=Path), help="Only write the session to this new file.")
-@as_json
-@click.pass_context
-def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool) -> None:
-    """Replay six weeks of work in a small window, then ask for what has left it. Needs no model and no key."""
+def run_demo(*, limit: int, save: Path | None, as_json: bool) -> None:
+    """Run the demo, or save its session."""
     if save is not None:
         if save.exists():
             raise InputError(f"{save}: exists already: name a new file")
@@ -133,7 +127,7 @@ def demo(context: click.Context, *, limit: int, save: Path | None, as_json: bool
     else:
         run.conclude(answers, seconds)
     if stats.invalid or stats.over_limit or not all(answer.found for answer in answers):
-        context.exit(1)
+        sys.exit(1)
 
 
 def session_lines() -> list[str]:

@@ -13,7 +13,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Literal
 
-import click
 from rich.text import Text as Styled
 
 from holdfast import __version__, transcripts
@@ -21,8 +20,7 @@ from holdfast import settings as configuration
 from holdfast.agent.qmd import missing_command
 from holdfast.cli.console import open_console
 from holdfast.cli.install import open_installer
-from holdfast.cli.opening import home_option
-from holdfast.cli.output import as_json, emit_json
+from holdfast.cli.output import emit_json
 from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
@@ -59,14 +57,8 @@ class Finding:
     what: str
 
 
-@click.command()
-@home_option
-@click.option(
-    "--repair", "mend", is_flag=True, help="Rebuild a damaged store from what is intact; the old file is kept."
-)
-@as_json
-def doctor(*, home: Path | None, mend: bool, as_json: bool) -> None:
-    """Check the installation, the settings, the memory and the agents on this machine."""
+def print_findings(*, home: Path | None, mend: bool, as_json: bool) -> None:
+    """Run every check, and print what was found."""
     findings = check_all(home, mend=mend)
     if as_json:
         emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})

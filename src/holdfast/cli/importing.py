@@ -10,11 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-import click
-
 from holdfast import transcripts
-from holdfast.cli.opening import no_transcript, open_memory, opens_memory
-from holdfast.cli.output import as_json, echo, emit_json, plural
+from holdfast.cli.opening import no_transcript, open_memory
+from holdfast.cli.output import echo, emit_json, plural
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
@@ -109,23 +107,7 @@ class _Result:
                 self.messages, self.new = self.messages + added.new, self.new + added.new
 
 
-@click.command("import")
-@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--discover", is_flag=True, help="Import the sessions of every known agent on this machine.")
-@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed the imported messages at once.")
-@click.option(
-    "--watch", is_flag=True, help="Keep running, and archive what is added to PATHS, or by the agents on this machine."
-)
-@click.option(
-    "--every",
-    type=click.FloatRange(min=0.1),
-    default=5.0,
-    show_default=True,
-    help="With --watch: seconds between checks.",
-)
-@opens_memory
-@as_json
-def import_(
+def import_paths(
     *,
     paths: tuple[Path, ...],
     discover: bool,
@@ -136,13 +118,7 @@ def import_(
     as_json: bool,
     **whose: Any,
 ) -> None:
-    """Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.
-
-    Importing the same again changes nothing.
-    """
-    if not (paths or discover or watch):
-        raise click.UsageError("name files or folders, or use --discover")
-    discover |= not paths
+    """Archive what is at the paths, and print how much it was."""
     if discover:
         paths = (*paths, *_find_places(os.environ, Path.home()))
     result = _Result()

@@ -10,11 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from holdfast import settings as configuration
-from holdfast.agent.note_files import find_notes
-from holdfast.cli.doctor import check_all
-from holdfast.cli.opening import home_option, load_settings, require, store_of
-from holdfast.cli.output import as_json, echo
-from holdfast.engine import Engine
+from holdfast.cli.opening import load_settings, require, store_of
+from holdfast.cli.options import as_json, home_option
+from holdfast.cli.output import echo
 
 if TYPE_CHECKING:
     from holdfast.server.inspector.data import Outside
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     """Show in the browser what was sent, what left, what came back and why."""
     require("holdfast ui", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
+    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
     from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
@@ -53,6 +52,8 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
 
 def look_outside(home: Path | None) -> Outside:
     """Find what the inspector shows from outside the store: checks, settings and notes."""
+    from holdfast.agent.note_files import find_notes  # noqa: PLC0415 - takes time
+    from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
 
     def health() -> Health:

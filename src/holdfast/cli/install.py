@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import click
 
-from holdfast.cli.opening import home_option, store_of
-from holdfast.cli.output import as_json, echo, emit_json
+from holdfast.cli.opening import store_of
+from holdfast.cli.options import as_json, home_option
+from holdfast.cli.output import echo, emit_json
 from holdfast.hooks.hosts import HOSTS, Keys
 from holdfast.hooks.install import FileChange, Installer
 

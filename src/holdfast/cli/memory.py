@@ -12,23 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from holdfast.cli.opening import (
-    home_option,
-    no_transcript,
-    open_memory,
-    opens_memory,
-    owner_of,
-    owners,
-    scope_of,
-    session_scope,
-)
-from holdfast.cli.output import align_to_words, as_json, echo, echo_styled, emit_json, human_bytes, human_time, plural
+from holdfast.cli.opening import no_transcript, open_memory, owner_of, owners, scope_of, session_scope
+from holdfast.cli.options import as_json, home_option, opens_memory
+from holdfast.cli.output import align_to_words, echo, echo_styled, emit_json, human_bytes, human_time, plural
 from holdfast.errors import InputError
-from holdfast.memory.memory import Memory
-from holdfast.store.base import FactRow, FactType, Scope, Select
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
+    from holdfast.memory.memory import Memory
     from holdfast.memory.recall import Hit
     from holdfast.transcripts import SessionRef
 
@@ -103,7 +95,7 @@ def _excerpt(text: str, query_terms: set[str]) -> str:
 @opens_memory
 @as_json
 def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """Print the block that would be recalled for QUERY."""
+    """Print the block that would be recalled for QUERY, from all sessions unless options name one."""
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         result = memory.recall(memory.query((query,), scope=scope, across=across, cap=cap))
@@ -121,18 +113,31 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
 
 
 @click.command()
-@click.argument("ids", nargs=-1, type=int, required=True)
+@click.argument("ids", nargs=-1, type=int)
 @click.option("--around", type=click.IntRange(min=0), default=0, help="Also this many messages before and after.")
 @opens_memory
 @as_json
 def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """Print archived messages whole, by the numbers that search shows."""
+    """Print archived messages whole, by the numbers that search shows, or all of a --session."""
+    if not ids and whose["session"] is None:
+        raise click.UsageError("name messages by their numbers, or a --session to print whole")
+    scope, across = scope_of(**whose)
+    with open_memory(home) as memory:
+        if ids:
+            rows = memory.get(ids, scope=scope, across=across, around=around)
+        elif not (rows := memory.store.read_messages(Select(scope=scope, across=across))):
+            raise InputError(f"no session is called {scope.session}: `holdfast sessions` lists them")
+    _print_rows(rows, as_json=as_json)
+    missing = set(ids) - {row.id for row in rows}
+    if missing:
+        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
+        sys.exit(1)
+
+
+def _print_rows(rows: Sequence[MessageRow], *, as_json: bool) -> None:
     from holdfast.cli.console import open_console  # noqa: PLC0415 - only for this
     from holdfast.cli.show import message_to_json, print_message  # noqa: PLC0415 - only for this
 
-    scope, across = scope_of(**whose)
-    with open_memory(home) as memory:
-        rows = memory.get(ids, scope=scope, across=across, around=around)
     if as_json:
         about = ({"number": row.id, "excluded": row.excluded} | owner_of(row.scope) for row in rows)
         emit_json([message_to_json(row.message) | more for row, more in zip(rows, about, strict=True)])
@@ -140,10 +145,6 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
         for row in rows:
             mark = f"({NOT_RECALLED}) " if row.excluded else ""
             print_message(open_console(), row.message, full=True, label=f"#{row.id} {mark}")
-    missing = set(ids) - {row.id for row in rows}
-    if missing:
-        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
-        sys.exit(1)
 
 
 @click.command()
@@ -220,11 +221,11 @@ def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: boo
 @as_json
 def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Forget messages (by number) and facts (by id) for good, or a whole --session."""
+    if not ids and whose["session"] is None:
+        raise click.UsageError("name messages or facts, or a --session to forget whole")
     from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - only for this
     from holdfast.store.opening import database_file  # noqa: PLC0415 - only for this
 
-    if not ids and whose["session"] is None:
-        raise click.UsageError("name messages or facts, or a --session to forget whole")
     with open_memory(home) as memory:
         copies = damaged_copies(database_file(memory.store.path))
         plan = _make_plan(memory, ids, whose)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from functools import reduce
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
 
@@ -22,38 +21,7 @@ if TYPE_CHECKING:
     from holdfast.models.base import Model
     from holdfast.store.postgres import PostgresStore
 
-F = TypeVar("F", bound=Callable[..., Any])
 _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", "agent", "session")
-
-
-class _Place(click.Path):
-    """A folder, or the address of a server as it was given."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return value if "://" in str(value) else super().convert(value, param, ctx)
-
-
-home_option: Final = click.option(
-    "--home", type=_Place(path_type=Path), help="The folder (or address) of the memory; default $HOLDFAST_HOME."
-)
-
-
-def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Return a decorator that adds options to a command, in this order."""
-
-    def add(function: F) -> F:
-        return reduce(lambda command, option: option(command), reversed(options), function)
-
-    return add
-
-
-opens_memory: Final = add_options(
-    home_option,
-    click.option("--project", default=None, help="The project; default all, for a new row none."),
-    click.option("--agent", default=None, help="The agent; default all, for a new row main."),
-    click.option("--session", default=None, help="Only the session of this name; default all."),
-)
-"""Adds the options that select a memory and its owner to a command."""
 
 
 def open_memory(home: Path | None, *, create: bool = False) -> Memory:

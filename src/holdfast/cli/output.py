@@ -8,25 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 
 from holdfast import __version__
+from holdfast.cli.options import as_json
 from holdfast.moments import minute
 from holdfast.patterns import compile_once
 from holdfast.text import ACTING, printable
 
 _WORD_END: Final = r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]"
 """White space, and the characters of scripts that are written without it."""
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def as_json(function: F) -> F:
-    """Give a command its `--json` option."""
-    return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
 def emit_json(value: Any) -> None:

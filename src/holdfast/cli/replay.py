@@ -10,7 +10,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-import click
 import numpy as np
 from rich.text import Text as Styled
 
@@ -18,8 +17,8 @@ from holdfast import settings as configuration
 from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import add_options, no_transcript
-from holdfast.cli.output import as_json, emit_json, human_tokens, plural
+from holdfast.cli.opening import no_transcript
+from holdfast.cli.output import emit_json, human_tokens, plural
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError, WindowTooSmallError
@@ -115,16 +114,10 @@ def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
     return point
 
 
-@click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--limit", type=click.IntRange(min=1000), default=32_000, show_default=True, help="Tokens of the window.")
-@click.option(
-    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default: the setting."
-)
-@click.option("--position", type=click.Choice(["tail", "head"]), default="tail", show_default=True)
-@as_json
-def replay(*, files: tuple[Path, ...], limit: int, reserve: int | None, position: str, as_json: bool) -> None:
-    """Run transcripts turn by turn through the engine: windows, cuts, recalls, violations, time."""
+def replay_transcripts(
+    *, files: tuple[Path, ...], limit: int, reserve: int | None, position: str, as_json: bool
+) -> None:
+    """Run transcripts request by request through the engine, and print figures."""
     settings = make_settings(reserve=reserve, position=position)
     stats, top = ReplayStats(), budget(settings, window=limit).prompt
     for file in files:
@@ -174,18 +167,6 @@ class Replay:
         report = self.window.report
         files = report.files or workspace_files(self.window.items)
         return replace(report, files=files, model=report.model or self.transcript.model)
-
-
-replay_options: Final = add_options(
-    click.option("--turn", type=click.IntRange(min=1), help="Up to this request of the file; default the last."),
-    click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's."),
-    click.option("--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter of it."),
-    click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
-    click.option(
-        "--home", "--store", "home", type=click.Path(path_type=Path), help="A memory to use; default a new one."
-    ),
-)
-"""Adds the options of a replay to a command."""
 
 
 def make_settings(*, reserve: int | None = None, position: str | None = None) -> Settings:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from holdfast.cli.opening import home_option, load_settings, require, store_of
-from holdfast.cli.output import as_json, echo
-from holdfast.engine import Engine
+from holdfast.cli.opening import load_settings, require, store_of
+from holdfast.cli.options import as_json, home_option
+from holdfast.cli.output import echo
 
 
 @click.command()
@@ -32,6 +32,7 @@ def serve(
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
+    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
@@ -61,6 +62,7 @@ def serve(
 @home_option
 def rpc(*, home: Path | None) -> None:
     """Answer calls, one JSON object a line, from standard input on standard output."""
+    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
 
     with Engine.open(home, settings=load_settings()) as engine:
@@ -76,6 +78,7 @@ def rpc(*, home: Path | None) -> None:
 def mcp(*, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
     """Give memory to an MCP client as tools, over standard input and output or HTTP."""
     require("holdfast mcp", "mcp", extra="mcp")
+    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
     from holdfast.mcp import create_server  # noqa: PLC0415 - an extra
 
     project = str(Path.cwd()) if project is None else project

@@ -7,15 +7,16 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import Any, Final
 
-import click
 from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast import text
 from holdfast.cli.console import open_console, print_table
-from holdfast.cli.output import as_json, emit_json, human_time, human_tokens
+from holdfast.cli.output import emit_json, human_time, human_tokens
+from holdfast.errors import InputError
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.text import printable
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
@@ -25,16 +26,12 @@ _HEAD, _TAIL = 700, 300
 _STYLES: Final[dict[type, str]] = {Thinking: "italic dim", ToolCall: "bold", ToolResult: "dim", Opaque: "dim"}
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "format_", metavar="NAME", help="The format of the file; default: recognise it.")
-@click.option("--full", is_flag=True, help="Show every message whole.")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
-@as_json
-def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_json: bool) -> None:
-    """Show the transcript FILE of any known agent."""
+def show_transcript(*, file: Path, format_: str | None, full: bool, last: int | None, as_json: bool) -> None:
+    """Print a transcript."""
     from holdfast import transcripts  # noqa: PLC0415 - messages are also printed by commands without a transcript
 
+    if not file.exists():
+        raise InputError(f"{file}: no such file; a session in memory: holdfast get --session {quote(str(file))}")
     transcript = transcripts.read(file, format=format_)
     messages = transcript.messages[-last:] if last else transcript.messages
     if as_json:
@@ -55,9 +52,8 @@ def show(*, file: Path, format_: str | None, full: bool, last: int | None, as_js
         )
         return
     screen = open_console()
-    title = f" · {transcript.title}" if transcript.title else ""
-    heading = printable(f"{transcript.format} session {transcript.session}{title}", one_line=True)
-    screen.print(Styled(heading, style="bold"))
+    heading = " · ".join(filter(None, (f"{transcript.format} session {transcript.session}", transcript.title)))
+    screen.print(Styled(printable(heading, one_line=True), style="bold"))
     facts = [transcript.model, transcript.cwd, f"{len(transcript.messages)} messages"]
     screen.print(Styled(" · ".join(printable(fact, one_line=True) for fact in facts if fact), style="dim"))
     for message in messages:
@@ -124,15 +120,8 @@ class UsageCheck:
     underestimated: float | None
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path))
-@click.option("--format", "format_", metavar="NAME", help="The format of the file; default: recognise it.")
-@click.option(
-    "--counter", "name", default="estimate", show_default=True, help="estimate, tiktoken:ENCODING or tokenizers:FILE."
-)
-@as_json
-def tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None:
-    """Count the tokens of the transcript FILE by role and part."""
+def print_tokens(*, file: Path, format_: str | None, name: str, as_json: bool) -> None:
+    """Print the tokens of a transcript by role and part."""
     from holdfast import transcripts  # noqa: PLC0415 - as above
 
     count = counter(name)

@@ -6,14 +6,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import click
 from rich.console import Console
 from rich.text import Text as Styled
 
 from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import open_memory, opens_memory, owner_of, session_scope
-from holdfast.cli.output import as_json, emit_json, human_tokens, plural
+from holdfast.cli.opening import open_memory, owner_of, session_scope
+from holdfast.cli.output import emit_json, human_tokens, plural
 from holdfast.errors import InputError
 from holdfast.store.base import Select
 from holdfast.text import printable
@@ -23,14 +22,7 @@ _CUTS: Final = frozenset({"trimmed", "compacted"})
 _BAR_WIDTH: Final = 16
 
 
-@click.command()
-@click.argument("file", type=click.Path(path_type=Path), required=False)
-@click.option("--limit", type=click.IntRange(min=1000), help="Of a FILE: tokens of the window; default the model's.")
-@click.option("--reserve", type=click.IntRange(min=0), help="Of a FILE: tokens kept for the reply, at most a quarter.")
-@click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N requests.")
-@opens_memory
-@as_json
-def timeline(
+def print_timeline(
     *,
     file: Path | None,
     limit: int | None,
@@ -39,22 +31,20 @@ def timeline(
     home: Path | None,
     project: str | None,
     agent: str | None,
-    session: str | None,
+    session: str,
     as_json: bool,
 ) -> None:
-    """Show the requests of a stored --session or of the transcript FILE: tokens, cuts, recalls, warnings."""
+    """Print the requests of a file or of a stored session."""
     if file is not None:
         from holdfast.cli.replay import replay_file  # noqa: PLC0415 - a stored session is shown without the engine
 
         with replay_file(file, limit=limit, reserve=reserve) as replayed:
             turns: list[Turn] = [report.to_json() for report in replayed.reports]
-    elif session:
+    else:
         with open_memory(home) as memory:
             scope = session_scope(memory, session=session, project=project, agent=agent)
             stored = memory.store.read_records(Select(scope=scope), kind="turn")
             turns = [dict(record.data) | owner_of(scope) for record in stored]
-    else:
-        raise click.UsageError("name a transcript FILE, or a stored session with --session")
     if not turns:
         raise InputError(
             f"no request of session {session or file} is stored; `holdfast sessions --discover` lists transcripts"

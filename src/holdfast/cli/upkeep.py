@@ -11,31 +11,20 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from holdfast import settings as configuration
-from holdfast.cli.opening import (
-    home_option,
-    load_settings,
-    open_memory,
-    open_model,
-    opens_memory,
-    owners,
-    scope_of,
-    server_of,
-    store_of,
-)
-from holdfast.cli.output import as_json, echo, emit_json, human_bytes, human_time
+from holdfast.cli.opening import load_settings, open_memory, open_model, owners, scope_of, server_of, store_of
+from holdfast.cli.options import as_json, home_option, opens_memory, owned_by
+from holdfast.cli.output import echo, emit_json, human_bytes, human_time
 from holdfast.errors import InputError, StorageError
-from holdfast.memory.memory import Memory
-from holdfast.search.embed.download import HUB_MODELS, download_from_hub, models_folder
 from holdfast.settings.loading import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
-from holdfast.store import upkeep
 from holdfast.store.base import Scope, Select
 from holdfast.store.opening import database_file, server_address, store_file
-from holdfast.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
+    from holdfast.memory.memory import Memory
     from holdfast.models.base import Model
     from holdfast.store.postgres import PostgresStore
+    from holdfast.store.sqlite import SqliteStore
 
 _EMBED_BATCH: Final = 1024
 _NO_LIMIT: Final = 2**31
@@ -48,6 +37,7 @@ _NO_LIMIT: Final = 2**31
 def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     """Rebuild the index from the archive, and embed what the current model has not embedded yet."""
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
+    from holdfast.store import upkeep  # noqa: PLC0415 - takes time
 
     embedded = done = 0
     with open_memory(home) as memory, Progress(1) as progress:
@@ -83,6 +73,8 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     """Copy the store to the new file TARGET. Other processes may use it meanwhile."""
     if server_address(home, settings=load_settings()) is not None:
         raise InputError("this memory is on a server: back it up with pg_dump, or the server's own backups")
+    from holdfast.store import upkeep  # noqa: PLC0415 - takes time
+
     upkeep.backup(database_file(store_of(home)), target)
     if as_json:
         emit_json({"path": str(target), "bytes": target.stat().st_size})
@@ -95,6 +87,8 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
 @as_json
 def vacuum(*, home: Path | None, as_json: bool) -> None:
     """Shrink the store by the space of deleted rows. On a server, others wait for each table meanwhile."""
+    from holdfast.store import upkeep  # noqa: PLC0415 - takes time
+
     if server := server_of(home):
         with server:
             before, after = server.vacuum()
@@ -118,6 +112,7 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
     """
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
     from holdfast.store.moving import move  # noqa: PLC0415 - only for this
+    from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - takes time
 
     with _open_tables(source, create=False) as old, _open_tables(target) as new, Progress(1) as progress:
         total = sum(count for name, count in old.counts().items() if name in {"messages", "passages", "facts"})
@@ -137,6 +132,8 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
 
 
 def _open_tables(place: str, *, create: bool = True) -> PostgresStore | SqliteStore:
+    from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - takes time
+
     if server := server_of(place):
         return server
     file = store_file(place, settings=load_settings())
@@ -150,15 +147,17 @@ def _open_tables(place: str, *, create: bool = True) -> PostgresStore | SqliteSt
 @click.command()
 @click.argument("target", type=click.Path(path_type=Path))
 @click.option("--to", "form", type=click.Choice(["jsonl", "markdown", "folder"]), default="jsonl", show_default=True)
-@opens_memory
+@owned_by
 @as_json
-def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose: Any) -> None:
+def export(
+    *, target: Path, form: str, home: Path | None, project: str | None, agent: str | None, as_json: bool
+) -> None:
     """Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.
 
     Damaged rows are skipped and listed; the exit code is then 1.
     """
     with open_memory(home) as memory:
-        count = _export(memory, owners(memory, project=whose["project"], agent=whose["agent"]), target, form)
+        count = _export(memory, owners(memory, project=project, agent=agent), target, form)
         gaps = memory.store.gaps
     if as_json:
         emit_json({"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]})
@@ -252,6 +251,7 @@ def models() -> None:
 def list_(*, as_json: bool) -> None:
     """List the known static models and where they are installed."""
     from holdfast.cli.console import print_table  # noqa: PLC0415 - only for this
+    from holdfast.search.embed.download import HUB_MODELS, models_folder  # noqa: PLC0415 - takes time
     from holdfast.search.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
 
     files = find_wordllama()
@@ -273,6 +273,8 @@ def list_(*, as_json: bool) -> None:
 @as_json
 def get(*, name: str, as_json: bool) -> None:
     """Download the model NAME from the Hugging Face Hub into the models folder, and check its digests."""
+    from holdfast.search.embed.download import download_from_hub  # noqa: PLC0415 - takes time
+
     folder = download_from_hub(name)
     if as_json:
         emit_json({"model": name, "path": str(folder)})

@@ -279,7 +279,7 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
 
 # --- quoting passages ------------------------------------------------------------------
 
-_BATCH: Final = 16
+_BATCH: Final = 32
 """The number of passages that are read at once."""
 _MAX_QUESTIONS: Final = 10
 """The number of best passages that are looked at as questions;"""

@@ -27,6 +27,7 @@ Incoming: TypeAlias = Message | Mapping[str, Any] | _Dumpable
 """A message as a caller hands it in: canonical, any provider's dict, or what an SDK returned."""
 
 _LISTS: Final = ("content", "parts", "tool_calls")
+_MARKS: Final = frozenset({"role", "type", "parts"})
 _SDK_FIELDS: Final = {
     **dict.fromkeys(("parsed", "parsed_arguments", "parsed_output"), True),
     "function": {"parsed_arguments"},
@@ -43,16 +44,21 @@ def normalise(messages: Any) -> list[Message | Json]:
     listed: list[Any] = []
     for item in messages:
         if isinstance(item, dict):  # a reply's content is often put into a dict as it is
-            listed.append(_dump_lists(item, item.get))
+            listed.append(_dump_lists(item, item.get) if list in map(type, item.values()) else item)
         elif isinstance(item, Message | Mapping):
             listed.append(item)
         else:
             listed += _from_sdk(item)
     for index, item in enumerate(listed):
-        where = f"messages[{index}]"
-        if not isinstance(item, Message) and {"role", "type", "parts"}.isdisjoint(expect_object(item, where)):
-            raise FormatError("neither a role nor a type: this is not a message", where=where)
+        if not _is_message(item, index):
+            raise FormatError("neither a role nor a type: this is not a message", where=f"messages[{index}]")
     return listed
+
+
+def _is_message(item: Any, index: int) -> bool:
+    if isinstance(item, dict):  # faster than a test for any mapping, and there are thousands
+        return not _MARKS.isdisjoint(item)
+    return isinstance(item, Message) or not _MARKS.isdisjoint(expect_object(item, f"messages[{index}]"))
 
 
 def _from_sdk(item: Any) -> Iterator[Any]:

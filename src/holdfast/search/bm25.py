@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +34,7 @@ MAX_POSTINGS: Final = 300_000
 """The number of windows that are read for one query, those of its rarest terms first: in a large store common terms
 cost more than they contribute."""
 
+N = TypeVar("N", np.float32, np.uint8)
 Doubles: TypeAlias = npt.NDArray[np.float64]
 
 
@@ -92,15 +93,15 @@ class Keywords:
 
     def windows(self, numbers: npt.NDArray[np.int64], columns: Columns) -> Floats:
         """Return BM25 of windows (in ascending order), to choose the part of a passage to quote."""
-        scores = np.zeros(len(numbers), np.float32)
         lengths = columns["window_length"][numbers]
         average = max(1.0, float(lengths.mean())) if len(numbers) else 1.0
         wanted = numbers.astype(np.uint32)
-        for postings, weight in self.terms:
-            windows, counts = postings.windows, postings.counts
-            places = np.minimum(np.searchsorted(windows, wanted), len(windows) - 1)
-            times = np.where(windows[places] == wanted, counts[places], 0).astype(np.float32)
-            scores += weight * _saturate(times, lengths, average)
+        times = np.zeros((len(self.terms), len(numbers)), np.float32)
+        for row, (postings, _) in zip(times, self.terms, strict=True):
+            places = np.minimum(postings.windows.searchsorted(wanted), len(postings.windows) - 1)
+            np.multiply(postings.counts[places], postings.windows[places] == wanted, out=row)
+        weights = np.array([[weight] for _, weight in self.terms], np.float32).reshape(-1, 1)
+        scores: Floats = (weights * _saturate(times, lengths, average)).sum(axis=0, dtype=np.float32)
         return scores
 
 
@@ -117,29 +118,35 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
     passages = np.concatenate([np.zeros(0, np.intp), *(one.passages for one, _ in seen)])
     times = np.concatenate([np.zeros(0, np.float32), *(one.times for one, _ in seen)])
     each = np.repeat(idf.astype(np.float32), counted)
-    scores = each * _saturate(times, columns["length"].take(passages), corpus.average)
+    each *= _saturate(times, columns["length"].take(passages), corpus.average)
     part = weights * [_idf(len(one.passages), max(corpus.total, MIN_IDF_PASSAGES)) for one, _ in seen]
-    part /= part.sum() or 1
-    share = np.bincount(passages, np.repeat(part, counted), columns.passages)
-    together = _best_window([one for one, _ in seen], part, columns)
+    part = (part / (part.sum() or 1)).astype(np.float32)
     return Keywords(
-        passages=np.bincount(passages, scores, columns.passages).astype(np.float32),
+        passages=_sums(passages, each, columns.passages),
         sessions=_sessions(passages, times, weights=weights, counted=counted, corpus=corpus),
-        share=share.astype(np.float32),
-        together=together,
+        share=_sums(passages, np.repeat(part, counted), columns.passages),
+        together=_best_window([one for one, _ in seen], part, columns),
         terms=[(one, float(weight)) for (one, _), weight in zip(seen, idf, strict=True) if len(one.passages)],
     )
 
 
-def _best_window(postings: Sequence[Postings], part: Doubles, columns: Columns) -> Floats:
+def _best_window(postings: Sequence[Postings], part: Floats, columns: Columns) -> Floats:
     """Return the weight of the terms in each passage's best window; fewer than `FEW_TERMS` count only in part."""
-    if not columns.passages:
-        return np.zeros(0, np.float32)
-    windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)])
-    each = np.repeat(part, [len(one.windows) for one in postings])
-    held = np.bincount(windows, each, columns.windows)
-    complete = np.bincount(windows, minlength=columns.windows) / min(FEW_TERMS, max(1, len(postings)))
-    return np.maximum.reduceat(held * np.minimum(1, complete), columns["first_window"]).astype(np.float32)
+    windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)]).astype(np.intp)
+    weights = _sums(windows, np.repeat(part, [len(one.windows) for one in postings]), columns.windows).take(windows)
+    counts = _sums(windows, np.uint8(1), columns.windows).take(windows)
+    few = np.arange(MAX_TERMS + 1) / min(FEW_TERMS, max(1, len(postings)))
+    weights *= np.minimum(1, few).astype(np.float32).take(counts)
+    best = np.zeros(columns.passages, np.float32)
+    np.maximum.at(best, columns["passage"].take(windows), weights)
+    return best
+
+
+def _sums(places: npt.NDArray[np.integer], values: npt.NDArray[N] | N, size: int) -> npt.NDArray[N]:
+    """Return the sum of the values at each of `size` places: `bincount` with small numbers instead of large ones."""
+    sums = np.zeros(size, values.dtype)
+    np.add.at(sums, places, values)
+    return sums
 
 
 def select_rarest(sizes: Sequence[int]) -> list[int]:

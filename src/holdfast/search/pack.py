@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from holdfast.search.columns import Floats
 from holdfast.search.passages import SENTENCE_END
@@ -31,8 +31,6 @@ MIN_CONTEXT_CHARS: Final = 200
 """The text on each side of the best window that is read for an excerpt."""
 CHARS_PER_TOKEN: Final = 3
 """No token is counted for more characters."""
-STEM_CHARS: Final = 3
-"""The letters of a word that no stemmer changes."""
 MIN_QUOTE_TOKENS: Final = 12
 MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
@@ -92,11 +90,18 @@ class Quotable:
         if tokens > left and self.room > MIN_EXCERPT_CHARS:
             shorter = replace(self, room=MIN_EXCERPT_CHARS)
             return shorter.quote(weights, measure, headed=headed, left=left)
-        return Quote(passage=self.passage, span=span, text=text, tokens=tokens, groups=groups, said_in=self.said_in)
+        return Quote(
+            passage=self.passage,
+            span=span,
+            text=text,
+            plain=_plain(text),
+            tokens=tokens,
+            groups=groups,
+            said_in=self.said_in,
+        )
 
     def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
         """Return the sentences around the best window; the rest of a long passage is not read."""
-        pattern = _term_pattern(frozenset(weights))
         scores, windows = self.window_scores, self.windows
         window = best = int(scores.argmax())
         last = best + 1
@@ -110,7 +115,7 @@ class Quotable:
             while windows[window][1] <= start:
                 window += 1
             text = self.text[start:stop]
-            hits = tuple(filter(weights.__contains__, terms(text))) if pattern.search(text) else ()
+            hits = tuple(filter(weights.__contains__, terms(text)))
             follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
             sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
             before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
@@ -119,11 +124,12 @@ class Quotable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """The quoted part of a passage, its cost in tokens, the groups that have their header, and its session."""
+    """The quoted part of a passage, its words, its cost in tokens, the groups that have their header, its session."""
 
     passage: int
     span: Span
     text: str
+    plain: str
     tokens: float
     groups: tuple[Hashable, ...] = ()
     said_in: int | None = None
@@ -177,7 +183,7 @@ class _Packed:
     def add(self, quote: Quote) -> None:
         self.quotes[quote.passage] = quote
         self.headed.update(quote.groups)
-        self.seen.append((_plain(quote.text), quote.said_in))
+        self.seen.append((quote.plain, quote.said_in))
         self.spent += quote.tokens
 
     def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
@@ -188,7 +194,7 @@ class _Packed:
 
     def repeats(self, quote: Quote) -> bool:
         """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
-        plain, said_in = _plain(quote.text), quote.said_in
+        plain, said_in = quote.plain, quote.said_in
         if len(plain) < MIN_SENTENCE_CHARS:
             return any(plain == other for other, _ in self.seen)
         return any(
@@ -209,7 +215,7 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
         return 0, len(candidate.text)
     sentences = candidate.sentences(weights)
     first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
-    values = [sentence.prior + sum(weights[term] for term in set(sentence.terms)) for sentence in sentences]
+    values = [sentence.prior + sum(map(weights.__getitem__, dict.fromkeys(sentence.terms))) for sentence in sentences]
     values.append(-1.0)  # of what is before the first and after the last
     most, more = candidate.room + MAX_SLACK_CHARS, MAX_LIST_CHARS * (candidate.room == MAX_EXCERPT_CHARS)
     while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
@@ -221,8 +227,7 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     return sentences[first].start, sentences[last - 1].stop
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Sentence(NamedTuple):
     """A sentence, the query's terms in it, the score of its window, and whether the one before announces it."""
 
     start: int
@@ -230,15 +235,6 @@ class _Sentence:
     terms: tuple[str, ...]
     prior: float
     follows: bool
-
-
-@lru_cache(maxsize=16)
-def _term_pattern(query: frozenset[str]) -> re.Pattern[str]:
-    """Return a pattern for the beginnings of the query's terms: a sentence without a match holds none of them."""
-    beginnings = {
-        term if len(term) <= STEM_CHARS else term[: max(STEM_CHARS, len(term) - STEM_CHARS + 1)] for term in query
-    }
-    return re.compile("|".join(map(re.escape, sorted(beginnings))) or r"(?!)", re.IGNORECASE)
 
 
 def _split(text: str, start: int, stop: int) -> Iterator[Span]:
@@ -271,7 +267,7 @@ def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
 
 def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
     """Rate a run by the terms in it, the scores of its windows, and its length."""
-    distinct = sum(weights[term] for term in {term for sentence in run for term in sentence.terms})
-    repeated = sum(weights[term] for sentence in run for term in sentence.terms)
+    hits = list(chain.from_iterable([sentence.terms for sentence in run]))
+    distinct, repeated = (sum(map(weights.__getitem__, each)) for each in (dict.fromkeys(hits), hits))
     prior = sum(sentence.prior for sentence in run) / len(run)
     return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - (run[-1].stop - run[0].start) / 1000

@@ -60,8 +60,9 @@ class Matrix:
         self.dimension = dimension
         self._many, self._looked_into = many, looked_into
         self._pages: dict[int, Bytes] = {}
-        self._lengths: dict[int, Floats] = {}
+        self._squares: dict[int, Floats] = {}
         self._signs: dict[int, Signs] = {}
+        self._compared: npt.NDArray[np.int64] | None = None  # the windows that the last query was compared with
         self._known_mean: tuple[int, Floats | None, float] = (-1, None, 0.0)
 
     def store(self, first: int, rows: Bytes) -> None:
@@ -72,10 +73,13 @@ class Matrix:
             if number not in self._pages:
                 self._pages[number] = np.zeros((PAGE, self.dimension), np.int8)
             part = rows[: PAGE - offset]
-            _shorten(self._lengths, number, offset)
+            _shorten(self._squares, number, offset)
             _shorten(self._signs, number, offset)
             self._pages[number][offset : offset + len(part)] = part
             first, rows = first + len(part), rows[len(part) :]
+
+    def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
+        """Do nothing: all vectors are here. Those of a server are asked for, to be read in `cosine`."""
 
     def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
         """How alike the query is to each of the first `windows` windows; 0 without a vector, or out of sight.
@@ -83,6 +87,7 @@ class Matrix:
         Of very many windows only the most promising are compared; the others have 0 too.
         """
         wanted = quantise(query[None, :].astype(np.float32))
+        self._compared = None
         if not wanted.any():
             return np.zeros(windows, np.float32)
         if windows >= self._many and (visible is None or np.count_nonzero(visible) >= self._many):
@@ -91,36 +96,36 @@ class Matrix:
 
     def _cosine_of_all(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         alike = np.zeros(windows, np.float32)
-        length = _lengths(wanted)[0]
         for number, page in self._pages.items():
             part = alike[number * PAGE : (number + 1) * PAGE]
             rows = page[: len(part)]
-            lengths = _grown(self._lengths, number, rows, _lengths) * length
+            squares = _grown(self._squares, number, rows, _squares)
             seen = None if visible is None else visible[number * PAGE : (number + 1) * PAGE]
             if seen is not None and np.count_nonzero(seen) < FEW * len(part):
-                part[seen] = _products(wanted, rows[seen]) / lengths[seen]
+                part[seen] = _cosine(wanted, rows[seen], squares[seen])
             else:
-                np.divide(_products(wanted, rows), lengths, out=part)
+                part[:] = _cosine(wanted, rows, squares)
                 if seen is not None:
                     part *= seen
         return alike
 
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
-        signs = ~_signs(wanted)[:, 0]
+        signs = _signs(wanted)
         shared = np.zeros(windows, np.uint16)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
-            for word, words in zip(signs, _grown(self._signs, number, page[: len(part)], _signs), strict=True):
-                part += np.bitwise_count(words ^ word)
+            part[:] = count_shared(_grown(self._signs, number, page[: len(part)], _signs), signs)
         if visible is not None:
             shared *= visible
         return self._cosine_of(highest(shared, max(self._looked_into, windows // ONE_IN)), wanted, windows)
 
     def _cosine_of(self, chosen: npt.NDArray[np.int64], wanted: Bytes, windows: int) -> Floats:
         """Compare with some windows (in rising order); the others have 0."""
+        self._compared = chosen
         alike = np.zeros(windows, np.float32)
-        alike[chosen] = _cosine(wanted, self._rows(chosen))
+        rows = self._rows(chosen)
+        alike[chosen] = _cosine(wanted, rows, _squares(rows))
         return alike
 
     def centre(self, query: Floats, cosine: Floats, *, visible: Bools | None = None) -> Centering | None:
@@ -133,10 +138,14 @@ class Matrix:
             return None
         length = float(np.linalg.norm(mean))
         asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
-        best = highest(cosine, MAX_CENTERED_WINDOWS)
+        if self._compared is None:
+            best = highest(cosine, MAX_CENTERED_WINDOWS)
+        else:
+            best = self._compared[highest(cosine[self._compared], MAX_CENTERED_WINDOWS)]
         if visible is not None and len(cosine) <= MAX_CENTERED_WINDOWS:
             best = np.flatnonzero(visible)
-        cosines = _cosine(quantise(mean[None, :]), self._rows(best))
+        rows = self._rows(best)
+        cosines = _cosine(quantise(mean[None, :]), rows, _squares(rows))
         return Centering(length, asked, best, cosines, known)
 
     def _mean(self, windows: int, visible: Bools | None) -> tuple[Floats | None, float]:
@@ -161,7 +170,9 @@ class Matrix:
         pages = np.arange(windows[-1] // PAGE + 2 if len(windows) else 1) * PAGE
         for number, (first, last) in enumerate(pairwise(np.searchsorted(windows, pages).tolist())):
             if last > first and number in self._pages:
-                np.take(self._pages[number], windows[first:last] - number * PAGE, axis=0, out=rows[first:last])
+                np.take(
+                    self._pages[number], windows[first:last] - number * PAGE, axis=0, out=rows[first:last], mode="clip"
+                )
         return rows
 
 
@@ -181,11 +192,9 @@ def _shorten(known: dict[int, Derived], number: int, length: int) -> None:
         known[number] = known[number][..., :length]
 
 
-def _lengths(rows: Bytes) -> Floats:
-    """The length of each vector, 1 at least."""
-    squares = np.asarray(simsimd.sqeuclidean(rows, np.zeros_like(rows)), np.float32) if len(rows) else np.zeros(0)
-    lengths: Floats = np.sqrt(np.maximum(squares, 1)).astype(np.float32)
-    return lengths
+def _squares(rows: Bytes) -> Floats:
+    """The square of the length of each vector."""
+    return _distances(np.zeros((1, rows.shape[1]), np.int8), rows)
 
 
 def _signs(rows: Bytes) -> Signs:
@@ -195,17 +204,28 @@ def _signs(rows: Bytes) -> Signs:
     return np.ascontiguousarray(words.T)
 
 
-def _products(wanted: Bytes, rows: Bytes) -> Floats:
-    """The product of a vector with each row."""
+def count_shared(words: Signs, signs: Signs) -> npt.NDArray[np.uint16]:
+    """How many signs each vector shares with one vector, whose words are one column."""
+    shared: npt.NDArray[np.uint16] = np.bitwise_count(words ^ ~signs).sum(axis=0, dtype=np.uint16)
+    return shared
+
+
+def _distances(wanted: Bytes, rows: Bytes) -> Floats:
+    """The squared distance of a vector from each row."""
     if not len(rows):
         return np.zeros(0, np.float32)
-    found: Floats = np.asarray(simsimd.cdist(wanted, rows, "dot", out_dtype="f32"))[0]
+    found: Floats = np.asarray(simsimd.cdist(wanted, rows, "sqeuclidean", out_dtype="f32"))[0]
     return found
 
 
-def _cosine(wanted: Bytes, rows: Bytes) -> Floats:
-    """The cosine of a vector with each row. On ARM, that of `simsimd` is wrong by up to 0.0008: its roots are rough."""
-    alike: Floats = _products(wanted, rows) / (_lengths(rows) * _lengths(wanted)[0])
+def _cosine(wanted: Bytes, rows: Bytes, squares: Floats) -> Floats:
+    """The cosine of a vector with each row, by their distance and the squares of their lengths.
+
+    On ARM, the product of `simsimd` takes twice as long as the distance, and its cosine is wrong by up to 0.0008.
+    """
+    square = _squares(wanted)
+    twice = square + squares - _distances(wanted, rows)
+    alike: Floats = twice / (2 * np.sqrt(square) * np.sqrt(np.maximum(squares, 1)))
     return alike
 
 

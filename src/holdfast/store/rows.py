@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from holdfast.errors import ConflictError
@@ -325,9 +326,10 @@ def find_messages(
         query, values = f"SELECT digest, nonce, id FROM messages WHERE {own} AND {stored}", [*owner, *values]
         if has_forgotten:
             gone, digests_of = db.among("words", some)
-            query += f" UNION ALL SELECT words, nonce, 0 FROM forgotten WHERE {own} AND {gone} ORDER BY id"
+            query += f" UNION ALL SELECT words, nonce, 0 FROM forgotten WHERE {own} AND {gone}"
             values += [*owner, *digests_of]
-        for digest, nonce, number in db.execute(query, values):
+        # Sorted here: with ORDER BY, SQLite would read the whole table in the order of ids instead of an index.
+        for digest, nonce, number in sorted(db.execute(query, values), key=itemgetter(2)):
             found.setdefault(digest.hex(), {})[bytes_text(nonce)] = number
     return found
 
