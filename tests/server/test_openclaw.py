@@ -186,9 +186,9 @@ class TestSubagents:
         host.assemble("parent", [], "Look into the mirror of the packages.", key=KEY)
         context = {"sessionId": "parent", "sessionKey": KEY, "workspaceDir": "/work"}
         host.call("archive_remember", context=context, values={"content": "The packages come from mirror Quokka."})
-        ids = {"parentSessionId": "parent", "childSessionId": "child"}
-        host.call("prepareSubagentSpawn", parentSessionKey=KEY, childSessionKey=self.CHILD, **ids)
+        host.call("prepareSubagentSpawn", parentSessionKey=KEY, childSessionKey=self.CHILD)
         host.call("turn")
+        host.assemble("child", [], "Find the index.", key=self.CHILD)
         found = say("assistant", "The mirror of the packages keeps its index on host Wombat, port 7391.", 2)
         host.commit("child", [say("user", "Find the index.", 1), found], "child", key=self.CHILD)
         host.call("onSubagentEnded", childSessionKey=self.CHILD, reason="completed")

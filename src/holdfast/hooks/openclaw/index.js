@@ -86,6 +86,7 @@ const shares = new Map(); // the share of the window to use, by session: smaller
 const windows = new Map(); // the context window by model, as later requests of a turn show it
 
 const owners = new Map(); // agent and project, by the key of a session: those of a subagent are its parent's
+const parents = new Map(); // the parent, by the key of a subagent that has made no request yet
 
 const agentOf = (key) => /^agent:([^:]+):/.exec(key ?? "")?.[1] ?? "main";
 
@@ -150,6 +151,8 @@ function createEngine({ workspaceDir }, log) {
     const { sessionId, sessionKey, messages, tokenBudget = 200000, runtimeSettings } = params;
     if (isPrivate(params)) return newestMessages(params);
     if (workspaceDir) owners.set(sessionKey, owner(params));
+    const parent = parents.get(sessionKey);
+    if (parents.delete(sessionKey)) await memory.call("add_subagent", { ...parent, child: sessionId });
     const reserve = runtimeSettings?.limits?.maxOutputTokens;
     let turn = turns.get(sessionId);
     if (reserve != null || !turn) {
@@ -231,13 +234,10 @@ function createEngine({ workspaceDir }, log) {
     },
 
     // A subagent has a session of its own, in the memory of its parent, which recalls what it finds.
-    prepareSubagentSpawn: ({ parentSessionKey, parentSessionId, childSessionKey, childSessionId }) =>
-      attempt("subagent", async () => {
-        if (!owners.has(parentSessionKey)) return undefined;
-        owners.set(childSessionKey, owners.get(parentSessionKey));
-        await memory.call("add_subagent", { ...owners.get(parentSessionKey), session: parentSessionId, child: childSessionId });
-        return { rollback: () => owners.delete(childSessionKey) };
-      }),
+    async prepareSubagentSpawn({ parentSessionKey, childSessionKey }) {
+      const parent = owners.get(parentSessionKey);
+      if (parent) for (const known of [owners, parents]) known.set(childSessionKey, parent);
+    },
     onSubagentEnded: async ({ childSessionKey, reason }) => void (reason === "deleted" && owners.delete(childSessionKey)),
     dispose: async () => turns.clear(), // the process stays: starting it takes longer than a turn
   };
