@@ -36,6 +36,8 @@ from holdfast.settings import Settings
 EVENTS_PER_SECOND: Final = 10
 TOOL: Final = {"name": "ls", "input_schema": {"type": "object"}}
 """Requests of agents have tools; those without are taken for a title or a probe, and pass."""
+MEMORY_TIMES: Final = 6
+"""How many sizes of the server are reported, evenly over the run of the long streams."""
 SHORT_SECONDS: Final = 0.4
 """How long a reply streams in the part that measures the throughput."""
 
@@ -90,9 +92,16 @@ class Plan:
 
 @dataclass
 class Load:
-    """What the clients of one run saw: seconds to the first token, names of whole replies, changed and failed ones."""
+    """What the clients of one run saw.
+
+    Attributes:
+        first: The seconds to the first token.
+        assembling: For each of them, the seconds in which the server assembled the window, with the way to the thread
+            that does it and back.
+    """
 
     first: list[float] = field(default_factory=list)
+    assembling: list[float] = field(default_factory=list)
     whole: list[str] = field(default_factory=list)
     changed: int = 0
     failed: int = 0
@@ -114,6 +123,7 @@ async def run_client(client: httpx.AsyncClient, url: str, number: int, load: Loa
                 async for chunk in reply.aiter_raw():
                     if is_first and b"text_delta" in chunk:
                         load.first.append(time.perf_counter() - start)
+                        load.assembling.append(float(reply.headers.get("x-holdfast-milliseconds", 0)) / 1000)
                         is_first = False
                     digest.update(chunk)
         except httpx.HTTPError:
@@ -177,8 +187,9 @@ async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: 
     server.should_exit = True
     await task
     samples = [size for size in memory if size]
-    half = samples[len(samples) // 2 :]
-    lost, assemble = await asyncio.to_thread(check_archive, home, [*proxied.whole, *short.whole])
+    times = [min(len(samples) * part // MEMORY_TIMES, len(samples) - 1) for part in range(1, MEMORY_TIMES + 1)]
+    lost = await asyncio.to_thread(count_lost, home, [*proxied.whole, *short.whole])
+    beyond = [first - assembling for first, assembling in zip(proxied.first, proxied.assembling, strict=True)]
     return {
         "streams": streams,
         "seconds": seconds,
@@ -189,9 +200,9 @@ async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: 
         "first_token_direct_ms": _median_ms(direct.first),
         "first_token_proxy_ms": _median_ms(proxied.first),
         "added_ms": round(_median_ms(proxied.first) - _median_ms(direct.first), 1),
-        "assemble_ms": assemble,
-        "memory_middle_mb": round(half[0] / 2**20, 1) if half else None,
-        "memory_end_mb": round(half[-1] / 2**20, 1) if half else None,
+        "assemble_ms": _median_ms(proxied.assembling),
+        "added_beyond_assemble_ms": round(_median_ms(beyond) - _median_ms(direct.first), 1),
+        "memory_mb": [round(samples[time] / 2**20, 1) for time in times],
         "short_replies_per_second": round(len(short.whole) / short_seconds, 1),
         "short_first_token_ms": _median_ms(short.first),
         "acknowledged": len(proxied.whole) + len(short.whole),
@@ -210,22 +221,15 @@ def start_server(home: Path, upstream: str) -> tuple[subprocess.Popen[bytes], st
         return process, json.loads(process.stdout.readline())["url"]
 
 
-def check_archive(home: Path, names: list[str]) -> tuple[int, float]:
-    """Count the replies that are not in the archive, and return the median time of assembling, in milliseconds.
-
-    The time is that of the long streams.
-    """
+def count_lost(home: Path, names: list[str]) -> int:
+    """Count the replies that are not in the archive."""
     with Engine.open(home, settings=Settings(), background=False) as engine:
-        times: list[float] = []
         archived: set[str] = set()
         for scope in engine.sessions():
             session = engine.session(scope.session, project=scope.project, agent=scope.agent)
-            if not scope.session.endswith(f"-{SHORT_SECONDS}"):
-                times += [sum(report.milliseconds.values()) for report in session.timeline()]
             session.state.restore()
             archived.update(item.message.text.strip() for item in session.state.history)
-        lost = [name for name in names if " ".join(make_words(name)) not in archived]
-        return len(lost), round(statistics.median(times), 1) if times else 0.0
+        return sum(" ".join(make_words(name)) not in archived for name in names)
 
 
 def measure(*, streams: int, seconds: float, stream_seconds: float) -> dict[str, Any]:

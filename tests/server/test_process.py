@@ -20,10 +20,10 @@ import pytest
 import patient
 from holdfast import Engine
 from holdfast.errors import HoldfastError
-from holdfast.models.scripted import Hang
+from holdfast.models.scripted import Hang, Said
 from holdfast.server.process import Server, find, find_or_start
 from holdfast.settings import Settings
-from holdfast.testing.provider import ScriptedProvider
+from holdfast.testing.provider import Cut, ScriptedProvider
 from waiting import until
 
 
@@ -61,6 +61,20 @@ def test_a_reply_that_was_received_survives_kill_9(tmp_path: Path) -> None:
     with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
         found = engine.search("5433")
         assert "The port is 5433." in [hit.text for hit in found]
+
+
+def test_a_reply_that_breaks_off_is_one_line_in_the_log(tmp_path: Path) -> None:
+    """The client sees that the reply is not whole."""
+    body = {"model": "m", "max_tokens": 50, "stream": True, "messages": [{"role": "user", "content": "Go."}]}
+    with (
+        ScriptedProvider([Cut(Said(text="half of it"), after=3)]) as provider,
+        running(tmp_path, "--upstream", provider.url) as (_, url),
+    ):
+        with pytest.raises(httpx.RemoteProtocolError):
+            httpx.post(f"{url}/v1/messages", json=body, timeout=60)
+        until(lambda: (tmp_path / "stderr").read_text().endswith("\n"))
+        (line,) = (tmp_path / "stderr").read_text().splitlines()
+        assert line.startswith(f"upstream: the reply of {provider.url}/v1/messages broke off: NetworkError: ")
 
 
 def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from holdfast.search.columns import Floats
 from holdfast.search.passages import SENTENCE_END
@@ -89,7 +90,15 @@ class Quotable:
         if tokens > left and self.room > MIN_EXCERPT_CHARS:
             shorter = replace(self, room=MIN_EXCERPT_CHARS)
             return shorter.quote(weights, measure, headed=headed, left=left)
-        return Quote(passage=self.passage, span=span, text=text, tokens=tokens, groups=groups, said_in=self.said_in)
+        return Quote(
+            passage=self.passage,
+            span=span,
+            text=text,
+            plain=_plain(text),
+            tokens=tokens,
+            groups=groups,
+            said_in=self.said_in,
+        )
 
     def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
         """Return the sentences around the best window; the rest of a long passage is not read."""
@@ -115,11 +124,12 @@ class Quotable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quote:
-    """The quoted part of a passage, its cost in tokens, the groups that have their header, and its session."""
+    """The quoted part of a passage, its words, its cost in tokens, the groups that have their header, its session."""
 
     passage: int
     span: Span
     text: str
+    plain: str
     tokens: float
     groups: tuple[Hashable, ...] = ()
     said_in: int | None = None
@@ -173,7 +183,7 @@ class _Packed:
     def add(self, quote: Quote) -> None:
         self.quotes[quote.passage] = quote
         self.headed.update(quote.groups)
-        self.seen.append((_plain(quote.text), quote.said_in))
+        self.seen.append((quote.plain, quote.said_in))
         self.spent += quote.tokens
 
     def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
@@ -184,7 +194,7 @@ class _Packed:
 
     def repeats(self, quote: Quote) -> bool:
         """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
-        plain, said_in = _plain(quote.text), quote.said_in
+        plain, said_in = quote.plain, quote.said_in
         if len(plain) < MIN_SENTENCE_CHARS:
             return any(plain == other for other, _ in self.seen)
         return any(
@@ -205,7 +215,7 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
         return 0, len(candidate.text)
     sentences = candidate.sentences(weights)
     first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
-    values = [sentence.prior + sum(weights[term] for term in set(sentence.terms)) for sentence in sentences]
+    values = [sentence.prior + sum(map(weights.__getitem__, dict.fromkeys(sentence.terms))) for sentence in sentences]
     values.append(-1.0)  # of what is before the first and after the last
     most, more = candidate.room + MAX_SLACK_CHARS, MAX_LIST_CHARS * (candidate.room == MAX_EXCERPT_CHARS)
     while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
@@ -217,8 +227,7 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     return sentences[first].start, sentences[last - 1].stop
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Sentence(NamedTuple):
     """A sentence, the query's terms in it, the score of its window, and whether the one before announces it."""
 
     start: int
@@ -258,7 +267,7 @@ def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
 
 def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
     """Rate a run by the terms in it, the scores of its windows, and its length."""
-    distinct = sum(weights[term] for term in {term for sentence in run for term in sentence.terms})
-    repeated = sum(weights[term] for sentence in run for term in sentence.terms)
+    hits = list(chain.from_iterable([sentence.terms for sentence in run]))
+    distinct, repeated = (sum(map(weights.__getitem__, each)) for each in (dict.fromkeys(hits), hits))
     prior = sum(sentence.prior for sentence in run) / len(run)
     return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - (run[-1].stop - run[0].start) / 1000

@@ -162,6 +162,7 @@ def run(
         InputError: The port is taken, or another server runs for this memory.
     """
     import asyncio  # noqa: PLC0415 - slow to import
+    import logging  # noqa: PLC0415 - as above
     import secrets  # noqa: PLC0415 - as above
 
     import uvicorn  # noqa: PLC0415 - an extra, and slow to import
@@ -182,6 +183,9 @@ def run(
             timeout_graceful_shutdown=STOP_SECONDS,
         )
     )
+
+    # The proxy says why it has ended a reply in its middle.
+    logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.msg)
 
     async def serve(bound: socket.socket) -> None:
         described = Server(port=bound.getsockname()[1], pid=os.getpid(), token=token, idle=idle)

@@ -10,16 +10,20 @@ import asyncio
 import gzip
 import json
 import logging
+import time
 import zlib
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
 from typing import Any, Final, TypeVar
+from urllib.request import getproxies
 
 import httpx2 as httpx
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as ASGIScope
 
 from holdfast.aio import AsyncEngine, AsyncSession
 from holdfast.compaction.host_summary import find_lost, is_summary_request
@@ -33,6 +37,7 @@ from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, r
 from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import Conversations, host_session
 from holdfast.server.summaries import complete_body, complete_stream
+from holdfast.server.transport import CONNECT_SECONDS, IDLE_SECONDS, READ_SECONDS, Transport
 from holdfast.store.base import Scope, Select
 from holdfast.window import Window
 
@@ -65,9 +70,8 @@ _HOP_HEADERS: Final = frozenset(
 )
 OWN_HEADERS: Final = b"x-holdfast-"
 """How headers begin that are for this server and not for the provider."""
-_TIMEOUT: Final = httpx.Timeout(600.0, connect=30.0)
-_LIMITS: Final = httpx.Limits(keepalive_expiry=2.0)
-"""Idle connections are closed before most servers close them, which could happen while a request is being sent."""
+_TIMEOUT: Final = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
+_LIMITS: Final = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +118,7 @@ class _Exchange:
     session: AsyncSession | None = None
     messages: list[Message] = field(default_factory=list)
     window: Window | None = None
+    milliseconds: float = 0
     limit: int = 0
     is_changed: bool = False
     is_summary: bool = False
@@ -127,6 +132,7 @@ class _Exchange:
             found["x-holdfast-session"] = _header(self.session.id)
         if self.window is not None:
             found["x-holdfast-tokens"] = str(self.window.report.total_tokens)
+            found["x-holdfast-milliseconds"] = f"{self.milliseconds:.1f}"
             found["x-holdfast-edits"] = ",".join(change.kind for change in self.window.report.changes)
             self.warnings += self.window.report.warnings
         if self.warnings:
@@ -141,21 +147,14 @@ class Proxy:
         engine: The memory.
         upstreams: Where requests go.
         shadow: Whether requests are sent as they came; reports then say what would have been done.
-        client: The HTTP client.
     """
 
-    def __init__(
-        self,
-        engine: AsyncEngine,
-        *,
-        upstreams: Upstreams,
-        shadow: bool = False,
-        client: httpx.AsyncClient | None = None,
-    ) -> None:
+    def __init__(self, engine: AsyncEngine, *, upstreams: Upstreams, shadow: bool = False) -> None:
         self._engine = engine
         self._upstreams = upstreams
         self._shadow = shadow
-        self._client = client or httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS)
+        way = None if getproxies() else Transport()  # httpx itself sends through a proxy of the user
+        self._client = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS, transport=way)
         self._conversations = Conversations()
         self._limits: dict[Scope, int] = {}
 
@@ -183,9 +182,9 @@ class Proxy:
         except ClientDisconnect:
             return Response(status_code=CLIENT_LEFT)
         except httpx.HTTPError as error:
-            reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            log.warning("upstream: %s", reason)
-            message = f"holdfast: {self._upstreams.url(request)} did not answer: {reason}"
+            message = f"{self._upstreams.url(request)} did not answer: {_reason(error)}"
+            log.warning("upstream: %s", message)
+            message = f"holdfast: {message}"
             return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status_code=502)
 
     # --- requests --------------------------------------------------------------------
@@ -273,7 +272,7 @@ class Proxy:
     async def _assemble(self, exchange: _Exchange) -> None:
         """Assemble the window; the content changes only where the window does."""
         assert exchange.session is not None
-        body = exchange.body
+        body, start = exchange.body, time.perf_counter()
         exchange.window = await exchange.session.assemble(
             exchange.messages,
             limit=exchange.limit,
@@ -283,6 +282,7 @@ class Proxy:
             tools=[tool for tool in body.get("tools") or () if isinstance(tool, dict)],
             recall=not exchange.is_summary,
         )
+        exchange.milliseconds += 1000 * (time.perf_counter() - start)
         changed = changed_fields(body, exchange.messages, exchange.window.messages, format=exchange.format)
         if changed and not self._shadow:
             exchange.content = json.dumps({**body, **changed}, separators=(",", ":")).encode()  # also lone surrogates
@@ -505,6 +505,30 @@ async def _read_refusal(body: _Body, format: str) -> str:
     return collector.error if is_overflow(collector.error) else ""
 
 
+class _PassedOn(StreamingResponse):
+    """A reply that is passed on as it comes. A client that leaves cancels it.
+
+    Where the upstream breaks off, nothing more is sent: the server then closes the connection, and the client sees that
+    the reply is not whole.
+    """
+
+    def __init__(self, content: AsyncIterator[bytes], *, url: httpx.URL) -> None:
+        super().__init__(content)
+        self._url = url
+
+    async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
+        try:
+            await _while_connected(Request(scope, receive), self.stream_response(send))
+        except ClientDisconnect:
+            pass
+        except httpx.HTTPError as error:
+            log.warning("upstream: the reply of %s broke off: %s", self._url, _reason(error))
+
+
+def _reason(error: httpx.HTTPError) -> str:
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
 def _relay(sent: httpx.Response) -> Response:
     """Pass a reply on as it comes."""
     return _reply(sent, _Body(sent).pass_on())
@@ -512,7 +536,7 @@ def _relay(sent: httpx.Response) -> Response:
 
 def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange: _Exchange | None = None) -> Response:
     """Make the reply to the client, with the provider's status and headers, and those of ours."""
-    made = Response(content) if isinstance(content, bytes) else StreamingResponse(content)
+    made = Response(content) if isinstance(content, bytes) else _PassedOn(content, url=sent.url)
     made.status_code = sent.status_code
     made.raw_headers = [(name.lower(), value) for name, value in sent.headers.raw if name.lower() not in _HOP_HEADERS]
     if isinstance(content, bytes) and "content-length" in sent.headers:

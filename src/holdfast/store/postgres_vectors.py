@@ -16,6 +16,7 @@ from psycopg import sql
 
 from holdfast.search.columns import Bools, Columns, Floats, highest
 from holdfast.search.vectors import LOOKED_INTO, ONE_IN, PAGE, Bytes, Matrix, Signs, count_shared, quantise
+from holdfast.store.database import Rows
 
 if TYPE_CHECKING:
     from holdfast.store.postgres_database import Connection, PostgresDatabase
@@ -55,15 +56,24 @@ class ServerMatrix(Matrix):
         self._visible: Bools | None = None
         self._first, self._owner = columns["first_window"], columns["passage"]
         self._cached, self._vectors = np.zeros(0, np.int64), np.zeros((0, self.dimension), np.int8)
+        self._sent: tuple[Windows, Rows] | None = None
 
-    def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
-        """How alike the query is to the most promising windows; the others have 0."""
+    def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
+        """Choose the most promising windows, and let the server read their vectors meanwhile."""
         self._visible = visible
-        wanted = quantise(query[None, :].astype(np.float32))
-        if visible is not None and np.count_nonzero(visible) <= COMPARED:
-            return self._cosine_of(np.flatnonzero(visible), wanted, windows)
-        alike = self._cosine_of(chosen := self._propose(wanted[0], windows, visible), wanted, windows)
-        alike[chosen] = np.maximum(alike[chosen], _LEAST)  # more than a window that was not read has
+        self._wanted = quantise(query[None, :].astype(np.float32))
+        self._are_all = visible is not None and np.count_nonzero(visible) <= COMPARED
+        if visible is not None and self._are_all:
+            self._chosen = np.flatnonzero(visible)
+        else:
+            self._chosen = self._propose(self._wanted[0], windows, visible)
+        self._sent = self._send(self._chosen)
+
+    def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:  # noqa: ARG002
+        """How alike the query of `prefetch` is to the windows chosen then; the others have 0."""
+        alike = self._cosine_of(self._chosen, self._wanted, windows)
+        if not self._are_all:  # more than a window that was not read has
+            alike[self._chosen] = np.maximum(alike[self._chosen], _LEAST)
         return alike
 
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:  # noqa: ARG002 - of a subclass
@@ -76,28 +86,38 @@ class ServerMatrix(Matrix):
         found = np.array(rows.fetchall(), np.int64).reshape(-1, 2)
         return np.sort(self._first[found[:, 0]] + found[:, 1])
 
+    def _send(self, windows: Windows) -> tuple[Windows, Rows]:
+        """Ask for the vectors of some windows, which are read later."""
+        owner = self._owner[windows]
+        key = f"{self._db.own}space = {self.number} AND passage = wanted AND place = nth"
+        query = (  # one value, not thousands of rows
+            f"SELECT string_agg(coalesce((SELECT data FROM vectors WHERE {key}), ?), ''::bytea ORDER BY line)"
+            " FROM unnest(?::integer[], ?::integer[]) WITH ORDINALITY AS given(wanted, nth, line)"
+        )
+        nth = (windows - self._first[owner]).astype(np.int32)
+        return windows, self._db.execute(query, (bytes(self.dimension), owner, nth))
+
     def _rows(self, windows: Windows) -> Bytes:
         """Return the vectors of some windows (in rising order); those that are visible are read once for a search."""
         visible = windows if self._visible is None else windows[self._visible[windows]]
-        missing = visible[np.append(self._cached, -1)[np.searchsorted(self._cached, visible)] != visible]
-        if len(missing):
-            owner = self._owner[missing]
-            key = f"{self._db.own}space = {self.number} AND passage = wanted AND place = nth"
-            query = (  # one value, not thousands of rows
-                f"SELECT string_agg(coalesce((SELECT data FROM vectors WHERE {key}), ?), ''::bytea ORDER BY line)"
-                " FROM unnest(?::integer[], ?::integer[]) WITH ORDINALITY AS given(wanted, nth, line)"
-            )
-            nth = (missing - self._first[owner]).astype(np.int32)
-            ((data,),) = self._db.execute(query, (bytes(self.dimension), owner, nth)).fetchall()
-            windows_read = np.concatenate([self._cached, missing])
+        sent, self._sent = self._sent, None
+        while sent or len(missing := visible[_find(visible, self._cached) < 0]):
+            numbers, rows = sent or self._send(missing)
+            ((data,),) = rows.fetchall()
+            sent, windows_read = None, np.concatenate([self._cached, numbers])
             order = np.argsort(windows_read)
             vectors = np.concatenate([self._vectors, np.frombuffer(data, np.int8).reshape(-1, self.dimension)])
             self._cached, self._vectors = windows_read[order], vectors[order]
-        places = np.searchsorted(self._cached, windows)
-        known = np.append(self._cached, -1)[places] == windows
+        places = _find(windows, self._cached)
         found = np.zeros((len(windows), self.dimension), np.int8)
-        found[known] = self._vectors[places[known]]
+        found[places >= 0] = self._vectors[places[places >= 0]]
         return found
+
+
+def _find(wanted: Windows, among: Windows) -> Windows:
+    """Return the place of each window among others in rising order; -1 where it is not there."""
+    places = np.searchsorted(among, wanted)
+    return np.where(np.append(among, -1)[places] == wanted, places, -1)
 
 
 class SignMatrix(ServerMatrix):
