@@ -16,7 +16,7 @@ from holdfast.cli.opening import no_transcript, open_memory, owner_of, owners, s
 from holdfast.cli.options import as_json, home_option, opens_memory
 from holdfast.cli.output import align_to_words, echo, echo_styled, emit_json, human_bytes, human_time, plural
 from holdfast.errors import InputError
-from holdfast.store.base import FactRow, FactType, Scope, Select
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
@@ -121,15 +121,23 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
     """Print archived messages whole, by the numbers that search shows, or all of a --session."""
     if not ids and whose["session"] is None:
         raise click.UsageError("name messages by their numbers, or a --session to print whole")
-    from holdfast.cli.console import open_console  # noqa: PLC0415 - only for this
-    from holdfast.cli.show import message_to_json, print_message  # noqa: PLC0415 - only for this
-
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         if ids:
             rows = memory.get(ids, scope=scope, across=across, around=around)
         elif not (rows := memory.store.read_messages(Select(scope=scope, across=across))):
             raise InputError(f"no session is called {scope.session}: `holdfast sessions` lists them")
+    _print_rows(rows, as_json=as_json)
+    missing = set(ids) - {row.id for row in rows}
+    if missing:
+        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
+        sys.exit(1)
+
+
+def _print_rows(rows: Sequence[MessageRow], *, as_json: bool) -> None:
+    from holdfast.cli.console import open_console  # noqa: PLC0415 - only for this
+    from holdfast.cli.show import message_to_json, print_message  # noqa: PLC0415 - only for this
+
     if as_json:
         about = ({"number": row.id, "excluded": row.excluded} | owner_of(row.scope) for row in rows)
         emit_json([message_to_json(row.message) | more for row, more in zip(rows, about, strict=True)])
@@ -137,10 +145,6 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
         for row in rows:
             mark = f"({NOT_RECALLED}) " if row.excluded else ""
             print_message(open_console(), row.message, full=True, label=f"#{row.id} {mark}")
-    missing = set(ids) - {row.id for row in rows}
-    if missing:
-        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
-        sys.exit(1)
 
 
 @click.command()

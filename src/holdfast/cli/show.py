@@ -52,9 +52,8 @@ def show_transcript(*, file: Path, format_: str | None, full: bool, last: int | 
         )
         return
     screen = open_console()
-    title = f" · {transcript.title}" if transcript.title else ""
-    heading = printable(f"{transcript.format} session {transcript.session}{title}", one_line=True)
-    screen.print(Styled(heading, style="bold"))
+    heading = " · ".join(filter(None, (f"{transcript.format} session {transcript.session}", transcript.title)))
+    screen.print(Styled(printable(heading, one_line=True), style="bold"))
     facts = [transcript.model, transcript.cwd, f"{len(transcript.messages)} messages"]
     screen.print(Styled(" · ".join(printable(fact, one_line=True) for fact in facts if fact), style="dim"))
     for message in messages:

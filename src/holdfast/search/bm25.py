@@ -93,15 +93,15 @@ class Keywords:
 
     def windows(self, numbers: npt.NDArray[np.int64], columns: Columns) -> Floats:
         """Return BM25 of windows (in ascending order), to choose the part of a passage to quote."""
-        scores = np.zeros(len(numbers), np.float32)
         lengths = columns["window_length"][numbers]
         average = max(1.0, float(lengths.mean())) if len(numbers) else 1.0
         wanted = numbers.astype(np.uint32)
-        for postings, weight in self.terms:
-            windows, counts = postings.windows, postings.counts
-            places = np.minimum(np.searchsorted(windows, wanted), len(windows) - 1)
-            times = np.where(windows[places] == wanted, counts[places], 0).astype(np.float32)
-            scores += weight * _saturate(times, lengths, average)
+        times = np.zeros((len(self.terms), len(numbers)), np.float32)
+        for row, (postings, _) in zip(times, self.terms, strict=True):
+            places = np.minimum(postings.windows.searchsorted(wanted), len(postings.windows) - 1)
+            np.multiply(postings.counts[places], postings.windows[places] == wanted, out=row)
+        weights = np.array([[weight] for _, weight in self.terms], np.float32).reshape(-1, 1)
+        scores: Floats = (weights * _saturate(times, lengths, average)).sum(axis=0, dtype=np.float32)
         return scores
 
 

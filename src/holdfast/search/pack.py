@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from itertools import chain
+from typing import Final, NamedTuple
 
 from holdfast.search.columns import Floats
 from holdfast.search.passages import SENTENCE_END
@@ -214,7 +215,7 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
         return 0, len(candidate.text)
     sentences = candidate.sentences(weights)
     first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
-    values = [sentence.prior + sum(weights[term] for term in set(sentence.terms)) for sentence in sentences]
+    values = [sentence.prior + sum(map(weights.__getitem__, dict.fromkeys(sentence.terms))) for sentence in sentences]
     values.append(-1.0)  # of what is before the first and after the last
     most, more = candidate.room + MAX_SLACK_CHARS, MAX_LIST_CHARS * (candidate.room == MAX_EXCERPT_CHARS)
     while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
@@ -226,8 +227,7 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     return sentences[first].start, sentences[last - 1].stop
 
 
-@dataclass(frozen=True, slots=True)
-class _Sentence:
+class _Sentence(NamedTuple):
     """A sentence, the query's terms in it, the score of its window, and whether the one before announces it."""
 
     start: int
@@ -267,7 +267,7 @@ def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
 
 def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
     """Rate a run by the terms in it, the scores of its windows, and its length."""
-    distinct = sum(weights[term] for term in {term for sentence in run for term in sentence.terms})
-    repeated = sum(weights[term] for sentence in run for term in sentence.terms)
+    hits = list(chain.from_iterable([sentence.terms for sentence in run]))
+    distinct, repeated = (sum(map(weights.__getitem__, each)) for each in (dict.fromkeys(hits), hits))
     prior = sum(sentence.prior for sentence in run) / len(run)
     return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - (run[-1].stop - run[0].start) / 1000

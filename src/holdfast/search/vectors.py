@@ -62,6 +62,7 @@ class Matrix:
         self._pages: dict[int, Bytes] = {}
         self._squares: dict[int, Floats] = {}
         self._signs: dict[int, Signs] = {}
+        self._compared: npt.NDArray[np.int64] | None = None  # the windows that the last query was compared with
         self._known_mean: tuple[int, Floats | None, float] = (-1, None, 0.0)
 
     def store(self, first: int, rows: Bytes) -> None:
@@ -86,6 +87,7 @@ class Matrix:
         Of very many windows only the most promising are compared; the others have 0 too.
         """
         wanted = quantise(query[None, :].astype(np.float32))
+        self._compared = None
         if not wanted.any():
             return np.zeros(windows, np.float32)
         if windows >= self._many and (visible is None or np.count_nonzero(visible) >= self._many):
@@ -120,6 +122,7 @@ class Matrix:
 
     def _cosine_of(self, chosen: npt.NDArray[np.int64], wanted: Bytes, windows: int) -> Floats:
         """Compare with some windows (in rising order); the others have 0."""
+        self._compared = chosen
         alike = np.zeros(windows, np.float32)
         rows = self._rows(chosen)
         alike[chosen] = _cosine(wanted, rows, _squares(rows))
@@ -135,9 +138,10 @@ class Matrix:
             return None
         length = float(np.linalg.norm(mean))
         asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
-        compared = np.flatnonzero(cosine)
-        is_few = len(compared) <= MAX_CENTERED_WINDOWS < len(cosine)
-        best = compared if is_few else highest(cosine, MAX_CENTERED_WINDOWS)
+        if self._compared is None:
+            best = highest(cosine, MAX_CENTERED_WINDOWS)
+        else:
+            best = self._compared[highest(cosine[self._compared], MAX_CENTERED_WINDOWS)]
         if visible is not None and len(cosine) <= MAX_CENTERED_WINDOWS:
             best = np.flatnonzero(visible)
         rows = self._rows(best)

@@ -6,7 +6,7 @@ It is read from the tables and nothing else, so it is right whichever process wr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -34,6 +34,7 @@ MAX_CHEAP_WINDOWS: Final = 1_000_000
 _NO_LIMIT: Final = 2**31
 """More bytes than a page has."""
 
+_NO_VECTOR: Final = np.zeros(0, np.float32)
 _NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 
@@ -101,6 +102,23 @@ class _Seek:
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class _Chosen:
+    """The terms to use, their lists that are not cached, those of new passages, and long ones that were asked for."""
+
+    terms: Sequence[int]
+    unread: dict[int, _TermLists]
+    fresh: Lists
+    asked: list[tuple[_TermLists, Rows]]
+
+    def read_lists(self) -> list[Occurrences]:
+        """Read all windows of each term that is not cached."""
+        for lists, rows in self.asked:
+            for run, data in rows:
+                lists.lists[run] = find(data, lists.term) or _NO_OCCURRENCES
+        return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in self.unread.values()]
+
+
 class Index:
     """The index as of the last search."""
 
@@ -123,7 +141,8 @@ class Index:
         Whatever any process has written since the last search is read first. Everything is selected before anything is
         read, so that a server answers in one round trip.
         """
-        db, vector, space = reader.db, query.vector, query.space if query.vector is not None else None
+        db, space = reader.db, query.space if query.vector is not None else None
+        vector = _NO_VECTOR if query.vector is None else query.vector
         condition, values = scope_condition(db, query.scope.required(query.across))
         scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
@@ -137,14 +156,14 @@ class Index:
             self.reset()
             return self.search(reader, query)
         corpus = self.corpus(readable)
-        postings = self.postings(db, weights, seek)
+        chosen = self._choose_terms(db, list(weights), seek)
         cosine = centre = None
-        seen = None if corpus.whole or space is None else corpus.visible.take(self.columns["passage"])
-        matrix = self._matrix(db, space, vectors, None if corpus.whole else readable) if space is not None else None
-        if matrix is not None and vector is not None:
+        seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
+        matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
+        if matrix is not None:
             matrix.prefetch(vector, windows=self.columns.windows, visible=seen)
-        keywords = score(postings, corpus)
-        if matrix is not None and vector is not None:
+        keywords = score(self._make_postings(chosen, weights), corpus)
+        if matrix is not None:
             cosine = matrix.cosine(vector, windows=self.columns.windows, visible=seen)
             centre = matrix.centre(vector, cosine, visible=seen)
         found = select_candidates(
@@ -225,27 +244,30 @@ class Index:
         )
         return _Seek(missing, longest, db.execute(query, (value, longest)))
 
-    def postings(self, db: Database, weights: Mapping[int, float], seek: _Seek) -> list[tuple[Postings, float]]:
-        """Read the postings of terms, with their weights; empty for a term that does not occur.
+    def _choose_terms(self, db: Database, terms: Sequence[int], seek: _Seek) -> _Chosen:
+        """Choose the terms whose lists are read, and ask for those that are long.
 
-        In a large store only those terms are read that tell most and can be looked at in time.
+        In a large store these are the terms that tell most and can be looked at in time.
         """
-        if not self.columns.passages:
-            return []
-        missing, longest = self._missing(list(weights))
+        terms = terms if self.columns.passages else []
+        missing, longest = self._missing(terms)
         if longest != seek.longest or not set(missing) <= set(seek.terms):  # the index has changed since
             seek = self._seek(db, missing, longest)
         sought = seek.read()
-        fresh = self._unindexed.lists(np.array(list(weights), np.int64), self.columns)
-        chosen = list(weights) if longest == _NO_LIMIT else self._select_terms(list(weights), sought, fresh)
-        sealed = {term: self._cache[term] for term in chosen if term not in sought}
-        unread = [term for term in chosen if term in sought]
-        lists = _read_lists(db, [sought[term] for term in unread])
-        made = Postings.of([*lists, *map(fresh.of, chosen)], self.columns)
-        for term, postings in zip(unread, made, strict=False):
+        fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns)
+        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, sought, fresh)
+        unread = {term: sought[term] for term in chosen if term in sought}
+        return _Chosen(chosen, unread, fresh, _ask_for_long_lists(db, unread.values()))
+
+    def _make_postings(self, chosen: _Chosen, weights: Mapping[int, float]) -> list[tuple[Postings, float]]:
+        """Return the postings of the chosen terms, with their weights; empty for a term that does not occur."""
+        sealed = {term: self._cache[term] for term in chosen.terms if term not in chosen.unread}
+        lists = [*chosen.read_lists(), *map(chosen.fresh.of, chosen.terms)]
+        made = Postings.of(lists, self.columns)
+        for term, postings in zip(chosen.unread, made, strict=False):
             sealed[term] = self._cache[term] = postings.copy()
-        later = dict(zip(chosen, made[len(unread) :], strict=True))
-        return [(sealed[term].then(later[term]), weights[term]) for term in chosen]
+        later = dict(zip(chosen.terms, made[len(chosen.unread) :], strict=True))
+        return [(sealed[term].then(later[term]), weights[term]) for term in chosen.terms]
 
     def _select_terms(self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Lists) -> list[int]:
         """Choose the terms that distinguish most and can be read in time."""
@@ -254,8 +276,12 @@ class Index:
         chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
-    def _matrix(self, db: Database, space: Space, found: Mapping[str, Rows], readable: Bools | None) -> Matrix | None:
+    def _matrix(
+        self, db: Database, space: Space | None, found: Mapping[str, Rows], readable: Bools | None
+    ) -> Matrix | None:
         """Return the vectors of a space: all of them, or those on the server if there are very many."""
+        if space is None:
+            return None
         if self.columns.windows >= db.max_loaded_windows:
             self._loaded.clear()
             scopes = None if readable is None else np.flatnonzero(readable).tolist()
@@ -269,9 +295,10 @@ class Index:
                 vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
                 loaded.matrix.store(int(first_window[passage]), vectors)
                 loaded.last[table] = number
-        if loaded.last:
-            self._loaded[space] = loaded
-        return loaded.matrix if loaded.last else None
+        if not loaded.last:
+            return None
+        self._loaded[space] = loaded
+        return loaded.matrix
 
     def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
         """Select the vectors of a space that are not read yet, by table; none before their number is known."""
@@ -300,18 +327,15 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: in
     return kept
 
 
-def _read_lists(db: Database, sought: Sequence[_TermLists]) -> list[Occurrences]:
-    """Read all windows of each term."""
-    long = []
+def _ask_for_long_lists(db: Database, sought: Iterable[_TermLists]) -> list[tuple[_TermLists, Rows]]:
+    """Select the lists that were too long to be read with the others."""
+    asked = []
     for lists in sought:
         if lists.unread:
             runs, values = db.among("run", list(lists.unread))
             query = f"SELECT run, data FROM postings WHERE {db.own}{runs} AND term = ?"
-            long.append((lists, db.execute(query, (*values, lists.term))))
-    for lists, rows in long:
-        for run, data in rows:
-            lists.lists[run] = find(data, lists.term) or _NO_OCCURRENCES
-    return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in sought]
+            asked.append((lists, db.execute(query, (*values, lists.term))))
+    return asked
 
 
 def _join(parts: Sequence[Occurrences]) -> Occurrences:

@@ -101,18 +101,23 @@ class ServerMatrix(Matrix):
         """Return the vectors of some windows (in rising order); those that are visible are read once for a search."""
         visible = windows if self._visible is None else windows[self._visible[windows]]
         sent, self._sent = self._sent, None
-        while sent or len(missing := visible[~np.isin(visible, self._cached)]):
+        while sent or len(missing := visible[_find(visible, self._cached) < 0]):
             numbers, rows = sent or self._send(missing)
             ((data,),) = rows.fetchall()
             sent, windows_read = None, np.concatenate([self._cached, numbers])
             order = np.argsort(windows_read)
             vectors = np.concatenate([self._vectors, np.frombuffer(data, np.int8).reshape(-1, self.dimension)])
             self._cached, self._vectors = windows_read[order], vectors[order]
-        places = np.searchsorted(self._cached, windows)
-        known = np.append(self._cached, -1)[places] == windows
+        places = _find(windows, self._cached)
         found = np.zeros((len(windows), self.dimension), np.int8)
-        found[known] = self._vectors[places[known]]
+        found[places >= 0] = self._vectors[places[places >= 0]]
         return found
+
+
+def _find(wanted: Windows, among: Windows) -> Windows:
+    """Return the place of each window among others in rising order; -1 where it is not there."""
+    places = np.searchsorted(among, wanted)
+    return np.where(np.append(among, -1)[places] == wanted, places, -1)
 
 
 class SignMatrix(ServerMatrix):
