@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from holdfast.messages import (
@@ -29,6 +30,12 @@ CALL_SPELLINGS: Final = ("tool_use", "toolUse", "toolCall", "functionCall")
 RESULT_IDS: Final = ("toolCallId", "toolUseId", "tool_use_id", "call_id")
 
 Wire = dict[str, Any]
+
+
+def examples(number: int) -> int:
+    """Return how many examples a test tries where 100 are usual: fewer in the suite, more in `make fuzz`."""
+    return max(min(number, 10), number * settings().max_examples // 100)
+
 
 # --- JSON --------------------------------------------------------------------
 

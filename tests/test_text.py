@@ -204,7 +204,7 @@ class TestSpans:
 
 
 class TestHostileInput:
-    """Text that is made to hurt. Quadratic work on a megabyte would not come back."""
+    """Text that is made to hurt. Quadratic work on so much would not come back."""
 
     @pytest.mark.parametrize(
         "unit",
@@ -232,9 +232,9 @@ class TestHostileInput:
         ],
     )
     @pytest.mark.untraced
-    def test_a_megabyte_of_one_thing_is_worked_through(self, unit: str) -> None:
+    def test_much_of_one_thing_is_worked_through(self, unit: str) -> None:
         """Terms, cuts and clips take time in proportion."""
-        text = unit * (1_000_000 // len(unit))
+        text = unit * (250_000 // len(unit))
 
         assert len(terms(text)) <= 2 * len(text)
 

@@ -20,7 +20,7 @@ from wire_talk import TALKS, Talk
 LONG_QUESTIONS = Recall(deadline_ms=60_000, query_messages=1, min_query_chars=24, neighbours=0)
 LIMITS = {8_000: Recall(enabled=False), 32_000: LONG_QUESTIONS, 200_000: Recall(enabled=False)}
 """With recalled blocks at one of them, for one turn in ten: looking for them is most of what a request costs."""
-TURNS = {8_000: 200, 32_000: 150, 200_000: 90}
+TURNS = {8_000: 80, 32_000: 80, 200_000: 50}
 """Enough for many cuts in the small windows; without cuts the cost of a loop grows with the square of its turns."""
 
 KINDS = ("trimmed", "pruned")

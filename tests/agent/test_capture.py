@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.agent.memories import CATEGORIES, capture, category_of, refuse
 from holdfast.memory import block
+from strategies import examples
 from talk import MARKS
 
 KEPT = [
@@ -77,7 +78,7 @@ def test_the_limit_is_the_settings() -> None:
     assert len(capture([text], max_chars=1_000)) == 1
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.text(max_size=400), st.sampled_from(["", "remember ", "I prefer ", "记住", "a@b."]))
 def test_any_text_is_judged(text: str, start: str) -> None:
     """Every text has a category, and is kept or refused for a reason."""

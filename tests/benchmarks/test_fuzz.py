@@ -10,12 +10,12 @@ from benchmarks.fuzz import Fuzzed, measure
 @pytest.mark.untraced
 @pytest.mark.parametrize("seed", range(4))
 def test_no_window_is_invalid_or_over_its_limit(seed: int) -> None:
-    """4,000 windows in all, for five providers, from five formats, in sessions that grow request by request."""
-    found = measure(windows=1_000, seed=seed)
-    assert found.windows >= 1_000
+    """1,000 windows in all, for five providers, from five formats, in sessions that grow request by request."""
+    found = measure(windows=250, seed=seed)
+    assert found.windows >= 250
     assert (found.invalid, found.over_limit, found.unmanaged) == (0, 0, 0)
     assert found.refused < found.windows / 20
-    assert found.blunt <= found.windows / 1_000
+    assert found.blunt <= 1
 
 
 def test_the_same_seed_makes_the_same_windows() -> None:

@@ -2,10 +2,18 @@
 
 from pathlib import Path
 
-from benchmarks.redaction import SHAPED, Sample, corpus, measure, six_patterns
+import pytest
+
+from benchmarks.redaction import SHAPED, Measurement, Sample, corpus, measure, six_patterns
 from holdfast.redact.search import load_rules
 
 MISSED = ("unnamed", "words")
+
+
+@pytest.fixture(scope="module")
+def result() -> Measurement:
+    """What the command measures."""
+    return measure()
 
 
 def test_every_rule_has_a_format_in_the_corpus() -> None:
@@ -22,9 +30,8 @@ def test_the_corpus_is_the_same_for_the_same_seed() -> None:
     assert list(corpus(seed=3, samples=1)) != list(corpus(seed=4, samples=1))
 
 
-def test_redaction_masks_what_can_be_known_and_nothing_else() -> None:
+def test_redaction_masks_what_can_be_known_and_nothing_else(result: Measurement) -> None:
     """Every format is masked, at least 99.5 % of what is named is, and nothing harmless is touched."""
-    result = measure(seed=11, samples=10)
     known = [score for group, score in result.groups.items() if group not in {*MISSED, "lines"}]
     assert result.groups["lines"].recall >= 0.98
     assert sum(score.masked for score in known) >= 0.995 * sum(score.planted for score in known)
@@ -33,9 +40,8 @@ def test_redaction_masks_what_can_be_known_and_nothing_else() -> None:
     assert result.overall.samples == sum(score.samples for score in result.groups.values())
 
 
-def test_the_baseline_runs_on_the_same_texts() -> None:
+def test_the_baseline_runs_on_the_same_texts(result: Measurement) -> None:
     """The six patterns mask a part of the secrets, and git ids with them."""
-    result = measure(seed=11, samples=2)
     assert result.baseline.planted == result.overall.planted
     assert result.baseline.recall < result.overall.recall
     assert result.baseline_groups["harmless: git id"].damaged > 0
@@ -66,10 +72,9 @@ def test_a_masked_secret_leaves_no_telling_piece() -> None:
     assert sample.is_damaged_in("see [REDACTED]")
 
 
-def test_the_documentation_gives_the_figures_that_the_command_makes() -> None:
+def test_the_documentation_gives_the_figures_that_the_command_makes(result: Measurement) -> None:
     """Every row of the table in docs/security.md, and both pairs of figures below it, are measured."""
     page = (Path(__file__).resolve().parents[2] / "docs" / "security.md").read_text("utf-8")
-    result = measure()
     for name, (ours, theirs) in result.rows().items():
         figures = (ours.samples, ours.planted, ours.masked, ours.damaged, theirs.masked, theirs.damaged)
         assert f"| {name} | {' | '.join(f'{figure:,}' for figure in figures)} |" in page

@@ -142,7 +142,7 @@ def test_no_tool_result_brings_a_block_back(disguise: Callable[[str], str]) -> N
     "text",
     [
         "<recalled-context>" * 20_000,
-        TAG * 20_000,
+        TAG * 8_000,
         f"{TAG}\n<detail>" * 10_000,
         f"</detail>\n{END}" * 10_000,
         "</detail>" + "\n" * 100_000 + END,
@@ -150,7 +150,7 @@ def test_no_tool_result_brings_a_block_back(disguise: Callable[[str], str]) -> N
         "&" + "amp;" * 100_000 + "lt;recalled-context",
         "\\" * 200_000 + "u003crecalled-context",
         f"{TAG}\n<detail>\n" + "[[[[ omitted" * 20_000,
-        f"{html.escape(TAG)}{TAG}" * 10_000,
+        f"{html.escape(TAG)}{TAG}" * 4_000,
         OPEN * 20_000,
         f"{OPEN} mark=" * 20_000,
         f'{OPEN} mark="{"a > " * 200_000}',

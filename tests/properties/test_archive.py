@@ -14,7 +14,7 @@ from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import term_spans, terms
 from stores import SCOPE
-from strategies import messages, texts
+from strategies import examples, messages, texts
 from talk import MARKS
 
 SECRETS = (
@@ -26,7 +26,7 @@ conversations = st.lists(messages(), max_size=6)
 
 
 @given(said=conversations)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_every_message_is_in_the_archive(said: list[Message]) -> None:
     """I1: without masking, what was given is what is archived, but for recalled blocks, in order."""
     kept = [row.message for row in archive.rows(said, scope=SCOPE, redact=False, marks=MARKS)]
@@ -34,7 +34,7 @@ def test_every_message_is_in_the_archive(said: list[Message]) -> None:
 
 
 @given(said=conversations, cut=st.integers(0, 6))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_the_same_history_again_adds_nothing(said: list[Message], cut: int) -> None:
     """I6: a history that comes again, whole or after a part of it, adds only what is new."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
@@ -45,7 +45,7 @@ def test_the_same_history_again_adds_nothing(said: list[Message], cut: int) -> N
 
 
 @given(said=conversations, secret=st.sampled_from(SECRETS), before=texts(), after=texts(), role=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_secret_is_written(said: list[Message], secret: str, before: str, after: str, role: bool) -> None:  # noqa: FBT001 - drawn
     """I8: a secret, in words or in a tool's output, is in no file of the store and no row."""
     words = f"{before} {secret} {after}"
@@ -71,7 +71,7 @@ def test_recalled_text_is_never_found(text: str, recalled: str, first: bool) -> 
 
 
 @given(text=st.text(st.characters(exclude_categories=()), max_size=3000))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_passages_cover_what_can_be_found(text: str) -> None:
     """Passages and windows of any text cover it from end to end."""
     passages = cut(text)

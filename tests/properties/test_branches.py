@@ -13,6 +13,7 @@ from holdfast import Engine, Settings
 from holdfast.errors import WindowTooSmallError
 from holdfast.settings import Embedding
 from holdfast.store.base import Scope, Select
+from strategies import examples
 from waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
@@ -27,7 +28,7 @@ STEPS = st.lists(
 
 
 @given(steps=STEPS)
-@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 def test_a_message_is_its_words_and_what_came_before(steps: list[tuple[str, str, str, int]]) -> None:
     """A conversation is a tree: the same words at two places are two messages, and sent again they are none."""
     with tempfile.TemporaryDirectory() as folder:

@@ -23,10 +23,10 @@ from holdfast.errors import (
 from holdfast.messages import Message, units
 from holdfast.settings import Compaction
 from holdfast.tokens import count_message
-from strategies import conversations, texts
+from strategies import conversations, examples, texts
 from talk import answer, call, items, reply, results, user
 
-slow = settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 WORDS = ("word ", "签名验证 ", "署名を検証 ", "서명 ", "src/a.py:12 ", "</summary> ", "🦆", "\ud83d ")
 ERRORS = (ModelError, ModelBusyError, ModelTimeoutError, ModelOverflowError, ModelRefusedError)
 

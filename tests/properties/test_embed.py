@@ -20,9 +20,12 @@ from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, Static
 from holdfast.search.embed.base import batches
 from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.search.embed.static import _load_vectors
+from strategies import examples
 
 unhurried = settings(
-    deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(60),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 
 ANY = st.text(alphabet=st.characters(exclude_categories=()), max_size=40)
@@ -80,7 +83,7 @@ def test_a_text_has_one_row(texts: list[str], seed: Random, embedders: list[Embe
 
 
 @given(place=st.tuples(st.integers(0, len(VECTORS) - 1), st.integers(0, 2)), by=st.sampled_from([0.001, 1.0, -2.0]))
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 def test_other_weights_are_another_space(place: tuple[int, int], by: float) -> None:
     """Changing any one weight changes the identity."""
     changed = VECTORS.copy()
@@ -110,7 +113,7 @@ HEADERS = st.recursive(
 
 
 @given(header=HEADERS.map(json.dumps).map(str.encode) | st.binary(max_size=60), tail=st.binary(max_size=40))
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 def test_no_file_does_worse_than_an_error(header: bytes, tail: bytes) -> None:
     """Whatever lies in place of the weights, it is read or it is an `EmbeddingError`."""
     with tempfile.TemporaryDirectory() as name:

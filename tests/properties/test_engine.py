@@ -33,12 +33,12 @@ from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import MessageRow, PassageText, Scope, Select
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from strategies import WIRE
+from strategies import WIRE, examples
 from talk import answer, call, reply, results, system, user
 from waiting import UNHURRIED
 
-few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
-more = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
+more = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
 QUIET = Settings(embedding=Embedding(provider="none"), compaction=Compaction(timeout_seconds=1), recall=UNHURRIED)
 HERE = Scope(session="s")
 LIMITS = st.sampled_from([4_000, 8_000, 40_000])
@@ -291,7 +291,7 @@ ECHOES: dict[str, Callable[[str], list[Message]]] = {
 
 
 @pytest.mark.parametrize("echo", sorted(ECHOES))
-@settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(4), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     words=st.sampled_from(["listens on port 6543", "监听端口 6543", "is <b>bold</b> & 'quoted'"]), again=st.booleans()
 )

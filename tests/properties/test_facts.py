@@ -12,6 +12,7 @@ from holdfast.memory.block import Fact as Line
 from holdfast.memory.extract import is_quoted, parse_objects, plain, read_explicit
 from holdfast.memory.facts import same_subject
 from holdfast.store.base import FactRow
+from strategies import examples
 from talk import MARKS
 
 _THINGS = st.sampled_from(["the API", "the staging API", "the worker", "Kafka"])
@@ -37,7 +38,7 @@ def told(texts: list[str], *, timed: bool = True) -> list[FactRow]:
 
 
 @given(_TALK, st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_reading_the_same_messages_again_adds_nothing(texts: list[str], timed: bool) -> None:  # noqa: FBT001
     """However a conversation was read before, all at once or message by message, reading it again changes nothing."""
     talk = [said(number, text, timed=timed) for number, text in enumerate(texts, 1)]
@@ -48,7 +49,7 @@ def test_reading_the_same_messages_again_adds_nothing(texts: list[str], timed: b
 
 
 @given(_TALK)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_only_the_same_subject_and_slot_supersedes(texts: list[str]) -> None:
     """Whatever is said, a fact is succeeded by a fact about the same property of the same thing, and is not older."""
     known = told(texts)
@@ -62,7 +63,7 @@ def test_only_the_same_subject_and_slot_supersedes(texts: list[str]) -> None:
 
 
 @given(_TALK)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_every_fact_has_evidence(texts: list[str]) -> None:
     """The quote of a fact stands in the message that it names, and the fact is in the scope that it was read for."""
     for row in told(texts):
@@ -72,7 +73,7 @@ def test_every_fact_has_evidence(texts: list[str]) -> None:
 
 
 @given(st.lists(_SAID, min_size=1, max_size=5))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_what_was_recalled_is_never_learned(texts: list[str]) -> None:
     """I7: facts and passages in a recalled block state nothing, wherever the block stands."""
     block = render(
@@ -87,7 +88,7 @@ def test_what_was_recalled_is_never_learned(texts: list[str]) -> None:
 
 
 @given(st.text(max_size=80), st.text(max_size=200))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_a_made_up_quote_never_passes(quote: str, message: str) -> None:
     """A fact of a model is kept only if its quote is in the text, whatever both are."""
     fact = {"content": "Something.", "quote": quote}
@@ -97,7 +98,7 @@ def test_a_made_up_quote_never_passes(quote: str, message: str) -> None:
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_answer_can_be_read(text: str) -> None:
     """An answer of any shape is facts or nothing, never an error."""
     found = parse_objects(text, name="facts", key="content")

@@ -18,12 +18,12 @@ from holdfast.messages import Message, Part, Text, ToolCall, ToolResult, units
 from holdfast.providers import FORMATS, detect, read, read_request, render, render_request
 from holdfast.providers.wire import encode_arguments
 from holdfast.tokens import count_messages
-from strategies import WIRE, conversations, damaged, json_values, objects
+from strategies import WIRE, conversations, damaged, examples, json_values, objects
 
 NAMES = sorted(FORMATS)
 each_format = pytest.mark.parametrize("name", NAMES)
 slow = settings(
-    max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None
+    max_examples=examples(40), suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much], deadline=None
 )
 SENTINEL = "⟦edited⟧"
 
@@ -282,7 +282,7 @@ class TestOtherFormats:
         assert_accepted(assert_carried(listed, name), name)
 
     @pytest.mark.parametrize(("name", "other"), list(permutations(NAMES, 2)))
-    @settings(slow, max_examples=15)
+    @settings(slow, max_examples=examples(15))
     @given(data=st.data())
     def test_a_message_list_of_one_format_can_be_said_in_another(
         self, name: str, other: str, data: st.DataObject

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.messages import Message, Opaque, Part, ToolCall, ToolResult, units
 from holdfast.providers import FORMATS, read
-from strategies import WIRE, conversations, messages
+from strategies import WIRE, conversations, examples, messages
 
 
 class TestDigests:
@@ -32,7 +32,7 @@ class TestDigests:
         assert (one.digest == other.digest) == (_spoken(one) == _spoken(other))
 
     @pytest.mark.parametrize("name", sorted(FORMATS))
-    @settings(deadline=None, max_examples=30)
+    @settings(deadline=None, max_examples=examples(30))
     @given(data=st.data())
     def test_a_message_read_twice_has_one_digest(self, name: str, data: st.DataObject) -> None:
         """It does not depend on the objects that hold the message."""

@@ -12,6 +12,7 @@ from holdfast.models import anthropic, openai
 from holdfast.models.client import Draft, error_from_response
 from holdfast.providers import FORMATS, render_request
 from holdfast.providers.overflow import is_overflow, numbers
+from strategies import examples
 
 WORDS = st.sampled_from(["a", "", " ", "{", '{"x": 1}', "改", "\ud83d", "tool_use", "stop", "end_turn", "text"])
 JUNK = st.recursive(
@@ -76,14 +77,14 @@ def drafted(draft: Draft, events: list[dict[str, Any]], *, provider: str) -> Non
 
 
 @given(st.lists(MESSAGES, max_size=8))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_events_of_messages_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
     """Junk in Anthropic's events is never more than an answer that cannot be read."""
     drafted(anthropic.AnthropicDraft(), [*events, {"type": "message_stop"}], provider="anthropic")
 
 
 @given(st.lists(CHUNKS, max_size=8))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_chunks_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
     """Junk in the chunks of Chat Completions is never more than an answer that cannot be read."""
     ending = {"choices": [{"finish_reason": "stop"}]}
@@ -91,7 +92,7 @@ def test_any_chunks_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> No
 
 
 @given(st.lists(ITEMS, max_size=8))
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_items_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> None:
     """Junk in the events of Responses is never more than an answer that cannot be read."""
     ending = {"type": "response.completed", "response": {}}
@@ -103,7 +104,7 @@ def test_any_items_make_a_reply_or_an_error(events: list[dict[str, Any]]) -> Non
     JUNK | st.text() | st.binary(),
     st.dictionaries(WORDS | st.just("retry-after"), WORDS),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_any_refusal_is_one_of_our_errors(status: int | None, body: Any, headers: dict[str, str]) -> None:
     """Whatever the status, the body and the headers are, they stand for one of our errors, with a message."""
     error = error_from_response("m", status=status, body=body, headers=headers)
@@ -112,7 +113,7 @@ def test_any_refusal_is_one_of_our_errors(status: int | None, body: Any, headers
 
 
 @given(st.text(), st.none() | st.integers(100, 599))
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 def test_any_text_can_be_judged(text: str, status: int | None) -> None:
     """No text is too strange to be looked at, and figures are positive where there are any."""
     assert is_overflow(text, status=status) in {True, False}

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.agent.paths import Bounds, append_bytes, read_bytes, write_bytes
 from holdfast.errors import InputError
+from strategies import examples
 
 SECRET = b"the secret outside"
 
@@ -69,7 +70,7 @@ def outside(folder: Path) -> dict[str, bytes]:
     return {str(place): place.read_bytes() for place in places if folder / "ws" not in place.parents}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     names=st.lists(NAMES, min_size=1, max_size=8),
     links=st.dictionaries(st.sampled_from(["link", "up", "a/link", "b/up"]), TARGETS, max_size=4),

@@ -13,10 +13,10 @@ from holdfast.context.validate import validate
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text
 from holdfast.providers import FORMATS
-from strategies import conversations, texts
+from strategies import conversations, examples, texts
 from talk import MARKS, answer, call, items, limits, messages_of, reply, results, system, user
 
-slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 positions = st.sampled_from(["tail", "head"])
 blocks = st.builds(
     lambda facts, details: render(

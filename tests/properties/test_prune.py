@@ -13,10 +13,10 @@ from holdfast.context.prune import excerpt, prune, shrink_results
 from holdfast.messages import Message, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim
 from holdfast.tokens import count_messages
-from strategies import conversations, texts
+from strategies import conversations, examples, texts
 from talk import answer, call, items, messages_of, reply, results, user
 
-slow = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 outputs = st.builds(
     lambda line, size, tail: line * size + tail,
     st.sampled_from(["line of output\n", "错误：失败\n", "x", "ERROR: y\n", "👩‍👩‍👧‍👦"]),
@@ -106,7 +106,7 @@ def test_any_conversation_can_be_pruned(talk: list[Message], pruning: Pruning) -
     shrink_results(items(talk), edits, excess=10**6, pruning=pruning, clear=True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(text=outputs | texts(), first=st.integers(0, 500), last=st.integers(0, 500), limit=st.integers(0, 1_000))
 def test_an_excerpt_never_exceeds_its_limit(text: str, first: int, last: int, limit: int) -> None:
     """It is made of stretches of the text, in order, without overlap."""

@@ -16,6 +16,7 @@ from holdfast import providers
 from holdfast.errors import HoldfastError
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from holdfast.transcripts import READERS, Transcript, read
+from strategies import examples
 
 words = st.text(min_size=1, max_size=20)
 ids = st.text("abc123", min_size=1, max_size=6)
@@ -53,7 +54,7 @@ def read_text(text: str | bytes, *, suffix: str = ".jsonl", format: str | None =
 
 
 @pytest.mark.parametrize("format_", providers.FORMATS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(conversation=conversations)
 def test_a_rendered_conversation_reads_back(format_: str, conversation: list[Message]) -> None:
     """Messages rendered for a provider and written one to a line are the same messages when read back."""
@@ -68,7 +69,7 @@ def test_a_rendered_conversation_reads_back(format_: str, conversation: list[Mes
 
 
 @pytest.mark.parametrize("format_", providers.FORMATS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(conversation=conversations)
 def test_lines_and_array_are_the_same(format_: str, conversation: list[Message]) -> None:
     """A message list says the same as an array, under `messages`, and line by line."""
@@ -80,7 +81,7 @@ def test_lines_and_array_are_the_same(format_: str, conversation: list[Message])
     assert [message.digest for message in array] == [message.digest for message in lines]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(content=st.binary(max_size=200) | st.text(max_size=200), suffix=suffixes)
 def test_any_bytes(content: bytes | str, suffix: str) -> None:
     """Whatever bytes a file holds, it is read or refused with an error of ours."""
@@ -89,7 +90,7 @@ def test_any_bytes(content: bytes | str, suffix: str) -> None:
 
 
 @pytest.mark.parametrize("format_", READERS)
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(value=json_values)
 def test_any_json(format_: str, value: Any) -> None:
     """Whatever JSON a file holds, each reader reads it or refuses it with an error of ours."""
@@ -133,7 +134,7 @@ CASES = [(format_, file) for format_, path in OWN for file in files(path)]
 
 
 @pytest.mark.parametrize(("format_", "path"), CASES, ids=name)
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(data=st.data())
 def test_damaged_records(format_: str, path: Path, data: st.DataObject) -> None:
     """A record with one value of the wrong kind is read around and costs no other record of the file."""

@@ -19,6 +19,7 @@ from holdfast.settings import load
 from holdfast.store.base import FactRow, Scope
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
+from strategies import examples
 from talk import MARKS
 
 MINE, OTHER = Scope(session="mine"), Scope(tenant="other", session="mine")
@@ -30,7 +31,7 @@ words = st.sampled_from(
 texts = st.lists(words, min_size=1, max_size=60).map(" ".join)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     said=st.lists(st.tuples(texts, st.integers(0, 3)), max_size=12),
     facts=st.lists(texts, max_size=3),
@@ -115,7 +116,7 @@ def ask(provider: str, said: Sequence[str], question: str, *, path: str, fusion:
 
 @pytest.mark.parametrize("provider", ["auto", "hash"])
 @pytest.mark.parametrize("path", ["recall", "assemble"])
-@settings(max_examples=20)
+@settings(max_examples=examples(20))
 @given(
     said=archives(),
     data=st.data(),

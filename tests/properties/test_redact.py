@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.redaction import HARMLESS, NAMED, SHAPED, Sample, fill
 from holdfast.redact import find, redact, redact_value
+from strategies import examples
 
 MISSED = ("unnamed", "words")  # kinds of secrets that nothing in the text gives away
 
@@ -117,7 +118,7 @@ def test_findings_are_in_order_and_apart(text: str) -> None:
 
 
 @given(values)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_values_keep_their_shape(value: Any) -> None:
     """Only strings and keys change in a JSON value, and redacting it twice changes nothing."""
     once = redact_value(value)

@@ -16,6 +16,7 @@ from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
+from strategies import examples
 
 scopes = st.builds(
     Scope,
@@ -31,7 +32,7 @@ def sees(reader: Scope, owner: Scope, *, across: bool) -> bool:
     return reader == owner or (across and replace(owner, session=reader.session) == reader)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(owners=st.lists(scopes, min_size=1, max_size=6, unique=True), reader=scopes, across=st.booleans())
 def test_no_read_crosses(owners: list[Scope], reader: Scope, across: bool) -> None:  # noqa: FBT001 - drawn
     """Search, recall, get, facts, scores and export show exactly what the reader may see."""

@@ -14,6 +14,7 @@ from holdfast.search.embed import Choice, HashEmbedder
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
+from strategies import examples
 
 SCOPE = Scope(session="s")
 SECRETS = (
@@ -58,7 +59,7 @@ def everything(memory: Memory, home: Path) -> bytes:
     return b"\n".join([*files, *(text.encode("utf-8", "replace") for text in told)])
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=examples(12), deadline=None)
 @given(said=st.lists(st.tuples(places, words, st.sampled_from(SECRETS), words), min_size=1, max_size=4))
 def test_no_secret_gets_out(said: list[tuple[str, list[str], str, list[str]]]) -> None:
     """I8: wherever a secret was said, it is in no file, no export, no block and no hit."""
@@ -73,7 +74,7 @@ def test_no_secret_gets_out(said: list[tuple[str, list[str], str, list[str]]]) -
 
 
 @example(kept=[], gone=["fact", "fact"])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(kept=st.lists(st.tuples(places, words), max_size=3), gone=st.lists(places, min_size=1, max_size=3))
 def test_what_is_forgotten_is_nowhere(kept: list[tuple[str, list[str]]], gone: list[str]) -> None:
     """I13: what was forgotten is in no file of the store, no later export and no answer."""

@@ -16,6 +16,7 @@ from holdfast.transcripts import Entry, stream
 from holdfast.transcripts.records import read_entry
 from holdfast.transcripts.session import Session, Tree, compaction_region
 from sessions import begin, branch, calls, compaction, rebuild, reopen, says, user
+from strategies import examples
 
 Step = Callable[[Session, int, str], object]
 
@@ -89,7 +90,7 @@ def check(session: Session) -> None:
     assert session.context().problems == ()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEP, max_size=12))
 def test_reopened_session_is_the_same(steps: list[tuple[str, int, str]]) -> None:
     """Whatever was done, the file read anew holds the same entries, leaf and context."""
@@ -105,7 +106,7 @@ def test_reopened_session_is_the_same(steps: list[tuple[str, int, str]]) -> None
         assert rebuild(streamed).messages == session.context().messages
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(st.lists(STEP, max_size=5), st.floats(0, 1)), min_size=1, max_size=3))
 def test_crash_at_any_byte(lives: list[tuple[list[tuple[str, int, str]], float]]) -> None:
     """A file cut anywhere loses no whole entry, the torn one is reported, and the session goes on."""
@@ -180,7 +181,7 @@ LINES = RECORDS.map(lambda record: json.dumps(record).encode()) | st.binary(max_
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(st.booleans(), st.lists(LINES, max_size=8))
 def test_any_lines_are_read_or_refused(headed: bool, lines: list[bytes]) -> None:  # noqa: FBT001 - hypothesis names it
     """Whatever stands in a file: it is opened with what can be used, or refused untouched; never another error."""

@@ -23,7 +23,7 @@ from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check
 from holdfast.testing.rows import MODEL, asks, find_messages, on_disk, plant, says, word
 from stores import open_files, open_sqlite
-from strategies import anthropic, chat, messages, pi, responses
+from strategies import anthropic, chat, examples, messages, pi, responses
 
 SCOPES = [Scope(tenant=tenant, session=session) for tenant in ("a", "b") for session in ("1", "2")]
 WORDS = [word("thing", number) for number in range(6)]
@@ -132,7 +132,9 @@ class FilesMachine(StoreMachine):
     opener = staticmethod(open_files)
 
 
-LIMITS = settings(max_examples=12, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck))
+LIMITS = settings(
+    max_examples=examples(12), stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
+)
 
 
 TestSqlite = SqliteMachine.TestCase
@@ -152,7 +154,7 @@ def test_canaries_are_never_seen_from_another_scope(opener: Callable[[Path], Sto
 
 
 @given(message=messages())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_any_message_survives_the_archive(message: Message) -> None:
     """I1: whatever a message is made of, it comes back the same, and renders the same for every provider."""
     kept = decode_message(encode_message(message))
@@ -164,7 +166,7 @@ def test_any_message_survives_the_archive(message: Message) -> None:
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(FORMS)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_any_providers_message_survives_the_archive(data: st.DataObject, name: str) -> None:
     """I1: what a provider wrote comes back byte for byte, masked or not; masking fails on nothing."""
     wire = data.draw(FORMS[name])
@@ -179,7 +181,9 @@ def test_any_providers_message_survives_the_archive(data: st.DataObject, name: s
 
 @given(said=st.lists(messages(), max_size=4))
 @settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=examples(60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
 def test_any_messages_survive_a_store(said: list[Message], tmp_path_factory: pytest.TempPathFactory) -> None:
     """I1, I6: every message is in the store as it was given; giving it again adds nothing."""
@@ -194,7 +198,7 @@ def test_any_messages_survive_a_store(said: list[Message], tmp_path_factory: pyt
 
 
 @given(placed=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 5)), max_size=15))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 def test_spaces_never_meet(placed: list[tuple[int, bool, int]]) -> None:
     """I12: a question in one space is answered from the vectors of that space alone, the last of each passage."""
     spaces = (MODEL, OTHER)

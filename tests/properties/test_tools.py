@@ -12,6 +12,7 @@ from holdfast.agent.paths import Bounds
 from holdfast.agent.toolbox import Toolbox
 from holdfast.agent.tools import file_tools, flush_tools
 from holdfast.messages import ToolCall
+from strategies import examples
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
@@ -26,7 +27,7 @@ CALLS = st.lists(st.tuples(NAMES, ARGUMENTS), max_size=8)
 WORDS = st.text(alphabet="ab\n字\r", max_size=12)
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(calls=CALLS, stop=st.booleans())
 def test_every_call_has_one_answer(calls: list[tuple[str, Any]], stop: bool) -> None:  # noqa: FBT001 - drawn
     """Unknown tools, arguments of any shape and a user who breaks off: the results are those of the calls, in order."""
@@ -43,7 +44,7 @@ def test_every_call_has_one_answer(calls: list[tuple[str, Any]], stop: bool) -> 
         assert [found.name for found in Path(place).iterdir()] == ["ws"]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(text=WORDS, old=WORDS, new=WORDS)
 def test_an_edit_changes_one_passage_or_nothing(text: str, old: str, new: str) -> None:
     """A passage that stands once is replaced; otherwise the file stays as it is and the answer is an error."""
@@ -61,7 +62,7 @@ def test_an_edit_changes_one_passage_or_nothing(text: str, old: str, new: str) -
         assert result.is_error or old != new
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(st.lists(st.text(alphabet="ab\n# 字", max_size=20), max_size=6))
 def test_a_note_only_grows(texts: list[str]) -> None:
     """Whatever is written in the silent turn, what the note held before is the beginning of what it holds after."""

@@ -12,6 +12,7 @@ from holdfast.context.validate import ValidationCache, ValidWindow, validate
 from holdfast.errors import InvalidWindowError
 from holdfast.providers import FORMATS
 from holdfast.tokens import count_message
+from strategies import examples
 
 
 def as_a_whole(items: list[Item], provider: str) -> ValidWindow | None:
@@ -30,7 +31,7 @@ def as_it_grew(known: ValidationCache, items: list[Item], provider: str) -> Vali
         return None
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(seed=st.integers(min_value=0), provider=st.sampled_from(sorted(FORMATS)), enough=st.integers(1, 12))
 def test_it_is_what_finishing_all_of_it_makes(seed: int, provider: str, enough: int) -> None:
     """Whatever is broken about a conversation, a window that grows step by step is sent as if it came at once."""

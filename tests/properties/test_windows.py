@@ -34,11 +34,11 @@ from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Recall, Settings
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from strategies import WIRE, conversations
+from strategies import WIRE, conversations, examples
 from talk import answer, call, items, messages_of, reply, results, system, user
 
-slow = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
-few = settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 NO_VECTORS = Embedding(provider="none")
 
 
@@ -230,14 +230,14 @@ edit_lists = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 @given(first=edit_lists, second=edit_lists)
 def test_applying_edits_in_two_steps_or_in_one_is_the_same(first: list[Edit], second: list[Edit]) -> None:
     """So that a window can be built up turn by turn, or from the record."""
     assert apply(apply(items(TALK), first), second) == apply(items(TALK), [*first, *second])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(edits=edit_lists)
 def test_edits_survive_being_written_down(edits: list[Edit]) -> None:
     """Every kind, through JSON."""

@@ -17,6 +17,7 @@ from holdfast.search.embed import models_folder, tokenizer
 from holdfast.search.embed.base import clean
 from holdfast.search.embed.static import WORDLLAMA, find_wordllama
 from holdfast.search.embed.tokenizer import TEXTS_BEFORE_CHUNKS, ChunkTokenizer, find_chunk_rules, load_tokenizer
+from strategies import examples
 
 SPECIAL = ["<unk>", "<s>", "[SEP]", "a.b"]
 LETTERS = ["\n", "▁", "a", "b", "c", "B", ".", ",", "\r", "'", "1", "2", "é", "”", "中", "か", "な"]
@@ -104,7 +105,7 @@ class TestSame:
         made = chunked(TINY[name])
 
         @given(text=TEXTS)
-        @settings(max_examples=100)
+        @settings(max_examples=examples(100))
         def check(text: str) -> None:
             check_same(made, text)
             check_same(made, text)
@@ -120,7 +121,7 @@ class TestSame:
         made = chunked(Tokenizer.from_file(str(path)))
 
         @given(text=TEXTS)
-        @settings(max_examples=150)
+        @settings(max_examples=examples(150))
         def check(text: str) -> None:
             check_same(made, text)
 

@@ -27,6 +27,7 @@ from holdfast.search.postings import (
     without,
 )
 from passage_rows import PassageRow, append
+from strategies import examples
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(-5, 12)), max_size=120)
 
@@ -179,7 +180,7 @@ def plain_term_id(term: str) -> int:
 
 
 @given(st.lists(st.text(st.characters(exclude_categories=()), max_size=12), max_size=20))
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 def test_terms_are_numbered_as_if_alone(terms: list[str]) -> None:
     """The number of a term is a polynomial of its characters, however many are reckoned with it."""
     numbers = [plain_term_id(term) for term in terms]

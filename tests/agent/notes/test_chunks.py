@@ -4,6 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.agent.note_files import CHARS_PER_TOKEN, number_lines, split_chunks
+from strategies import examples
 
 
 def test_a_short_note_is_one_chunk() -> None:
@@ -44,7 +45,7 @@ def test_blank_notes_have_no_chunks() -> None:
     assert split_chunks([], tokens=400, overlap=80) == []
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(
     st.lists(st.text(alphabet="ab 汉字é\u0301", max_size=60), max_size=30),
     st.integers(2, 20),
