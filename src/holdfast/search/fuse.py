@@ -199,7 +199,7 @@ class Ranking:
         values: Floats = np.maximum(scores[order], found.together[order] ** 2) + np.float32(AROUND_GAIN) * around
         values *= 1 - np.float32(FOLLOWER_LOSS) * scores[before]
         cost = _estimate_cost(found.sizes[self.order[:_PRICED]])
-        return values / np.sqrt(cost.mean(dtype=np.float32)) if len(cost) else values
+        return values / np.sqrt(cost.mean()) if len(cost) else values
 
     def parts(self, place: int) -> Parts:
         """Return the parts of a candidate's score."""
@@ -208,8 +208,7 @@ class Ranking:
 
 def _estimate_cost(sizes: Ints) -> Floats:
     """Estimate what quotes of passages cost, 1 for a typical one."""
-    cost: Floats = (np.minimum(sizes, MAX_QUOTE_CHARS) + HEADER_CHARS) / np.float32(TYPICAL_QUOTE_CHARS)
-    return cost
+    return (np.minimum(sizes, MAX_QUOTE_CHARS) + HEADER_CHARS).astype(np.float32) / np.float32(TYPICAL_QUOTE_CHARS)
 
 
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
