@@ -162,6 +162,19 @@ def lines(*, messages: int, seed: int, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--messages", type=click.IntRange(min=20), default=300, show_default=True, help="Messages around them.")
+@click.option("--seed", type=int, default=1, show_default=True)
+@as_json
+def followups(*, messages: int, seed: int, as_json: bool) -> None:
+    """How many of 20 short questions are answered, alone and after a long message about something else."""
+    from benchmarks.followups import measure  # noqa: PLC0415 - as above
+
+    embedder, notes = _embedder(no_vectors=False)
+    found = measure(messages=messages, embedder=embedder, seed=seed)
+    show({**found, "embedder": notes}, found["systems"], first="block", as_json=as_json)
+
+
+@bench.command()
 @click.argument("path", type=click.Path(path_type=Path))
 @click.option("--dataset", default="locomo", show_default=True)
 @click.option(

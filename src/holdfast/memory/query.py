@@ -152,12 +152,17 @@ _FRAME_WEIGHT: Final = 0.5
 def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
     """Weigh the terms of a query, newest text last; earlier texts and words without content weigh less.
 
-    English stop words are no terms at all. A question of nothing but silent words keeps their full weights.
+    English stop words are no terms at all. A question of nothing but silent words keeps their full weights. However
+    long an earlier text is, it does not weigh more than the newest one.
     """
     found: dict[str, float] = {}
+    most = 0
     for age, text in enumerate(reversed(texts)):
-        for term, count in Counter(terms(text)).items():
-            found[term] = max(found.get(term, 0.0), count * _EARLIER**age)
+        counts = Counter(terms(text))
+        most = most or counts.total()
+        share = _EARLIER**age * min(1.0, most / max(1, counts.total()))
+        for term, count in counts.items():
+            found[term] = max(found.get(term, 0.0), count * share)
     frame = _frame()
     weighed: dict[str, float] = {}
     for term, weight in found.items():
