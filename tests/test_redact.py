@@ -352,7 +352,7 @@ HOSTILE = {
 @pytest.mark.parametrize("piece", [piece for pieces in HOSTILE.values() for piece in pieces])
 def test_twice_the_text_is_twice_the_work(piece: str) -> None:
     """On hostile text the number of calls grows with its length, not faster."""
-    size = 20_000 // len(piece)
+    size = max(10, 6_000 // len(piece))
     redact(piece * size)  # loads and compiles what will be needed
     assert _calls(piece * 2 * size) <= 2.2 * _calls(piece * size) + 200
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -60,15 +61,21 @@ def sql(home: Path, statement: str, *values: object) -> list[Any]:
         return connection.execute(statement, values).fetchall()
 
 
-@pytest.fixture
-def home(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory with messages, facts, edits, reports and a job."""
-    home = tmp_path / "memory"
-    with opened(home) as engine:
+    folder = tmp_path_factory.mktemp("faults") / "memory"
+    with opened(folder) as engine:
         engine.session("s").assemble(long_talk(), limit=LIMIT)
         engine.session("s").remember("The API listens on port 8443")
         engine.session("s").learn()
-    return home
+    return folder
+
+
+@pytest.fixture
+def home(memory: Path, tmp_path: Path) -> Path:
+    """A copy of it."""
+    return shutil.copytree(memory, tmp_path / "memory")
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,14 @@ def data(*arguments: str | Path, home: Path) -> Any:
     return json.loads(done.stdout)
 
 
+@pytest.fixture(scope="module")
+def imported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home whose memory has a session."""
+    home = tmp_path_factory.mktemp("imported")
+    run("import", EXAMPLE, "--no-vectors", home=home)
+    return home
+
+
 class TestVersion:
     def test_it_names_the_version(self, tmp_path: Path) -> None:
         """The version is printed for people and for programs."""
@@ -125,9 +134,11 @@ class TestVersion:
             (["export", "out.jsonl"], {"numpy"}),
         ],
     )
-    def test_a_command_loads_what_it_needs(self, arguments: list[str], needed: set[str], tmp_path: Path) -> None:
+    def test_a_command_loads_what_it_needs(
+        self, arguments: list[str], needed: set[str], imported: Path, tmp_path: Path
+    ) -> None:
         """Reading rows does not wait for numpy, nor search for readers, providers or the engine."""
-        run("import", EXAMPLE, "--no-vectors", home=tmp_path)
+        shutil.copytree(imported, tmp_path, dirs_exist_ok=True)
         script = (
             "import sys\n"
             "from holdfast.cli import main\n"

@@ -1,4 +1,4 @@
-"""Real transcripts of many agents, cut to five sizes for five providers."""
+"""Real transcripts of many agents, cut to three sizes for five providers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from talk import items, messages_of, plan
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 
-LIMITS = (4_000, 8_000, 16_000, 32_000, 64_000)
+LIMITS = (4_000, 16_000, 64_000)
 STOPS = 6
 BLOCK = '<recalled-context source="holdfast">\n\n<detail>\n[user] 证书\n</detail>\n\n</recalled-context>'
 

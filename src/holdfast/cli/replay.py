@@ -21,7 +21,7 @@ from holdfast.cli.opening import no_transcript
 from holdfast.cli.output import emit_json, human_tokens, plural
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
-from holdfast.errors import InputError, WindowTooSmallError
+from holdfast.errors import InputError, InvalidWindowError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
 from holdfast.report import ContextReport, workspace_files
@@ -95,7 +95,7 @@ def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
         stats.too_small += 1
         return None
     report = window.report
-    stats.invalid += any(check(window.render(provider), provider) for provider in FORMATS)
+    stats.invalid += not _is_valid(window)
     stats.over_limit += report.over_limit > 0
     point, kinds = make_point(report), {change.kind for change in report.changes}
     stats.cuts += point.cut
@@ -112,6 +112,16 @@ def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
         stats.kept.append(report.prefix_kept)
     stats.points.append(point)
     return point
+
+
+def _is_valid(window: Window) -> bool:
+    """Tell whether a window keeps every provider's rules; rendering for another provider checks them."""
+    try:
+        for provider in FORMATS:
+            window.render(provider)
+    except InvalidWindowError:
+        return False
+    return not check(window.render(), window.provider)
 
 
 def replay_transcripts(
