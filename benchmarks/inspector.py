@@ -60,7 +60,7 @@ def _time(engine: Engine, question: str) -> dict[str, dict[str, float]]:
     paths = {
         "sessions": "/ui/",
         "search": f"/ui/search?q={question}",
-        "session": "/ui/session?session=session-00001",
+        "session": "/ui/session?session=session-00000",
         "running session": "/ui/session?session=running",
         "turn": "/ui/turn?session=running&turn=59",
         "memory": "/ui/memory",

@@ -215,3 +215,13 @@ class TestLeaving:
         ):
             for path in ("messages", "models"):
                 assert patient.post(f"{url}/v1/{path}", json=BODY).status_code == 502
+
+    def test_a_proxy_of_the_user_is_asked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        upstream = Upstream()
+        with serve(upstream.app()) as address, Engine.open(tmp_path / "memory", settings=Settings()) as engine:
+            monkeypatch.setenv("http_proxy", address)
+            app = create_app(engine, token=TOKEN, upstreams=Upstreams.parse(["http://provider.invalid"]))
+            monkeypatch.delenv("http_proxy")
+            with serve(app) as url:
+                assert patient.post(f"{url}/v1/models", json=BODY).status_code == 200
+        assert ("host", "provider.invalid") in upstream.seen[0].headers

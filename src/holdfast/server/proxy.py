@@ -153,7 +153,8 @@ class Proxy:
         self._engine = engine
         self._upstreams = upstreams
         self._shadow = shadow
-        way = None if getproxies() else Transport()  # httpx itself sends through a proxy of the user
+        has_proxy = not {"http", "https", "all"}.isdisjoint(getproxies())
+        way = None if has_proxy else Transport()  # httpx itself sends through a proxy of the user
         self._client = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS, transport=way)
         self._conversations = Conversations()
         self._limits: dict[Scope, int] = {}
