@@ -175,7 +175,7 @@ class _Model(BaseHTTPRequestHandler):
         if self.server.is_refusing and body.get("tools"):
             self.server.is_refusing = False
             return self._send(400, "application/json", json.dumps({"error": _TOO_LONG}).encode())
-        message = _answer(body)
+        message = self.server.answer(body)
         used = len(json.dumps(body)) // 4
         usage = {"prompt_tokens": used, "completion_tokens": 12, "total_tokens": used + 12}
         reason = "tool_calls" if message.get("tool_calls") else "stop"
@@ -213,6 +213,7 @@ class ScriptedModel(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Model)
+        self.answer: Callable[[Mapping[str, Any]], dict[str, Any]] = _answer
         self.requests: list[tuple[float, dict[str, Any]]] = []
         self.is_refusing = False
 
@@ -247,7 +248,7 @@ thread.join()
 '''
 
 
-def _write_settings(folder: Path, *, model: int, port: int) -> None:
+def _write_settings(folder: Path, *, model: int, port: int, agents: Mapping[str, Any]) -> None:
     models = [{"id": "m1", "name": "m1", "contextWindow": WINDOW, "maxTokens": 4_000}]
     provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "apiKey": "x", "api": "openai-completions", "models": models}
     settings = {
@@ -259,7 +260,8 @@ def _write_settings(folder: Path, *, model: int, port: int) -> None:
             "http": {"endpoints": {"chatCompletions": {"enabled": True}}},
         },
         "agents": {
-            "defaults": {"workspace": str(folder / "work"), "model": {"primary": "scripted/m1"}, "skipBootstrap": True}
+            "defaults": {"workspace": str(folder / "work"), "model": {"primary": "scripted/m1"}, "skipBootstrap": True},
+            **agents,
         },
         "models": {"providers": {"scripted": provider}},
     }
@@ -287,14 +289,16 @@ def find_host(folder: Path | None) -> list[str]:
 
 
 @contextmanager
-def run_gateway(command: list[str], folder: Path, *, with_memory: bool) -> Iterator[tuple[ScriptedModel, str]]:
-    """Run the gateway of OpenClaw in an empty home, in front of a scripted model."""
+def run_gateway(
+    command: list[str], folder: Path, *, with_memory: bool = True, agents: Mapping[str, Any] | None = None
+) -> Iterator[tuple[ScriptedModel, str]]:
+    """Run the gateway of OpenClaw in an empty home, in front of a scripted model; `agents` adds to that setting."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     model = ScriptedModel()
     threading.Thread(target=model.serve_forever, daemon=True).start()
-    _write_settings(folder, model=model.server_address[1], port=port)
+    _write_settings(folder, model=model.server_address[1], port=port, agents=agents or {})
     environ = {**os.environ, "HOME": str(folder / "home"), "HOLDFAST_HOME": str(folder / "memory"), "NO_COLOR": "1"}
     environ["PATH"] = f"{Path(command[0]).parent}{os.pathsep}{environ['PATH']}"
     summaries = {"HOLDFAST_COMPACTION__MODEL": "openai/m1", "OPENAI_API_KEY": "x"}

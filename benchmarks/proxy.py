@@ -19,6 +19,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from itertools import count, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -38,6 +39,8 @@ TOOL: Final = {"name": "ls", "input_schema": {"type": "object"}}
 """Requests of agents have tools; those without are taken for a title or a probe, and pass."""
 MEMORY_TIMES: Final = 6
 """How many sizes of the server are reported, evenly over the run of the long streams."""
+TURNS: Final = 6
+"""The turns of a conversation; then the client begins another one."""
 SHORT_SECONDS: Final = 0.4
 """How long a reply streams in the part that measures the throughput."""
 
@@ -108,17 +111,17 @@ class Load:
 
 
 async def run_client(client: httpx.AsyncClient, url: str, number: int, load: Load, plan: Plan) -> None:
-    """Hold a conversation until a moment: each request has the whole history."""
+    """Hold conversations until a moment: each request has the whole history."""
     history: list[dict[str, str]] = []
-    turn = 0
     await asyncio.sleep(plan.stream_seconds * number / plan.streams)
-    while time.monotonic() < plan.until:
-        name, turn = f"c{number}t{turn}e{round(plan.stream_seconds * EVENTS_PER_SECOND)}", turn + 1
-        history = [*history[-20:], {"role": "user", "content": f"{name} asks about port {5000 + turn} of {number}."}]
+    for turn in takewhile(lambda _: time.monotonic() < plan.until, count()):
+        name = f"c{number}t{turn}e{round(plan.stream_seconds * EVENTS_PER_SECOND)}"
+        asked = {"role": "user", "content": f"{name} asks about port {5000 + turn} of {number}."}
+        history = [*(history if turn % TURNS else ()), asked]
         body = {"model": "claude-x", "max_tokens": 500, "stream": True, "messages": history, "tools": [TOOL]}
         start, digest, is_first = time.perf_counter(), hashlib.sha256(), True
         try:
-            headers = {"x-holdfast-session": f"client-{number}-{plan.stream_seconds}"}
+            headers = {"x-holdfast-session": f"client-{number}-{plan.stream_seconds}-{turn // TURNS}"}
             async with client.stream("POST", f"{url}/v1/messages", json=body, headers=headers) as reply:
                 async for chunk in reply.aiter_raw():
                     if is_first and b"text_delta" in chunk:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,9 +14,10 @@ from types import SimpleNamespace
 import pytest
 
 from holdfast.agent import shell
+from holdfast.server.process import find
 from holdfast.settings import Recall
 
-__all__ = ["UNHURRIED", "time_is_over_with", "until", "when"]
+__all__ = ["UNHURRIED", "stop_server", "time_is_over_with", "until", "when"]
 
 UNHURRIED = Recall(deadline_ms=60_000)
 """For tests of what is recalled: a window on a busy machine is not to go on without it."""
@@ -28,6 +31,15 @@ def until(happened: Callable[[], object]) -> None:
     while not happened():
         assert time.monotonic() < end, "it has not happened"
         time.sleep(_LOOK_EVERY)
+
+
+def stop_server(home: Path) -> None:
+    """Stop the server of a memory that was started on demand, also where it is still starting; else it waits idle."""
+    if (home / "server.log").exists():
+        until(lambda: find(home))
+        server = find(home)
+        assert server is not None
+        os.kill(server.pid, signal.SIGTERM)
 
 
 @contextmanager

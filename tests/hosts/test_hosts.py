@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,11 +16,11 @@ import pytest
 
 from holdfast import Engine
 from holdfast.models.scripted import Said
-from holdfast.server.process import find
 from holdfast.settings import Settings
 from holdfast.testing.provider import overflow
 from hosts.model import Model, shown, shown_without_recall
 from hosts.programs import PROGRAMS, Pi, Program
+from waiting import stop_server
 
 IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
 RECORDINGS = os.environ.get("HOLDFAST_RECORDINGS")
@@ -51,8 +50,7 @@ def host(request: pytest.FixtureRequest, tmp_path: Path, model: Model) -> Iterat
     one = program(tmp_path, tmp_path / "work", model.url)
     one.prepare()
     yield one
-    if server := find(tmp_path / "memory"):
-        os.kill(server.pid, signal.SIGTERM)
+    stop_server(tmp_path / "memory")
 
 
 def read_files(folder: Path) -> dict[Path, bytes]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,8 +14,8 @@ import pytest
 
 from holdfast import Engine
 from holdfast.hooks.handlers import MAX_HOSTS, HostHooks
-from holdfast.server.process import find
 from holdfast.settings import Archive, Settings
+from waiting import stop_server
 
 
 class Host:
@@ -63,8 +62,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "60000")  # the machine may be busy
     one = Host(tmp_path)
     yield one
-    if server := find(one.home):
-        os.kill(server.pid, signal.SIGTERM)
+    stop_server(one.home)
 
 
 def test_a_conversation_through_a_compaction(host: Host) -> None:

@@ -21,6 +21,7 @@ NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")
 PLUGIN = Path(str(resources.files("holdfast.hooks"))) / "openclaw" / "index.js"
 BUDGET = 4_000
+KEY = "agent:main:x"
 FILLER = "The importer was looked at again, and its steps were written down for the review of the next week. "
 
 
@@ -49,13 +50,15 @@ class Host:
         self.warnings = data["warnings"]
         return data.get("answer")
 
-    def assemble(self, session: str, messages: list[dict[str, Any]], prompt: str, *, is_first: bool = True) -> Any:
+    def assemble(
+        self, session: str, messages: list[dict[str, Any]], prompt: str, *, is_first: bool = True, key: str = KEY
+    ) -> Any:
         """Ask for the window of a request: the first of its turn, or one after a tool call."""
         limits = {"maxOutputTokens": 1_000} if is_first else {"promptTokenBudget": 8_000}
         return self.call(
             "assemble",
             sessionId=session,
-            sessionKey="agent:main:x",
+            sessionKey=key,
             messages=messages,
             prompt=prompt,
             tokenBudget=BUDGET if is_first else 7_000,
@@ -63,9 +66,9 @@ class Host:
             runtimeSettings={"limits": limits},
         )
 
-    def commit(self, session: str, messages: list[dict[str, Any]], key: str) -> Any:
+    def commit(self, session: str, messages: list[dict[str, Any]], turn: str, *, key: str = KEY) -> Any:
         """Commit a turn."""
-        params = {"sessionId": session, "sessionKey": "agent:main:x", "messages": messages, "advancementKey": key}
+        params = {"sessionId": session, "sessionKey": key, "messages": messages, "advancementKey": turn}
         return self.call("commitTurn", **params)
 
     def close(self) -> None:
@@ -160,20 +163,54 @@ class TestTurns:
         again = host.assemble("loop", first["messages"], "Where does the relay run?", is_first=False)
         assert again == first
 
-    def test_tasks_of_the_host_are_not_archived(self, host: Host) -> None:
-        session = "internal-session-effects-1"
+    @pytest.mark.parametrize(
+        ("session", "key"), [("internal-session-effects-1", KEY), ("quiet", "agent:main:dashboard:incognito-1")]
+    )
+    def test_tasks_of_the_host_and_incognito_sessions_stay_out(self, host: Host, session: str, key: str) -> None:
         history = [say("user", f"{number}. {FILLER * 14}", number) for number in range(20)]
-        answer = host.assemble(session, history, "Write a title.")
+        answer = host.assemble(session, history, "Write a title.", key=key)
         assert answer["messages"] == history[-len(answer["messages"]) :]
         assert 0 < len(answer["messages"]) < 20
-        host.commit(session, history, "title")
+        host.commit(session, history, "title", key=key)
         assert host.texts(session) == []
+
+
+class TestSubagents:
+    """A subagent of another agent has a session of its own in the memory of its parent."""
+
+    CHILD = "agent:research:subagent:1"
+
+    @pytest.fixture
+    def asked(self, host: Host) -> Host:
+        """A host in which a parent has told a fact, and its subagent has found something."""
+        host.assemble("parent", [], "Look into the mirror of the packages.", key=KEY)
+        context = {"sessionId": "parent", "sessionKey": KEY, "workspaceDir": "/work"}
+        host.call("archive_remember", context=context, values={"content": "The packages come from mirror Quokka."})
+        host.call("prepareSubagentSpawn", parentSessionKey=KEY, childSessionKey=self.CHILD)
+        host.call("turn")
+        host.assemble("child", [], "Find the index.", key=self.CHILD)
+        found = say("assistant", "The mirror of the packages keeps its index on host Wombat, port 7391.", 2)
+        host.commit("child", [say("user", "Find the index.", 1), found], "child", key=self.CHILD)
+        host.call("onSubagentEnded", childSessionKey=self.CHILD, reason="completed")
+        return host
+
+    def test_the_parent_recalls_what_it_found(self, asked: Host) -> None:
+        assert len(asked.texts("child")) == 2
+        asked.call("turn")
+        question = "On which host and port is the index of the mirror of the packages?"
+        assert "7391" in text_of(asked.assemble("parent", [], question))
+        assert "7391" not in text_of(asked.assemble("stranger", [], question))
+
+    def test_it_sees_the_facts_of_its_parent(self, asked: Host) -> None:
+        asked.call("turn")
+        answer = asked.assemble("child", [], "From which mirror do the packages come?", key=self.CHILD)
+        assert "Quokka" in text_of(answer)
 
 
 class TestCompaction:
     def test_the_summary_replaces_older_messages(self, host: Host) -> None:
         history = converse(host, "compacted", 8, "The relay listens on port 7443.")
-        target = {"sessionId": "compacted", "sessionKey": "agent:main:x", "tokenBudget": 8_000}
+        target = {"sessionId": "compacted", "sessionKey": KEY, "tokenBudget": 8_000}
         done = host.call("compact", **target, force=True, compactionTarget="threshold")
         assert done["compacted"]
         assert done["result"]["tokensAfter"] < done["result"]["tokensBefore"]
@@ -185,7 +222,7 @@ class TestCompaction:
     def test_the_window_is_smaller_after_one_that_was_refused(self, host: Host) -> None:
         history = converse(host, "refused", 8, "The relay is ready.")
         before = host.assemble("refused", history, "Go on, please.")["estimatedTokens"]
-        target = {"sessionId": "refused", "sessionKey": "agent:main:x", "tokenBudget": 8_000}
+        target = {"sessionId": "refused", "sessionKey": KEY, "tokenBudget": 8_000}
         done = host.call("compact", **target, force=True, currentTokenCount=9_000, compactionTarget="budget")
         assert done["compacted"]
         assert host.assemble("refused", history, "Go on, please.")["estimatedTokens"] < before
@@ -194,7 +231,7 @@ class TestCompaction:
 class TestTools:
     def test_the_archive_is_searched_and_shown(self, host: Host) -> None:
         host.commit("tools", [say("user", "The budget for GPUs is 2,750 euros.", 1)], "tools")
-        context = {"sessionId": "tools", "sessionKey": "agent:main:x", "workspaceDir": "/work"}
+        context = {"sessionId": "tools", "sessionKey": KEY, "workspaceDir": "/work"}
         found = host.call("archive_search", context=context, values={"query": "GPU budget"})["content"][0]["text"]
         number = int(found[1 : found.index("]")])
         shown = host.call("archive_get", context=context, values={"ids": [number]})["content"][0]["text"]

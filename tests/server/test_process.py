@@ -24,7 +24,7 @@ from holdfast.models.scripted import Hang, Said
 from holdfast.server.process import Server, find, find_or_start
 from holdfast.settings import Settings
 from holdfast.testing.provider import Cut, ScriptedProvider
-from waiting import until
+from waiting import stop_server, until
 
 
 @contextmanager
@@ -98,14 +98,14 @@ def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:
 def test_it_is_started_on_demand_once(tmp_path: Path) -> None:
     """The second caller finds the first one's server."""
     home = tmp_path / "new" / "home"
-    first = find_or_start(home)
     try:
+        first = find_or_start(home)
         assert find_or_start(home) == first
         assert (home / "server.log").stat().st_mode & 0o777 == 0o600
         first.call("remember", session="s1", content="The port is 5433.")
         assert [fact["content"] for fact in first.call("facts", session="s2")] == ["The port is 5433."]
     finally:
-        os.kill(first.pid, signal.SIGTERM)
+        stop_server(home)
 
 
 def test_an_idle_server_stops(tmp_path: Path) -> None:

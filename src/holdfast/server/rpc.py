@@ -12,10 +12,10 @@ import json
 import logging
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import Lock
 from typing import IO, Any, Final
 
@@ -25,8 +25,11 @@ from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
+from holdfast.memory.query import build_query
 from holdfast.session import Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
+from holdfast.turn import MIN_BLOCK
+from holdfast.window import Window
 
 log = logging.getLogger("holdfast.server")
 
@@ -36,6 +39,10 @@ METHODS: Final[dict[str, Method]] = {}
 _SCOPE: Final = (("session", str), ("project", str, ""), ("agent", str, "main"), ("tenant", str, "local"))
 APPENDED: Final = "appended"
 """The kind of the records that hold the keys of `append`."""
+SUBAGENT: Final = "subagent"
+"""The kind of the records that name the sessions of subagents."""
+MAX_SUBAGENTS: Final = 6
+"""Subagents, the newest ones, whose sessions are searched with that of their parent. Each takes some milliseconds."""
 MAX_THREADS: Final = 8
 """Calls that run at the same time. Calls about one session wait for each other."""
 
@@ -83,8 +90,37 @@ def assemble(
         overhead=overhead,
         question=question,
     )
-    sent = {**window.request(), "block": window.block, "tokens": window.tokens, "format": window.provider}
+    block = "\n".join(filter(None, [window.block, *_recall_from_subagents(session, window, question)]))
+    sent = {**window.request(), "block": block, "tokens": window.tokens, "format": window.provider}
     return {**sent, "report": window.report.to_json()}
+
+
+@_method
+def add_subagent(session: Session, *, child: str) -> dict[str, Any]:
+    """Note that a session is that of a subagent: what it finds is recalled for questions of this one too."""
+    memory = session.engine.memory
+    memory.store.add_records([Record(scope=session.scope, kind=SUBAGENT, key=child, data={}, time=memory.clock())])
+    return {"child": child}
+
+
+def _recall_from_subagents(session: Session, window: Window, question: str) -> Iterator[str]:
+    """Make a block for each subagent of a session that has something to say to a question, the newest first."""
+    memory, report = session.engine.memory, window.report
+    settings = memory.settings
+    if not question or not settings.recall.automatic or settings.slots.memory == "none":
+        return
+    left = report.raw_max_tokens - report.reserved_tokens - report.total_tokens
+    left = min(settings.recall.hard_cap_tokens, left) - session.engine.count(window.block)
+    select = Select(scope=session.scope, newest=True, limit=MAX_SUBAGENTS)
+    for record in reversed(memory.store.read_records(select, kind=SUBAGENT)):
+        if left < MIN_BLOCK:
+            return
+        scope = replace(session.scope, session=record.key)
+        query = build_query(settings, [question], scope=scope, now=memory.clock(), cap=left, automatic=True)
+        with suppress(HoldfastError):  # the request goes on without it
+            recall = memory.recall(replace(query, max_facts=0))  # facts are in the block of the session
+            left -= recall.tokens
+            yield recall.block
 
 
 @_method

@@ -50,10 +50,7 @@ class Memory {
 
   #answer({ id, result, error }) {
     const call = this.#waiting.get(id);
-    this.#waiting.delete(id);
-    this.#keepAlive(this.#waiting.size > 0);
-    if (error) call?.reject(new Error(error.message));
-    else call?.resolve(result);
+    if (error) call?.reject(new Error(error.message)); else call?.resolve(result);
   }
 
   // A waiting call keeps Node running, an idle process does not.
@@ -88,7 +85,13 @@ const memory = new Memory();
 const shares = new Map(); // the share of the window to use, by session: smaller after a request was refused
 const windows = new Map(); // the context window by model, as later requests of a turn show it
 
+const owners = new Map(); // agent and project, by the key of a session: those of a subagent are its parent's
+const parents = new Map(); // the parent, by the key of a subagent that has made no request yet
+
 const agentOf = (key) => /^agent:([^:]+):/.exec(key ?? "")?.[1] ?? "main";
+
+const ownerOf = ({ sessionId = "", sessionKey, agentId }, project = "") =>
+  ({ agent: agentId ?? agentOf(sessionKey), project, ...owners.get(sessionKey), session: sessionId });
 
 const textOf = ({ content: parts }) => (typeof parts === "string" ? parts : (parts ?? []).map((part) => part.text).join(""));
 const isHostText = (message) => message.role === "user" && HOST_TEXTS.has(textOf(message).trim());
@@ -106,8 +109,8 @@ function plain(message) {
   return rest;
 }
 
-// OpenClaw runs tasks of its own on a copy of a conversation. They get its newest messages, and are not archived.
-const isInternal = ({ sessionId }) => sessionId.startsWith("internal-session-effects-");
+// Tasks of OpenClaw itself and incognito sessions get their newest messages, and are not archived.
+const isPrivate = ({ sessionId, sessionKey }) => /^internal-session-effects-|:incognito-/i.test(`${sessionId} ${sessionKey}`);
 
 function newestMessages({ messages, tokenBudget = 200000 }) {
   let start = messages.length;
@@ -118,13 +121,9 @@ function newestMessages({ messages, tokenBudget = 200000 }) {
 
 const ownMessages = (messages) => messages.filter((message) => !isHostText(message)).map(plain);
 
-function createEngine({ workspaceDir = "" }, log) {
+function createEngine({ workspaceDir }, log) {
   const turns = new Map(); // the first request of the turn, by session
-  const owner = ({ sessionId, sessionKey, agentId }) => ({
-    session: sessionId,
-    agent: agentId ?? agentOf(sessionKey),
-    project: workspaceDir,
-  });
+  const owner = (params) => ownerOf(params, workspaceDir);
 
   async function request(params, turn, budget) {
     const share = shares.get(params.sessionId) ?? 1;
@@ -149,8 +148,11 @@ function createEngine({ workspaceDir = "" }, log) {
   }
 
   async function assemble(params) {
-    const { sessionId, messages, tokenBudget = 200000, runtimeSettings } = params;
-    if (isInternal(params)) return newestMessages(params);
+    const { sessionId, sessionKey, messages, tokenBudget = 200000, runtimeSettings } = params;
+    if (isPrivate(params)) return newestMessages(params);
+    if (workspaceDir) owners.set(sessionKey, owner(params));
+    const parent = parents.get(sessionKey);
+    if (parents.delete(sessionKey)) await memory.call("add_subagent", { ...parent, child: sessionId });
     const reserve = runtimeSettings?.limits?.maxOutputTokens;
     let turn = turns.get(sessionId);
     if (reserve != null || !turn) {
@@ -169,7 +171,7 @@ function createEngine({ workspaceDir = "" }, log) {
   }
 
   async function append(params, messages, key = "") {
-    const call = { ...owner(params), messages: isInternal(params) ? [] : ownMessages(messages), format: "pi", key };
+    const call = { ...owner(params), messages: isPrivate(params) ? [] : ownMessages(messages), format: "pi", key };
     return call.messages.length ? await memory.call("append", call) : { is_duplicate: false, ids: [] };
   }
 
@@ -198,10 +200,8 @@ function createEngine({ workspaceDir = "" }, log) {
     bootstrap: () => attempt("start", async () => ({ bootstrapped: !!(await memory.call("ping", {})) }), { bootstrapped: false }),
 
     // Only for runs that are not part of a turn.
-    async ingest(params) {
-      const { ids } = await attempt("ingest", () => append(params, [params.message]), { ids: [] });
-      return { ingested: ids.length > 0 };
-    },
+    ingest: (params) =>
+      attempt("ingest", async () => ({ ingested: !!(await append(params, [params.message])).ids.length }), { ingested: false }),
 
     assemble: (params) =>
       attempt("assemble", () => assemble(params), {
@@ -218,7 +218,7 @@ function createEngine({ workspaceDir = "" }, log) {
     },
 
     async compact(params) {
-      if (isInternal(params)) return { ok: true, compacted: false, reason: "it is not archived" };
+      if (isPrivate(params)) return { ok: true, compacted: false, reason: "it is not archived" };
       const { tokenBudget, customInstructions, force, currentTokenCount, compactionTarget } = params;
       const isRefused = force && compactionTarget !== "threshold" && currentTokenCount > 0;
       if (isRefused) shares.set(params.sessionId, (shares.get(params.sessionId) ?? 1) * SMALLER);
@@ -233,15 +233,17 @@ function createEngine({ workspaceDir = "" }, log) {
       }
     },
 
-    // A subagent has a session of its own, and the facts of its agent.
-    prepareSubagentSpawn: async () => undefined,
-    onSubagentEnded: async () => {},
+    // A subagent has a session of its own, in the memory of its parent, which recalls what it finds.
+    async prepareSubagentSpawn({ parentSessionKey, childSessionKey }) {
+      const parent = owners.get(parentSessionKey);
+      if (parent) for (const known of [owners, parents]) known.set(childSessionKey, parent);
+    },
+    onSubagentEnded: async ({ childSessionKey, reason }) => void (reason === "deleted" && owners.delete(childSessionKey)),
     dispose: async () => turns.clear(), // the process stays: starting it takes longer than a turn
   };
 }
 
 const when = (time) => (time ? new Date(time).toISOString().slice(0, 16).replace("T", " ") : "no time");
-
 const TOOLS = [
   {
     name: "archive_search",
@@ -276,9 +278,7 @@ const createTool = ({ run, parameters, required, ...tool }, context) => ({
   ...tool,
   parameters: { type: "object", properties: parameters, required, additionalProperties: false },
   async execute(_id, values) {
-    const { sessionId, sessionKey, agentId, workspaceDir } = context;
-    const scope = { session: sessionId ?? "", agent: agentId ?? agentOf(sessionKey), project: workspaceDir ?? "" };
-    const text = (await run(scope, values)) || "Nothing was found.";
+    const text = (await run(ownerOf(context, context.workspaceDir), values)) || "Nothing was found.";
     return { content: [{ type: "text", text }], details: {} };
   },
 });
