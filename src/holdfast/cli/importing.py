@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -119,8 +119,10 @@ def import_paths(
     **whose: Any,
 ) -> None:
     """Archive what is at the paths, and print how much it was."""
-    if discover:
-        paths = (*paths, *_find_places(os.environ, Path.home()))
+    if discover:  # sessions of agents on this machine, and the memory of OpenClaw's plugin
+        plugin = Path(os.environ.get("OPENCLAW_STATE_DIR") or Path.home() / ".openclaw") / "memory" / "context"
+        places = transcripts.default_places(os.environ, Path.home())
+        paths = (*paths, *(place.folder for place in places), *filter(is_folder, [plugin]))
     result = _Result()
     with open_memory(home, create=True) as memory:
         _import_all(memory, paths, whose, result, vectors=vectors)
@@ -134,13 +136,6 @@ def import_paths(
         emit_json(data)
     if result.empty and not discover:
         raise no_transcript(result.empty)
-
-
-def _find_places(environ: Mapping[str, str], home: Path) -> list[Path]:
-    """Return the folders with sessions of agents on this machine, and with the memory of OpenClaw's plugin."""
-    context = Path(environ.get("OPENCLAW_STATE_DIR") or home / ".openclaw") / "memory" / "context"
-    sessions = [place.folder for place in transcripts.default_places(environ, home)]
-    return [*sessions, *filter(is_folder, [context])]
 
 
 def _import_all(
