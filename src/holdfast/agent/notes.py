@@ -463,10 +463,9 @@ class Notes:
         return "\n".join(kept), lines[len(kept)][0] if len(kept) < len(lines) else None
 
     def _read_lines(self, path: str) -> list[Line]:
-        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        are_searched = is_exported or "sessions" in self.settings.memory_search.sources
-        if self.sessions is not None and are_searched and path.startswith(_SESSIONS):
-            file = locate(Bounds(root=self.sessions), path.removeprefix(_SESSIONS)).path
+        sessions = self._session_folder() if path.startswith(_SESSIONS) else None
+        if sessions is not None:
+            file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
             return read_messages(file, mask=self.settings.archive.redaction)
         extra = note_files.expand_paths(self.root, self.settings.memory_search.extra_paths)
         collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
@@ -480,6 +479,11 @@ class Notes:
                 "memory/2026-02-10.md; `read` shows other files"
             )
         return note_files.number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
+
+    def _session_folder(self) -> Path | None:
+        """Return the folder of past sessions if they are searched, by our own index or by QMD."""
+        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
+        return self.sessions if is_exported or "sessions" in self.settings.memory_search.sources else None
 
 
 def forget_notes(file: Path, names: Sequence[str]) -> None:
