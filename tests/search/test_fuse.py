@@ -163,19 +163,3 @@ def test_an_empty_archive_has_no_order() -> None:
     """Nothing is found in nothing, by any way of ordering."""
     for fusion in ("recipe", "weighted", "rrf"):
         assert not len(rank(signals([], "anything", cosine=[]), order=Order(fusion=fusion)).order)
-
-
-def test_a_passage_behind_the_best_is_worth_less() -> None:
-    """In an adaptive block, of two passages with the same words the one behind the best is worth less."""
-    said = [Said("the port is 8080 on it"), Said("a port, I see"), Said("lunch"), Said("lunch"), Said("a port, I see")]
-    known = signals(said, "which port is 8080")
-    values = rank(known, order=PLAIN).rate(np.arange(5), known.candidates).tolist()
-    assert values[2] < values[1] < values[4] < values[0]
-
-
-def test_short_passages_are_worth_more() -> None:
-    """Where quotes cost little, more of them are worth their tokens."""
-    short, long = ([Said(f"the port is 8080 {'hm ' * words}")] for words in (1, 80))
-    cheap, dear = (signals(said, "port") for said in (short, long))
-    values = [rank(known, order=PLAIN).rate(np.arange(1), known.candidates)[0] for known in (cheap, dear)]
-    assert values[0] > values[1]

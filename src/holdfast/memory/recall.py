@@ -315,7 +315,9 @@ class _Quoter:
             order = found.ranking.for_quoting(found.candidates.sizes, brevity=recipe.brevity, best=recipe.best)
         places: list[int] = order.tolist()
         self._best = frozenset(places[: recipe.best if best is None else best])
-        self._values = dict(zip(places, found.ranking.rate(order, found.candidates).tolist(), strict=True))
+        # A passage that has most of the question in one window is worth its tokens, whatever others score.
+        scores = np.maximum(relative(found.ranking.scores[order]), found.candidates.together[order] ** 2).tolist()
+        self._values = dict(zip(places, scores, strict=True))
         if is_recipe and query.neighbours > 0:
             self._values = _add_answers(self._values, found.candidates)
         if query.fill == "adaptive":

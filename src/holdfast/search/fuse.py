@@ -20,14 +20,8 @@ Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]
 
 MAX_QUOTE_CHARS: Final = 340
 HEADER_CHARS: Final = 31
-TYPICAL_QUOTE_CHARS: Final = 245
+TYPICAL_QUOTE_CHARS: Final = 200
 """Estimates of the size of a quote and its header, before the text is read."""
-FOLLOWER_LOSS: Final = 0.3
-"""How much less a passage is worth in an adaptive block behind the best one, to which it owes a part of its score;"""
-AROUND_GAIN: Final = 0.05
-"""how much more with the best ones two before and two behind it, which are mostly the same speaker's."""
-_PRICED: Final = 20
-"""The number of best passages by which the cost of a quote is estimated."""
 
 _DAY_MS: Final = 86_400_000
 _RRF_CONSTANT: Final = 60
@@ -185,30 +179,12 @@ class Ranking:
     def for_quoting(self, sizes: Ints, *, brevity: float, best: int) -> Ints:
         """Return the best candidates, then the others by score for their size."""
         first, others = self.order[:best], self.order[best:]
-        cost = _estimate_cost(sizes[others])
+        cost = (np.minimum(sizes[others], MAX_QUOTE_CHARS) + HEADER_CHARS) / TYPICAL_QUOTE_CHARS
         return np.concatenate([first, others[np.argsort(-self.scores[others] * cost**-brevity, kind="stable")]])
-
-    def rate(self, order: Ints, found: Candidates) -> Floats:
-        """Return what candidates are worth in an adaptive block, about 1 for the best; more where quotes are short.
-
-        A passage that has most of the query in one window is worth its tokens, whatever others score.
-        """
-        scores = np.append(relative(self.scores), np.float32(0))  # -1 means none, and is the place after the last
-        before, behind = found.previous[order], found.following[order]
-        around = scores[found.beside(before, found.previous)] + scores[found.beside(behind, found.following)]
-        values: Floats = np.maximum(scores[order], found.together[order] ** 2) + np.float32(AROUND_GAIN) * around
-        values *= 1 - np.float32(FOLLOWER_LOSS) * scores[before]
-        cost = _estimate_cost(found.sizes[self.order[:_PRICED]])
-        return values / np.sqrt(cost.mean()) if len(cost) else values
 
     def parts(self, place: int) -> Parts:
         """Return the parts of a candidate's score."""
         return Parts(**{name: float(values[place]) for name, values in self.stages.items()})
-
-
-def _estimate_cost(sizes: Ints) -> Floats:
-    """Estimate what quotes of passages cost, 1 for a typical one."""
-    return (np.minimum(sizes, MAX_QUOTE_CHARS) + HEADER_CHARS).astype(np.float32) / np.float32(TYPICAL_QUOTE_CHARS)
 
 
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
