@@ -6,7 +6,7 @@ It is read from the tables and nothing else, so it is right whichever process wr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -257,7 +257,13 @@ class Index:
         fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns)
         chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, sought, fresh)
         unread = {term: sought[term] for term in chosen if term in sought}
-        return _Chosen(chosen, unread, fresh, _ask_for_long_lists(db, unread.values()))
+        asked: list[tuple[_TermLists, Rows]] = []
+        for lists in unread.values():
+            if lists.unread:
+                runs, values = db.among("run", list(lists.unread))
+                query = f"SELECT run, data FROM postings WHERE {db.own}{runs} AND term = ?"
+                asked.append((lists, db.execute(query, (*values, lists.term))))
+        return _Chosen(chosen, unread, fresh, asked)
 
     def _make_postings(self, chosen: _Chosen, weights: Mapping[int, float]) -> list[tuple[Postings, float]]:
         """Return the postings of the chosen terms, with their weights; empty for a term that does not occur."""
@@ -325,17 +331,6 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: in
         numbers = np.array(list(query.without_passages), np.int64) - first
         kept[numbers[(numbers >= 0) & (numbers < len(kept))]] = False
     return kept
-
-
-def _ask_for_long_lists(db: Database, sought: Iterable[_TermLists]) -> list[tuple[_TermLists, Rows]]:
-    """Select the lists that were too long to be read with the others."""
-    asked = []
-    for lists in sought:
-        if lists.unread:
-            runs, values = db.among("run", list(lists.unread))
-            query = f"SELECT run, data FROM postings WHERE {db.own}{runs} AND term = ?"
-            asked.append((lists, db.execute(query, (*values, lists.term))))
-    return asked
 
 
 def _join(parts: Sequence[Occurrences]) -> Occurrences:
