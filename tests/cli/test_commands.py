@@ -346,12 +346,14 @@ class TestSessions:
             assert len(data("facts", *options, home=tmp_path)) == expected
 
     def test_a_session_is_named_without_its_project(self, tmp_path: Path) -> None:
-        """Where one session has the name it is forgotten; where two have it, an error says how to name one."""
+        """Where one session has the name it is meant; where two have it, an error says how to name one."""
         run("import", EXAMPLE, "--session", "s", "--no-vectors", home=tmp_path)
         run("import", EXAMPLE, "--session", "s", "--project", "港口", "--no-vectors", home=tmp_path)
-        done = run("forget", "--session", "s", "--yes", home=tmp_path)
-        assert done.returncode == 1
-        assert "2 sessions are called s: name one of" in done.stderr
+        for command in (["forget", "--yes"], ["get"]):
+            done = run(*command, "--session", "s", home=tmp_path)
+            assert done.returncode == 1
+            assert "2 sessions are called s: name one of" in done.stderr
+        assert len(data("get", "--session", "s", "--project", "港口", home=tmp_path)) == 18
         assert data("forget", "--session", "s", "--project", "港口", "--yes", home=tmp_path)["forgotten"] == 18
         assert data("forget", "1", "--yes", home=tmp_path)["forgotten"] == 1
         assert data("forget", "--session", "s", "--yes", home=tmp_path)["forgotten"] == 17

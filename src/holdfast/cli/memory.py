@@ -121,12 +121,12 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
     """Print archived messages whole, by the numbers that search shows, or all of a --session."""
     if not ids and whose["session"] is None:
         raise click.UsageError("name messages by their numbers, or a --session to print whole")
-    scope, across = scope_of(**whose)
     with open_memory(home) as memory:
         if ids:
+            scope, across = scope_of(**whose)
             rows = memory.get(ids, scope=scope, across=across, around=around)
-        elif not (rows := memory.store.read_messages(Select(scope=scope, across=across))):
-            raise InputError(f"no session is called {scope.session}: `holdfast sessions` lists them")
+        elif not (rows := memory.store.read_messages(Select(scope=session_scope(memory, **whose)))):
+            raise InputError(f"no session is called {whose['session']}: `holdfast sessions` lists them")
     _print_rows(rows, as_json=as_json)
     missing = set(ids) - {row.id for row in rows}
     if missing:

@@ -158,9 +158,9 @@ class Index:
         corpus = self.corpus(readable)
         chosen = self._choose_terms(db, list(weights), seek)
         cosine = centre = None
-        seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
         matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
         if matrix is not None:
+            seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
             matrix.prefetch(vector, windows=self.columns.windows, visible=seen)
         keywords = score(self._make_postings(chosen, weights), corpus)
         if matrix is not None:
