@@ -298,6 +298,15 @@ class TestSessions:
             )
             assert not server.engine.sessions()
 
+    def test_the_first_request_of_a_session_that_the_user_names_is_archived(self, start: Start) -> None:
+        """It looks like a request for a title, but its header is not that of a host."""
+        body = {"model": "m", "messages": [{"role": "user", "content": "The replica listens on port 5433."}]}
+        with start(["Fine."]) as server:
+            headers = {"x-holdfast-session": "mine"}
+            reply = patient.post(f"{server.url}/v1/chat/completions", json=body, headers=headers)
+            assert reply.headers["x-holdfast-session"] == "mine"
+            assert [scope.session for scope in server.engine.sessions()] == ["mine"]
+
 
 class TestSafety:
     def test_a_compressed_request_is_read_and_passed_on_as_it_came(self, start: Start) -> None:

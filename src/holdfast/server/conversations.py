@@ -11,8 +11,10 @@ from typing import Any, Final
 
 from holdfast.messages import Message
 
+OWN_HEADER: Final = "x-holdfast-session"
+"""The header in which a user names a session: every request with it belongs to the conversation."""
 SESSION_HEADERS: Final = (
-    "x-holdfast-session",
+    OWN_HEADER,
     "x-claude-code-session-id",
     "session-id",
     "x-session-id",

@@ -35,7 +35,7 @@ from holdfast.providers.overflow import is_overflow
 from holdfast.providers.replies import ReplyCollector, is_stream
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.client_model import ClientModel
-from holdfast.server.conversations import Conversations, host_session
+from holdfast.server.conversations import OWN_HEADER, Conversations, host_session
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import CONNECT_SECONDS, IDLE_SECONDS, READ_SECONDS, Transport
 from holdfast.store.base import Scope, Select
@@ -238,7 +238,8 @@ class Proxy:
         """Return the session of a request; None for a request that a host makes beside its conversation."""
         name = host_session(request.headers, exchange.body)
         has_one_message = sum(message.role != "system" for message in exchange.messages) == 1
-        if name and has_one_message and not exchange.body.get("tools") and not is_continued(exchange.body):
+        signs = (not name, OWN_HEADER in request.headers, exchange.body.get("tools"), is_continued(exchange.body))
+        if has_one_message and not any(signs):
             return None  # a title, a topic, a probe
         owner = _owner(request)
         if exchange.is_summary and has_one_message:
