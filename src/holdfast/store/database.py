@@ -18,11 +18,9 @@ class Rows(Protocol):
 
     def fetchone(self) -> Any:
         """Return the next row, or None."""
-        ...
 
     def fetchall(self) -> list[Any]:
         """Return all rows."""
-        ...
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -45,42 +43,33 @@ class Database(Protocol):
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> Rows:
         """Run a statement."""
-        ...
 
     def executemany(self, statement: str, rows: Iterable[Sequence[Any]], /) -> object:
         """Run a statement for each row of values."""
-        ...
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         """Insert rows at once."""
-        ...
 
     def insert_numbered(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> list[int]:
         """Insert rows that get a number, and return the numbers."""
-        ...
 
     def last_number(self, table: str) -> int:
         """Return the last number that was given to a row of a table; 0 before the first."""
-        ...
 
     def skip_numbers(self, table: str, last: int) -> None:
         """Give new rows of a table only numbers above `last`."""
-        ...
 
     def each(self, numbers: Sequence[int]) -> tuple[str, object]:
         """Return a table of numbers, its column named `value`, and the value of its `?`."""
-        ...
 
     def among(self, column: str, wanted: Sequence[int] | Sequence[str] | Sequence[bytes]) -> tuple[str, list[object]]:
         """Return the condition that a column is one of some values, and the values of its `?`."""
-        ...
 
     def find_vectors(self, space: Space, *, after: Mapping[str, int]) -> Mapping[str, Rows]:
         """Select vectors of a space by table: number of the row, first passage, and the vectors of its windows.
 
         Only rows with a higher number than `after` has for the table, in rising order.
         """
-        ...
 
     def open_matrix(
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
@@ -89,15 +78,12 @@ class Database(Protocol):
 
         `scopes` are those of the reader, `known` is what this returned for the last search.
         """
-        ...
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:
         """Erase the vectors of forgotten passages (in rising order), in every space."""
-        ...
 
     def drop_vectors(self, passages: Sequence[int]) -> None:
         """Delete the vectors of passages that were divided otherwise: they are made again."""
-        ...
 
 
 SCOPE_PARTS = ("tenant", "project", "agent", "session")

@@ -40,7 +40,6 @@ class Owned(Protocol):
     @property
     def scope(self) -> Scope:
         """Its owner."""
-        ...
 
 
 R = TypeVar("R", bound=Owned)

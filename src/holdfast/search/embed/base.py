@@ -37,7 +37,6 @@ class Embedder(Protocol):
     @property
     def space(self) -> Space:
         """The space of its vectors. It never changes; two embedders share one only if their vectors agree."""
-        ...
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
         """Return one row of length 1 for each text; a row of zeros for a text without content.
@@ -47,7 +46,6 @@ class Embedder(Protocol):
         Raises:
             EmbeddingError: The texts cannot be embedded.
         """
-        ...
 
 
 def clean(text: str) -> str:
