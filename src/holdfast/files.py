@@ -12,11 +12,7 @@ _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINAR
 
 
 def open_regular(path: Path) -> IO[bytes]:
-    """Open a regular file for reading. A pipe, a socket or a device could block, or never end.
-
-    Raises:
-        OSError: It cannot be opened, or is not a regular file.
-    """
+    """Open a regular file for reading. Anything else, which could block or never end, is an OSError."""
     descriptor = os.open(path, _READ)
     mode = os.fstat(descriptor).st_mode
     if stat.S_ISREG(mode):

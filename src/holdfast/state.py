@@ -209,13 +209,10 @@ class SessionState:
             estimated += count_message(message, count=self.count) if estimated else 0
 
     def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> tuple[Ingested, list[Message]]:
-        """Archive messages that come after what the session has, such as a reply.
+        """Archive messages that come after what the session has, such as a reply; return the numbers and messages.
 
         Messages that the session ends with already are not archived again. A user may say the same words twice:
         a single user message is always new, unless it has an id or a timestamp.
-
-        Returns:
-            The numbers of the messages, and the messages as they were read.
         """
         before_strip = providers.read(_copy(providers.normalise(messages)), format=format)
         read, stripped = archive.strip_recalled(before_strip, self.memory.marks)
@@ -416,11 +413,7 @@ class SessionState:
     def record_after_others(
         self, edits: Sequence[Edit], *, time: int, beside: Sequence[Job] = (), check: Callable[[], None] = lambda: None
     ) -> None:
-        """Record edits after those that other processes record meanwhile. `check` raises where they no longer hold.
-
-        Raises:
-            ConflictError: Others were faster each time.
-        """
+        """Record edits after those that other processes record meanwhile. `check` raises where they no longer hold."""
         for _ in range(MAX_TRIES - 1):
             check()
             with suppress(ConflictError):

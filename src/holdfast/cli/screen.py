@@ -215,11 +215,7 @@ def status_line(agent: Agent, *, width: int) -> str:
 
 @dataclass(slots=True)
 class MarkdownBlocks:
-    """Splits a text that arrives in pieces at blank lines outside of code.
-
-    Attributes:
-        fence: The opening fence of the current code block; empty outside of code.
-    """
+    """Splits a text that arrives in pieces at blank lines outside of code. `fence` is that of an open code block."""
 
     fence: str = ""
     _lines: list[str] = field(default_factory=list)

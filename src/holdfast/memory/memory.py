@@ -242,8 +242,7 @@ class Memory:
     def get(self, ids: Sequence[int], *, scope: Scope, across: Across = False, around: int = 0) -> list[MessageRow]:
         """Read archived messages by number, with `around` neighbours of the same session on both sides.
 
-        Raises:
-            StorageError: One of these messages is damaged.
+        One of these that is damaged is a StorageError.
         """
         select = Select(scope=scope, across=across, ids=tuple(ids))
         rows = {row.id: row for row in self.store.read_messages(select)}

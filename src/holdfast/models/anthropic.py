@@ -31,14 +31,8 @@ _OPTIONAL_FIELDS: Final = {"output_config": re.compile(r"output_(?:config|format
 class AnthropicModel(ProviderModel):
     """A model of Anthropic, or of another service with its Messages API.
 
-    Args:
-        model: The provider's model name, such as `claude-sonnet-5-5`.
-        api_key: The API key; or pass `auth_token`.
-        auth_token: A bearer token.
-        base_url: The address, if it is not Anthropic's.
-        context_tokens: The size of the window; by default the known size for this model.
-        caching: Mark the system prompt and the end of the conversation for the provider's prompt cache.
-        extra: More fields for every request, such as `{"thinking": {...}}`.
+    Pass a key or a bearer token. With `caching` the system prompt and the end of the conversation are marked for the
+    provider's prompt cache. `extra` are more fields for every request, such as `{"thinking": {...}}`.
     """
 
     provider, _error, _method, _optional = _PROVIDER, "AnthropicError", "messages.create", _OPTIONAL_FIELDS

@@ -50,16 +50,10 @@ _FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
 class OpenAIModel(ProviderModel):
-    """A model behind an endpoint with the Chat Completions API.
+    """A model behind an endpoint with the Chat Completions API, by default OpenAI's.
 
-    Args:
-        model: The endpoint's model name, such as `gpt-5` or `qwen3:8b`.
-        name: The name that users type; by default `openai/` and the model.
-        api_key: The API key; local servers need none.
-        base_url: The endpoint; by default OpenAI's.
-        context_tokens: The size of the window; by default the known size for this model.
-        extra: More fields for every request, such as `{"temperature": 0}`.
-        new_id: Makes ids for tool calls that a server sends without one.
+    `name` is what users type, by default `openai/` and the model; local servers need no key. `extra` are more fields
+    for every request, such as `{"temperature": 0}`; `new_id` makes ids for tool calls that a server sends without one.
     """
 
     _service, provider, _error = "openai", _CHAT, "OpenAIError"

@@ -120,11 +120,7 @@ class Scripted:
 
     @classmethod
     def from_file(cls, path: Path | str, *, provider: str = "anthropic", context_tokens: int = 200_000) -> Scripted:
-        """Read a script from a file with a JSON object on each line; blank lines and `#` lines are skipped.
-
-        Raises:
-            InputError: The file cannot be read or is not a script; the message names the line.
-        """
+        """Read a script of JSON objects, one on a line; blank lines and `#` are skipped. An error names the line."""
         try:
             lines = Path(path).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:

@@ -30,10 +30,8 @@ _BLOCK_LISTS: Final = {"anthropic": "content", "openai_chat": "tool_calls", "ope
 class ReplyCollector:
     """Collects one reply of a provider, streamed as server-sent events or as one JSON body.
 
-    Attributes:
-        has_begun: Whether an event of a stream has come that is not its opening.
-        is_complete: Whether the last event of a stream has come.
-        error: The provider's error inside a stream, as it came.
+    It `has_begun` when an event of a stream has come that is not its opening, and `is_complete` with the last one.
+    `error` is the provider's error inside a stream, as it came.
     """
 
     def __init__(self, format: str, *, is_stream: bool) -> None:

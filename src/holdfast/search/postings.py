@@ -306,11 +306,7 @@ def windows_of_one(length: int) -> int:
 
 
 def find(data: bytes, term: int) -> Occurrences | None:
-    """The list of one term in a page, read without the others; None where it is not there.
-
-    Raises:
-        ValueError: It is no page.
-    """
+    """The list of one term in a page, read without the others; None where it is not there."""
     count, windows = _sizes(data)
     terms = np.frombuffer(data, np.int64, count, _HEAD)
     place = int(terms.searchsorted(term))
@@ -343,11 +339,7 @@ def _sizes(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> Lists:
-    """The lists of a page.
-
-    Raises:
-        ValueError: It is no page.
-    """
+    """The lists of a page; a ValueError where it is none."""
     terms, windows = _sizes(data)
     stops = np.frombuffer(data, np.uint32, terms, _HEAD + 8 * terms).astype(np.int64)
     start = _HEAD + _PER_TERM * terms

@@ -178,16 +178,10 @@ MAX_CANDIDATES: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """Which rows to read or remove, oldest first.
+    """Which rows to read or remove, oldest first: of the reader `scope`, or `across` its sessions.
 
-    Attributes:
-        scope: The reader.
-        across: Whether to include the agent's other sessions; see `Across`.
-        ids: Only these numbers.
-        after: Only rows with a higher number.
-        before: Only rows with a lower number.
-        newest: Read the newest instead of the oldest where `limit` cuts; the order stays oldest first.
-        limit: At most so many.
+    `after` and `before` are numbers, neither of them included. With `newest` the newest are read instead of the oldest
+    where `limit` cuts; the order stays oldest first.
     """
 
     scope: Scope
@@ -205,20 +199,11 @@ class Select:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """What to search for.
+    """What to search for: terms with their weights, and a vector in `space`.
 
-    Attributes:
-        scope: The reader.
-        terms: Terms with their weights.
-        across: Whether to include the agent's other sessions; see `Across`.
-        vector: The vector of the query, in `space`.
-        space: The embedding space of the vector.
-        without_messages: Numbers of messages whose passages must not be ranked.
-        without_passages: Numbers of passages that must not be ranked.
-        since: Rank only passages from this time on (in Unix milliseconds), and those without a time.
-        newest: Rank only this many of the newest passages.
-        neighbours: How many passages before and after each candidate, in the same session, come with it.
-        limit: The most candidates, neighbours not counted.
+    Passages and those of messages that are named in `without_…` are not ranked, nor those from before `since` (in Unix
+    milliseconds; passages without a time are), nor all but the `newest`. Each candidate comes with so many `neighbours`
+    before and after it in its session, which do not count towards the limit.
     """
 
     scope: Scope

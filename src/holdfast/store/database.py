@@ -28,12 +28,10 @@ class Rows(Protocol):
 class Database(Protocol):
     """Runs statements, with `?` for each value.
 
-    Attributes:
-        own: The condition on the tenant that every statement has, with `AND` after it; empty where rows of all tenants
-            are numbered together.
-        fixed: The parts of a scope that all rows have.
-        first_passage: Added to the number of a passage, so that it differs from those of other tenants.
-        max_loaded_windows: Of more windows, a search does not load all vectors but asks `open_matrix`.
+    `own` is the condition on the tenant that every statement has, with `AND` after it; empty where rows of all tenants
+    are numbered together. All rows have the `fixed` parts of a scope. `first_passage` is added to the number of a
+    passage, so that it differs from those of other tenants. Of more than `max_loaded_windows`, a search asks
+    `open_matrix`.
     """
 
     own: str

@@ -90,10 +90,8 @@ T = TypeVar("T")
 class _State:
     """What the database knows of the files, kept as a record in it.
 
-    Attributes:
-        read: By file, its device and inode, and how many bytes of it are in the database.
-        unwritten: By file, lines of rows in the database that may not have reached the file yet.
-        is_forgetting: Rows were removed from the database, and the files may still hold them.
+    By file: `read` has its device and inode, and how many bytes of it are in the database; `unwritten` the lines of
+    rows that may not have reached it yet. With `is_forgetting` the files may still hold rows that were removed.
     """
 
     read: dict[str, list[int]] = field(default_factory=dict)

@@ -63,14 +63,10 @@ _RECOVERED: Final = "recovered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """The result of a repair.
+    """The result of a repair, and the copy of the damaged file.
 
-    Attributes:
-        path: The repaired store.
-        damaged: The copy of the damaged file.
-        kept: The number of rows recovered from each table.
-        lost: What could not be read, one line each.
-        unscoped: The number of rows whose scope was lost; they are in the tenant `recovered`.
+    `kept` counts the rows of each table; `lost` says what could not be read, one line each; `unscoped` are rows whose
+    scope was lost: they are in the tenant `recovered`.
     """
 
     path: Path

@@ -69,22 +69,10 @@ class _UnavailableError(Exception):
 
 
 class RemoteEmbedder:
-    """Embeds by requests to a provider. Threads may share it.
+    """Embeds by requests to one of `PROVIDERS`. Threads may share it.
 
-    Args:
-        provider: One of `PROVIDERS`.
-        model: The provider's model name; by default the provider's usual model.
-        dimension: The length of the vectors; by default the model's own.
-        key: The API key.
-        base_url: The address; by default the provider's.
-        batch_size: The number of texts in a request, at most.
-        query_seconds: The time for a query with all of its retries.
-        passage_seconds: The time for a batch of passages with all of its retries.
-        policy: How often a request is tried, and the waits in between.
-
-    Raises:
-        EmbeddingError: A setting is missing or wrong.
-        MissingExtraError: The HTTP client is not installed.
+    The model, the dimension and the address are by default the provider's. The seconds are for a query, or a batch of
+    passages, with all of its retries.
     """
 
     def __init__(

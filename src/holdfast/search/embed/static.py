@@ -54,17 +54,7 @@ _MAX_HEADER_BYTES: Final = 100_000_000
 
 
 class StaticEmbedder:
-    """Embeds a text as the mean of its tokens' vectors.
-
-    Args:
-        table: The file of vectors.
-        tokenizer: The `tokenizer.json`.
-        name: The name of the model.
-
-    Raises:
-        EmbeddingError: A file cannot be used; for the tokenizer, when the first text is embedded.
-        MissingExtraError: The `tokenizers` package is not installed.
-    """
+    """Embeds a text as the mean of its tokens' vectors. The tokenizer is loaded with the first text."""
 
     def __init__(self, table: Path, tokenizer: Path, *, name: str) -> None:
         import_tokenizers(provider="static", extra=_EXTRA)
