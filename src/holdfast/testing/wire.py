@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelTimeoutError
-from holdfast.messages import ToolCall, Usage
+from holdfast.messages import Usage
 from holdfast.models.scripted import Said
+from holdfast.providers.replies import AnthropicStream, ChatStream
 from holdfast.providers.wire import encode_arguments, object_arguments
 
 Event = tuple[str | None, Any]
@@ -73,11 +74,13 @@ def _blocks(said: Said) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.arriving]
     for call in said.calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        yield block, [{"type": "input_json_delta", "partial_json": piece} for piece in _halves(_arguments(call))]
-
-
-def _arguments(call: ToolCall) -> str:
-    return encode_arguments(call.arguments)
+        yield (
+            block,
+            [
+                {"type": "input_json_delta", "partial_json": piece}
+                for piece in _halves(encode_arguments(call.arguments))
+            ],
+        )
 
 
 def openai_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
@@ -95,58 +98,15 @@ def openai_events(said: Said, *, model: str = "scripted", number: int = 1) -> It
     for index, call in enumerate(said.calls):
         begin = {"index": index, "id": call.id, "type": "function", "function": {"name": call.name, "arguments": ""}}
         yield delta({"tool_calls": [begin]})
-        for piece in _halves(_arguments(call)):
+        for piece in _halves(encode_arguments(call.arguments)):
             yield delta({"tool_calls": [{"index": index, "function": {"arguments": piece}}]})
     yield delta({}, _FINISHES.get(_stop(said), _stop(said)))
-    yield None, {**chunk, "choices": [], "usage": _openai_usage(said)}
-    yield None, "[DONE]"
-
-
-def _openai_usage(said: Said) -> dict[str, Any]:
     usage = _usage(said)
     sent = usage.input + usage.cache_read
-    return {
-        "prompt_tokens": sent,
-        "completion_tokens": usage.output,
-        "total_tokens": sent + usage.output,
-        "prompt_tokens_details": {"cached_tokens": usage.cache_read},
-    }
-
-
-def anthropic_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
-    """A reply as the Messages API sends it in one piece."""
-    usage = _usage(said)
-    content: list[dict[str, Any]] = []
-    if said.thinking:
-        content.append({"type": "thinking", "thinking": said.thinking, "signature": said.signature or "sealed"})
-    if said.words:
-        content.append({"type": "text", "text": said.words})
-    for call in said.calls:
-        given = object_arguments(call.arguments)
-        content.append({"type": "tool_use", "id": call.id, "name": call.name, "input": given})
-    return {
-        "id": f"msg_{number}",
-        "type": "message",
-        "role": "assistant",
-        "model": model,
-        "content": content,
-        "stop_reason": _STOPS.get(_stop(said), _stop(said)),
-        "stop_sequence": None,
-        "usage": {"input_tokens": usage.input, "output_tokens": usage.output},
-    }
-
-
-def openai_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
-    """A reply as Chat Completions sends it in one piece."""
-    message: dict[str, Any] = {"role": "assistant", "content": said.words or None}
-    if said.calls:
-        message["tool_calls"] = [
-            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": _arguments(call)}}
-            for call in said.calls
-        ]
-    choice = {"index": 0, "message": message, "finish_reason": _FINISHES.get(_stop(said), _stop(said))}
-    head = {"id": f"chatcmpl-{number}", "object": "chat.completion", "created": 1, "model": model}
-    return {**head, "choices": [choice], "usage": _openai_usage(said)}
+    counts = {"prompt_tokens": sent, "completion_tokens": usage.output, "total_tokens": sent + usage.output}
+    details = {"prompt_tokens_details": {"cached_tokens": usage.cache_read}}
+    yield None, {**chunk, "choices": [], "usage": {**counts, **details}}
+    yield None, "[DONE]"
 
 
 def responses_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
@@ -181,7 +141,7 @@ def _items(said: Said, number: int) -> Iterator[dict[str, Any]]:
         part = {"type": kind, key: said.words, "annotations": []}
         yield {"type": "message", "id": f"msg_{number}", "role": "assistant", "status": "completed", "content": [part]}
     for index, call in enumerate(said.calls):
-        fields = {"call_id": call.id, "name": call.name, "arguments": _arguments(call)}
+        fields = {"call_id": call.id, "name": call.name, "arguments": encode_arguments(call.arguments)}
         yield {"type": "function_call", "id": f"fc_{number}_{index}", "status": "completed", **fields}
 
 
@@ -281,9 +241,23 @@ class Wire(NamedTuple):
     whole: Callable[..., dict[str, Any]]
 
 
+def _join(
+    kind: type[AnthropicStream | ChatStream], events: Callable[..., Iterator[Event]], **fields: object
+) -> Callable[..., dict[str, Any]]:
+    """Return what makes a reply in one piece of the events of its stream, with more fields."""
+
+    def whole(said: Said, **names: Any) -> dict[str, Any]:
+        stream = kind()
+        for _, event in events(said, **names):
+            stream.add(event if isinstance(event, dict) else {})
+        return {**fields, **stream.body()}
+
+    return whole
+
+
 _WIRES: Final = {
-    "/messages": Wire("anthropic", anthropic_events, anthropic_message),
-    "/chat/completions": Wire("openai_chat", openai_events, openai_message),
+    "/messages": Wire("anthropic", anthropic_events, _join(AnthropicStream, anthropic_events)),
+    "/chat/completions": Wire("openai_chat", openai_events, _join(ChatStream, openai_events, object="chat.completion")),
     "/responses": Wire("openai_responses", responses_events, responses_message),
     "enerateContent": Wire("gemini", gemini_events, gemini_message),
 }
