@@ -22,9 +22,9 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.commands import CommandResult
 from holdfast.agent.toolbox import Action
 from holdfast.cli.console import SafeConsole
-from holdfast.cli.output import human_tokens
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.text import printable
+from holdfast.tokens import human_tokens
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0
