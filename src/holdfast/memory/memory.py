@@ -85,11 +85,7 @@ class Memory:
 
     @classmethod
     def open(
-        cls,
-        path: Path | str | None = None,
-        *,
-        settings: Settings | None = None,
-        clock: Callable[[], int] = _now,
+        cls, path: Path | str | None = None, *, settings: Settings | None = None, clock: Callable[[], int] = _now
     ) -> Self:
         """Open the memory in a folder (or a `.db` file, or on a server); create it where it does not exist yet.
 

@@ -28,14 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from holdfast.errors import StorageError
-from holdfast.store.base import (
-    FactRow,
-    Gap,
-    MessageRow,
-    Record,
-    Scope,
-    Select,
-)
+from holdfast.store.base import FactRow, Gap, MessageRow, Record, Scope, Select
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut

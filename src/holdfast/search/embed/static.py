@@ -20,16 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed.base import (
-    Embedder,
-    Floats,
-    Purpose,
-    Space,
-    behind_cache,
-    clean,
-    make_digest,
-    unit,
-)
+from holdfast.search.embed.base import Embedder, Floats, Purpose, Space, behind_cache, clean, make_digest, unit
 from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, import_tokenizers, load_tokenizer
 from holdfast.text import is_unsegmented
 
