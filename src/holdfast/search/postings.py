@@ -76,14 +76,7 @@ def term_id(term: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where one term stands: by window, and by passage.
-
-    Attributes:
-        windows: The windows, in rising order.
-        counts: How often it stands in each, at most 255.
-        passages: The passages, in rising order.
-        times: How often it stands in each.
-    """
+    """Where one term stands, and how often, at most 255 times: by window and by passage, both in rising order."""
 
     windows: Windows
     counts: Counts
@@ -132,14 +125,7 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The posting lists of many terms.
-
-    Attributes:
-        terms: The terms, in rising order.
-        stops: Where the list of each ends in the arrays that follow.
-        windows: The windows of all lists, end to end.
-        counts: How often the term stands in each.
-    """
+    """The posting lists of many terms, end to end: the terms in rising order, and where the list of each stops."""
 
     terms: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]

@@ -92,15 +92,10 @@ class CachedEmbedder:
     """An embedder with a cache for the vectors of recent queries. Threads may share it."""
 
     def __init__(self, embedder: Embedder, *, size: int = MAX_CACHED_QUERIES) -> None:
-        self.embedder = embedder
+        self.embedder, self.space = embedder, embedder.space
         self._size = size
         self._rows: dict[str, Floats] = {}  # the most recently used last
         self._lock = Lock()
-
-    @property
-    def space(self) -> Space:
-        """The space of the wrapped embedder."""
-        return self.embedder.space
 
     def __repr__(self) -> str:
         return f"CachedEmbedder({self.embedder!r}, size={self._size})"
