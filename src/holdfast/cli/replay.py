@@ -246,12 +246,11 @@ def replay_requests(
     session: str = "replay",
     limit: int | None = None,
     model: str | None = None,
-    provider: str = "anthropic",
 ) -> Iterator[tuple[int, Window | None]]:
     """Assemble every request again: yield its number of messages and its window, None if it did not fit."""
     for stop in find_requests(messages):
         try:
-            window = engine.session(session).assemble(messages[:stop], limit=limit, model=model, provider=provider)
+            window = engine.session(session).assemble(messages[:stop], limit=limit, model=model, provider="anthropic")
         except WindowTooSmallError:
             yield stop, None
         else:
