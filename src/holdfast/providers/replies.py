@@ -142,7 +142,7 @@ class ResponsesStream:
     """A streamed reply of Responses; see `AnthropicStream`. Items arrive whole, only their text arrives in pieces."""
 
     def __init__(self) -> None:
-        self._items: list[Json] = []
+        self._items: dict[int, Json] = {}
         self._response: Json | None = None
 
     @property
@@ -154,14 +154,16 @@ class ResponsesStream:
             case {"type": "response.output_text.delta", "delta": str(text)}:
                 return text
             case {"type": "response.output_item.done", "item": Mapping() as item}:
-                self._items.append(dict(item))
+                place = event.get("output_index")
+                self._items[place if isinstance(place, int) else len(self._items)] = dict(item)
             case {"type": str(kind), "response": Mapping() as response} if kind in _LAST_EVENTS:
                 self._response = dict(response)
         return ""
 
     def body(self) -> Json:  # noqa: D102 - see the class
         response = self._response or {}
-        return {**response, "output": self._items or response.get("output") or []}  # some services leave them out
+        items = [self._items[place] for place in sorted(self._items)]
+        return {**response, "output": items or response.get("output") or []}  # some services leave them out there
 
 
 _STREAMS: Final[dict[str, type[AnthropicStream | ChatStream | ResponsesStream]]] = {
