@@ -10,13 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError, InputError
-from holdfast.files import only_process, open_private, write_private
+from holdfast.files import lock, only_process, open_private, write_private
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -34,6 +34,8 @@ LOCK_SECONDS: Final = 1.0
 """How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
 _FILE: Final = "server.json"
 _LOCK: Final = "server.lock"
+_M_ARENA_MAX: Final = -8
+"""The number of the option in glibc's `malloc.h`."""
 _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 """Servers that this process has started. They outlive it."""
 
@@ -90,15 +92,21 @@ def find(home: Path) -> Server | None:
     return server
 
 
-def start(home: Path) -> None:
-    """Start a server for a memory that stops when idle, and do not wait for it."""
+def start(home: Path) -> bool:
+    """Start a server for a memory that stops when idle, and do not wait for it; whether none was started before.
+
+    The log stays locked as long as the server has it open: a second one would only wait to take the first one's place.
+    """
     command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0"]
     command += ["--idle", str(IDLE_SECONDS)]
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
+        if not lock(output):
+            return False
         _started[home] = subprocess.Popen(  # noqa: S603 - our own command
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
+    return True
 
 
 def find_or_start(home: Path) -> Server:
@@ -107,15 +115,13 @@ def find_or_start(home: Path) -> Server:
     Raises:
         HoldfastError: It did not start in time.
     """
-    if (server := find(home)) is not None:
-        return server
-    start(home)
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
-        if (server := find(home)) is not None:
-            return server
+    end, is_started = time.monotonic() + START_SECONDS, False
+    while (server := find(home)) is None:
+        if time.monotonic() > end:
+            raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
+        is_started = is_started or start(home)  # not while an earlier one stops
         time.sleep(0.05)
-    raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
+    return server
 
 
 @contextmanager
@@ -170,6 +176,7 @@ def run(
     from holdfast.server.app import create_app  # noqa: PLC0415 - as above
     from holdfast.server.guard import Activity  # noqa: PLC0415 - as above
 
+    _share_heap()
     activity = Activity()
     token = secrets.token_urlsafe(32)
     app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
@@ -207,6 +214,14 @@ def run(
             asyncio.run(serve(bound))
         finally:
             (home / _FILE).unlink(missing_ok=True)
+
+
+def _share_heap() -> None:
+    """Let all threads allocate from one heap, where the C library can: each of several keeps what it once needed."""
+    import ctypes  # noqa: PLC0415 - as above
+
+    with suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def _bind(port: int) -> socket.socket:
