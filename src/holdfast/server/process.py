@@ -34,8 +34,8 @@ LOCK_SECONDS: Final = 1.0
 """How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
 _FILE: Final = "server.json"
 _LOCK: Final = "server.lock"
-_M_ARENA_MAX: Final = -8
-"""The number of the option in glibc's `malloc.h`."""
+_HEAP: Final = {-8: 1, -3: 2 << 20, -1: 4 << 20}
+"""Options of glibc's `mallopt`: the number of heaps, the size of arrays that are mapped, and what is returned."""
 _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 """Servers that this process has started. They outlive it."""
 
@@ -217,11 +217,15 @@ def run(
 
 
 def _share_heap() -> None:
-    """Let all threads allocate from one heap, where the C library can: each of several keeps what it once needed."""
+    """Let all threads allocate from one heap, where the C library can; else each keeps what it once needed.
+
+    Large arrays do not go there: the library would move them into it after the first one is freed.
+    """
     import ctypes  # noqa: PLC0415 - as above
 
     with suppress(AttributeError, OSError, TypeError):
-        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
+        for option, value in _HEAP.items():
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def _bind(port: int) -> socket.socket:
