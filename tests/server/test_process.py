@@ -116,6 +116,14 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
+def test_a_server_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:
+    """At once, with the place of its log."""
+    (tmp_path / "holdfast.db").write_bytes(b"something else")
+    with pytest.raises(HoldfastError, match="did not start: see"):
+        find_or_start(tmp_path)
+    assert "holdfast.db" in (tmp_path / "server.log").read_text()
+
+
 def test_of_servers_that_start_at_once_one_serves(tmp_path: Path) -> None:
     """The others say which one, and leave its file alone."""
     command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0", "--json"]

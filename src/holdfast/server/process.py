@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.server.proxy import Upstreams
 
 DEFAULT_PORT: Final = 8790
-START_SECONDS: Final = 10.0
+START_SECONDS: Final = 30.0
 """How long a server may take to start."""
 IDLE_SECONDS: Final = 1_800.0
 """How long a server that was started on demand waits for another request before it stops."""
@@ -113,11 +113,12 @@ def find_or_start(home: Path) -> Server:
     """Return the server of a memory; where none runs, one is started that stops when idle.
 
     Raises:
-        HoldfastError: It did not start in time.
+        HoldfastError: It ended, or did not start in time.
     """
     end, is_started = time.monotonic() + START_SECONDS, False
     while (server := find(home)) is None:
-        if time.monotonic() > end:
+        has_failed = is_started and _started[home].poll() is not None
+        if has_failed or time.monotonic() > end:
             raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
         is_started = is_started or start(home)  # not while an earlier one stops
         time.sleep(0.05)
