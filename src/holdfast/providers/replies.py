@@ -139,10 +139,12 @@ class ChatStream:
 
 
 class ResponsesStream:
-    """A streamed reply of Responses; see `AnthropicStream`. Items arrive whole, only their text arrives in pieces."""
+    """A streamed reply of Responses; see `AnthropicStream`. Items arrive whole, after their text in pieces."""
 
     def __init__(self) -> None:
         self._items: dict[int, Json] = {}
+        self._calls: dict[int, Json] = {}
+        self._texts: dict[int, list[str]] = {}
         self._response: Json | None = None
 
     @property
@@ -150,20 +152,30 @@ class ResponsesStream:
         return self._response is not None
 
     def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
+        index = event.get("output_index")
+        place = index if isinstance(index, int) else len(self._items)
         match event:
-            case {"type": "response.output_text.delta", "delta": str(text)}:
-                return text
+            case {"type": "response.output_item.added", "item": {"type": "function_call"} as call}:
+                self._calls[place], self._texts[place] = dict(call), []
+            case {"type": "response.output_text.delta" | "response.function_call_arguments.delta", "delta": str(text)}:
+                self._texts.setdefault(place, []).append(text)
+                return "" if place in self._calls else text
             case {"type": "response.output_item.done", "item": Mapping() as item}:
-                place = event.get("output_index")
-                self._items[place if isinstance(place, int) else len(self._items)] = dict(item)
+                self._items[place] = dict(item)
             case {"type": str(kind), "response": Mapping() as response} if kind in _LAST_EVENTS:
                 self._response = dict(response)
         return ""
 
     def body(self) -> Json:  # noqa: D102 - see the class
+        items: list[Json] = []
+        for place in sorted({*self._items, *self._texts}):
+            text = "".join(self._texts.get(place, ()))
+            part: Json = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+            if place in self._calls:
+                part = {**self._calls[place], "arguments": text}
+            items.append(self._items.get(place) or part)  # what has come of one that was cut
         response = self._response or {}
-        items = [self._items[place] for place in sorted(self._items)]
-        return {**response, "output": items or response.get("output") or []}  # some services leave them out there
+        return {**response, "output": blocks(response.get("output")) or items}  # some services leave them out there
 
 
 _STREAMS: Final[dict[str, type[AnthropicStream | ChatStream | ResponsesStream]]] = {
@@ -203,8 +215,19 @@ class ReplyCollector:
             for line in lines:
                 self._read_line(bytes(line))
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a stream that is over broke off, or ended without its last event."""
+        is_read = self._is_stream and self._size <= MAX_REPLY_BYTES
+        return is_read and bool(self.error or not (self.is_complete or self._stream.has_ended))
+
     def messages(self) -> list[Json]:
         """Return the messages of a reply that is over, as the next request would contain them; none if it was cut."""
+        received = self.received()
+        return [] if self.is_cut else received
+
+    def received(self) -> list[Json]:
+        """Return what has come of the messages of a reply that is over, also where it was cut."""
         if self._size > MAX_REPLY_BYTES:
             return []
         if not self._is_stream:
@@ -212,8 +235,6 @@ class ReplyCollector:
         self._read_line(bytes(self._bytes))  # a stream may end without an empty line
         self._read_line(b"")
         self._bytes.clear()
-        if self.error or not (self.is_complete or self._stream.has_ended):
-            return []
         return read_reply(self._stream.body(), self._format)
 
     def _read_line(self, line: bytes) -> None:
