@@ -156,7 +156,19 @@ def test_short_quotes_come_first_where_room_is_scarce() -> None:
     said = [Said("port 1"), Said("port port " + "word " * 80, session=1), Said("port two", session=2)]
     known = signals(said, "port", cosine=[0.9, 0.50, 0.49])
     found = rank(known, order=PLAIN)
-    assert found.for_quoting(known.candidates.sizes, brevity=0.5, best=1).tolist() == [0, 2, 1]
+    order, worth = found.for_quoting(known.candidates.sizes, Recipe(brevity=0.5, best=1))
+    assert order.tolist() == [0, 2, 1]
+    assert worth[0] > worth[1] > worth[2]
+
+
+def test_more_is_quoted_where_all_quotes_are_short() -> None:
+    """The same scores are worth more in a conversation of short messages than in one of long ones."""
+    worth = []
+    for words in (1, 80):
+        said = [Said("port " + "word " * words, session=number) for number in range(3)]
+        known = signals(said, "port", cosine=[0.9, 0.5, 0.4])
+        worth.append(rank(known, order=PLAIN).for_quoting(known.candidates.sizes, Recipe(brevity=0.0))[1])
+    assert (worth[0] > worth[1]).all()
 
 
 def test_an_empty_archive_has_no_order() -> None:

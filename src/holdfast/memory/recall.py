@@ -311,12 +311,13 @@ class _Quoter:
     ) -> None:
         self._store, self._query, self._found, self._deadline = store, query, found, deadline
         recipe, order, is_recipe = query.order.recipe, found.ranking.order, query.order.fusion == "recipe"
+        worth = relative(found.ranking.scores[order])
         if is_recipe and query.order.variety is None:
-            order = found.ranking.for_quoting(found.candidates.sizes, brevity=recipe.brevity, best=recipe.best)
+            order, worth = found.ranking.for_quoting(found.candidates.sizes, recipe)
         places: list[int] = order.tolist()
         self._best = frozenset(places[: recipe.best if best is None else best])
         # A passage that has most of the question in one window is worth its tokens, whatever others score.
-        scores = np.maximum(relative(found.ranking.scores[order]), found.candidates.together[order] ** 2).tolist()
+        scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
         self._values = dict(zip(places, scores, strict=True))
         if is_recipe and query.neighbours > 0:
             self._values = _add_answers(self._values, found.candidates)

@@ -20,8 +20,10 @@ Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]
 
 MAX_QUOTE_CHARS: Final = 340
 HEADER_CHARS: Final = 31
-TYPICAL_QUOTE_CHARS: Final = 200
+TYPICAL_QUOTE_CHARS: Final = 245
 """Estimates of the size of a quote and its header, before the text is read."""
+_MEASURED_QUOTES: Final = 20
+"""The number of best passages that tell how long the quotes of a block are."""
 
 _DAY_MS: Final = 86_400_000
 _RRF_CONSTANT: Final = 60
@@ -41,6 +43,7 @@ class Recipe:
         session: The bonus for the best session.
         date: The bonus for a date that the query names.
         brevity: How much short quotes are preferred.
+        plenty: How much more is quoted where all quotes are short.
         best: The number of best passages that come before all others, and get more room.
     """
 
@@ -53,6 +56,7 @@ class Recipe:
     session: float = 0.18
     date: float = 0.3
     brevity: float = 0.2
+    plenty: float = 0.45
     best: int = 3
 
     def score(self, signals: Signals, stages: dict[str, Floats]) -> Floats:
@@ -176,11 +180,15 @@ class Ranking:
     scores: Floats
     stages: dict[str, Floats]
 
-    def for_quoting(self, sizes: Ints, *, brevity: float, best: int) -> Ints:
-        """Return the best candidates, then the others by score for their size."""
-        first, others = self.order[:best], self.order[best:]
-        cost = (np.minimum(sizes[others], MAX_QUOTE_CHARS) + HEADER_CHARS) / TYPICAL_QUOTE_CHARS
-        return np.concatenate([first, others[np.argsort(-self.scores[others] * cost**-brevity, kind="stable")]])
+    def for_quoting(self, sizes: Ints, recipe: Recipe) -> tuple[Ints, Floats]:
+        """Return the best candidates, then the others by what they are worth, and that: their score for their size."""
+        cost = (np.minimum(sizes[self.order], MAX_QUOTE_CHARS) + HEADER_CHARS) / TYPICAL_QUOTE_CHARS
+        worth = relative(self.scores[self.order]) * cost**-recipe.brevity
+        order = np.argsort(-worth[recipe.best :], kind="stable") + recipe.best
+        order = np.concatenate([np.arange(min(recipe.best, len(worth))), order])
+        if len(cost):
+            worth = worth * cost[:_MEASURED_QUOTES].mean() ** -recipe.plenty
+        return self.order[order], worth[order].astype(np.float32)
 
     def parts(self, place: int) -> Parts:
         """Return the parts of a candidate's score."""

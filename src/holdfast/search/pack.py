@@ -37,7 +37,7 @@ MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
 MIN_SCORE: Final = 0.2
 """The score, relative to the best passage, that a passage needs in an adaptive block;"""
-SCORE_RISE: Final = 0.3
+SCORE_RISE: Final = 0.34
 """it needs this much more"""
 TYPICAL_ROOM: Final = 4000
 """when so many tokens are quoted already."""
