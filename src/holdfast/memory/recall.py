@@ -386,7 +386,7 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
     stops = np.cumsum(counts)
 
     def relate(values: Floats) -> Floats:
-        largest = np.maximum.reduceat(values, stops - counts)
+        largest: Floats = np.maximum.reduceat(values, stops - counts)
         largest[largest <= 0] = 1
         related: Floats = values / largest.repeat(counts)
         return related
