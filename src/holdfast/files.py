@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
@@ -41,22 +41,26 @@ def open_private(path: Path) -> IO[bytes]:
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")
 
 
-@contextmanager
-def only_process(path: Path) -> Iterator[bool]:
-    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it.
+def lock(file: IO[Any]) -> bool:
+    """Lock an open file unless another process has, and return whether it is locked.
 
-    Where files cannot be locked, every process is told that it is the only one.
+    The lock ends when the file is closed, also by a process that has inherited it. Where files cannot be locked,
+    every process is told that it has the lock.
     """
     try:
         import fcntl  # noqa: PLC0415 - not on every platform
     except ImportError:
-        yield True
-        return
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+@contextmanager
+def only_process(path: Path) -> Iterator[bool]:
+    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it."""
     with path.open("a") as file:
         path.chmod(0o600)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
+        yield lock(file)

@@ -123,10 +123,11 @@ def assemble(
         items, new = _plan_and_record(state, turn)
         with turn.step("verify"):
             valid = _validate(state, turn, items, provider)
+    trouble = (*turn.warnings, *state.notes)
     turn.warnings += engine.take_warnings(state)
     block = turn.recall.block if turn.question else ""
     report = _report(state, turn, items, new, valid)
-    return Window(items=items, provider=provider, valid=valid, report=report, block=block)
+    return Window(items=items, provider=provider, valid=valid, report=report, block=block, trouble=trouble)
 
 
 def _validate(state: SessionState, turn: Turn, items: tuple[Item, ...], provider: str) -> ValidWindow:

@@ -23,6 +23,7 @@ class Window:
         valid: The valid form of it for that provider.
         report: What was kept, pruned, trimmed and recalled, and why.
         block: What is recalled for a question that is not among the messages: send it before the question.
+        trouble: What failed while it was made. The report has it too, beside warnings about the memory as a whole.
     """
 
     items: tuple[Item, ...]
@@ -30,6 +31,7 @@ class Window:
     valid: ValidWindow
     report: ContextReport
     block: str = ""
+    trouble: tuple[str, ...] = ()
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -19,6 +19,7 @@ PROGRAMS = dict(re.findall(r"\n## ([^\n]+)\n.*?```python\n(.*?)```", PAGE.read_t
 NEEDED = {"Claude Agent SDK": "claude_agent_sdk", "LangChain": "langchain_openai", "LangGraph": "langchain_openai"}
 """The package that the program of a section needs, where it may be missing."""
 del PROGRAMS["LiteLLM proxy"]  # test_litellm.py runs it
+TEST = PROGRAMS.pop("Test your agent")
 
 
 def answer(body: dict[str, Any]) -> Step:
@@ -68,3 +69,10 @@ def test_a_program_of_the_docs_runs(
         for scope in scopes:
             session = engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
             assert session.search("deploy key")
+
+
+def test_the_test_of_the_docs_passes(model_server: ScriptedProvider) -> None:
+    """As it is shown."""
+    module: dict[str, Any] = {}
+    exec(TEST, module)  # noqa: S102 - our own page
+    module["test_my_agent"](model_server)

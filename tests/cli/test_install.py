@@ -8,8 +8,11 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from click.testing import CliRunner, Result
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
 
 from holdfast.cli import holdfast
 from holdfast.errors import InputError
@@ -161,6 +164,23 @@ class TestCommand:
         run("install", "claude-code")
         data = json.loads((home / ".claude/skills/holdfast/.mcp.json").read_bytes())
         assert Path(data["mcpServers"]["memory"]["command"]).is_absolute()
+
+    def test_the_official_client_starts_what_was_installed_into_goose(self, home: Path) -> None:
+        """As Goose does: the command and the arguments of its settings."""
+        file = home / ".config/goose/config.yaml"
+        file.parent.mkdir(parents=True)
+        file.write_text("extensions:\n  developer:\n    enabled: true\n")
+        run("install", "goose")
+        lines = dict(line.strip().split(": ", 1) for line in file.read_text().splitlines() if ": " in line)
+        assert lines["args"] == "[mcp]"
+        started = StdioServerParameters(command=lines["cmd"], args=["mcp"], env={"HOME": str(home)})
+
+        async def use() -> list[str]:
+            async with stdio_client(started) as streams, ClientSession(*streams) as client:
+                await client.initialize()
+                return [tool.name for tool in (await client.list_tools()).tools]
+
+        assert "memory_search" in anyio.run(use)
 
 
 def test_codex_trusts_the_hooks_by_their_places(home: Path) -> None:

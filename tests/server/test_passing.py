@@ -190,11 +190,15 @@ class TestLeaving:
         assert wait_for(pair.upstream.left.is_set)
 
     def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels_it(self, pair: Pair) -> None:
+        """What has come of the reply is archived."""
         ended = threading.Event()
 
         async def events() -> AsyncIterator[bytes]:
             try:
                 yield b'data: {"type": "message_start", "message": {}}\n\n'
+                delta = b'{"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Port 54"}}'
+                yield b'data: {"type": "content_block_start", "content_block": {"type": "text", "text": ""}}\n\n'
+                yield b"data: " + delta + b"\n\n"
                 await asyncio.sleep(10)
             finally:
                 ended.set()
@@ -202,19 +206,24 @@ class TestLeaving:
         pair.upstream.answer = lambda _: StreamingResponse(events(), media_type="text/event-stream")
         with leaving(pair.url, "/v1/messages", BODY) as connection:
             received = b""
-            while b"message_start" not in received:
+            while b"Port 54" not in received:
                 received += connection.recv(4096)
         assert wait_for(ended.is_set)
+        assert wait_for(lambda: "Port 54" in [hit.text for hit in pair.engine.search("54")])
         pair.upstream.answer = lambda _: Response(json.dumps(REPLY))
         assert patient.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
 
     def test_an_upstream_that_is_not_there_is_a_502(self, tmp_path: Path) -> None:
+        """In the shape of the client's own provider."""
         with (
             Engine.open(tmp_path / "memory", settings=Settings()) as engine,
             serve(create_app(engine, token=TOKEN, upstreams=Upstreams.parse(["http://127.0.0.1:9"]))) as url,
         ):
-            for path in ("messages", "models"):
-                assert patient.post(f"{url}/v1/{path}", json=BODY).status_code == 502
+            for path in ("messages", "chat/completions", "responses", "models"):
+                reply = patient.post(f"{url}/v1/{path}", json=BODY)
+                assert reply.status_code == 502
+                assert "did not answer" in reply.json()["error"]["message"]
+                assert reply.json().get("type") == ("error" if path == "messages" else None)
 
     def test_a_proxy_of_the_user_is_asked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         upstream = Upstream()

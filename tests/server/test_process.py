@@ -21,7 +21,7 @@ import patient
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang, Said
-from holdfast.server.process import Server, find, find_or_start
+from holdfast.server.process import Server, find, find_or_start, start
 from holdfast.settings import Settings
 from holdfast.testing.provider import Cut, ScriptedProvider
 from waiting import stop_server, until
@@ -96,10 +96,12 @@ def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:
 
 
 def test_it_is_started_on_demand_once(tmp_path: Path) -> None:
-    """The second caller finds the first one's server."""
+    """The second caller finds the first one's server, and starts none that would take its place when it stops."""
     home = tmp_path / "new" / "home"
     try:
+        assert [start(home), start(home)] == [True, False]
         first = find_or_start(home)
+        assert not start(home)
         assert find_or_start(home) == first
         assert (home / "server.log").stat().st_mode & 0o777 == 0o600
         first.call("remember", session="s1", content="The port is 5433.")
@@ -112,6 +114,14 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
     """After the time that --idle names."""
     with running(tmp_path, "--idle", "1") as (process, _):
         assert process.wait(timeout=60) == 0
+
+
+def test_a_server_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:
+    """At once, with the place of its log."""
+    (tmp_path / "holdfast.db").write_bytes(b"something else")
+    with pytest.raises(HoldfastError, match="did not start: see"):
+        find_or_start(tmp_path)
+    assert "holdfast.db" in (tmp_path / "server.log").read_text()
 
 
 def test_of_servers_that_start_at_once_one_serves(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
+from contextlib import suppress
 from typing import Any
 
 import httpx2 as httpx
@@ -20,6 +21,7 @@ from holdfast.models.scripted import Said
 from holdfast.settings import Agent, Settings
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, overflow
+from waiting import until
 
 from .conftest import TOKEN, Start
 
@@ -163,14 +165,33 @@ class TestAnthropic:
                 )
             assert caught.value.status_code == 429
 
-    def test_a_reply_that_is_cut_off_is_not_archived(self, start: Start) -> None:
-        with start([Cut(Said(text="half of it"), after=3)]) as server:
-            asked = anthropic(server.url).messages.stream(
+    def test_an_overflow_with_nothing_to_compact_passes(self, start: Start) -> None:
+        """The same request is not sent twice."""
+        history: list[Any] = [{"role": role, "content": "hi"} for role in ("user", "assistant", "user")]
+        refusal = overflow(requested=8_001, limit=8_000)
+        with start(lambda _: refusal, settings=SMALL) as server, anthropic(server.url) as client:
+            with pytest.raises(APIStatusError, match="too long"):
+                client.messages.create(model=MODEL, max_tokens=10_000, messages=history, tools=[LS])
+            assert len(server.provider.bodies) == 1
+
+    @pytest.mark.parametrize("cleanly", [True, False])
+    def test_what_has_come_of_a_reply_that_breaks_off_is_archived(
+        self, start: Start, caplog: pytest.LogCaptureFixture, *, cleanly: bool
+    ) -> None:
+        """Marked so, and with a line in the log; also where it ends without its last event."""
+        call = ToolCall(id="c1", name="write", arguments={"path": "a"})
+        cut = Cut(Said(text="half of it", calls=(call,)), after=9, cleanly=cleanly)
+        with start([cut]) as server, anthropic(server.url) as client:
+            asked = client.messages.stream(
                 model=MODEL, max_tokens=100, messages=[{"role": "user", "content": "Go."}], tools=[LS]
             )
-            with pytest.raises((httpx.HTTPError, AnthropicError)), asked as stream:
-                stream.get_final_text()
-            assert texts(server.engine) == ["Go."]
+            with suppress(httpx.HTTPError, AnthropicError), asked as stream:
+                stream.until_done()
+            until(lambda: len(texts(server.engine)) == 2)
+            message = server.engine.session("s1").get([2])[0].message
+            assert (message.text.strip(), message.is_broken) == ("half of it", True)
+            assert [(one.name, one.arguments) for one in message.calls] == [("write", '{"path')]
+            until(lambda: [line.partition("broke off")[1] for line in caplog.messages] == ["broke off"])
 
     def test_recall_reaches_the_request(self, start: Start) -> None:
         with start(["Noted.", "5433."]) as server:
@@ -229,6 +250,17 @@ class TestOpenAI:
             assert server.provider.bodies == [body]
             rows = server.engine.session("s1").get([1, 2])
             assert [row.message.role for row in rows][-1] == "assistant"
+
+    @pytest.mark.parametrize("path", ["chat/completions", "responses"])
+    def test_what_has_come_of_a_reply_that_breaks_off_is_archived(self, start: Start, path: str) -> None:
+        asked = [{"role": "user", "content": "Go."}]
+        body = {"model": "gpt-5", "messages": asked, "input": asked, "stream": True}
+        pieces = Said(pieces=("half ", "of ", "it"))
+        with start([Cut(pieces, after=4 if path == "responses" else 3)]) as server:
+            with suppress(httpx.HTTPError):
+                httpx.post(f"{server.url}/v1/{path}", json=body, headers={"x-holdfast-session": "s1"}, timeout=60)
+            until(lambda: texts(server.engine) == ["Go.", "half of "])
+            assert server.engine.session("s1").get([2])[0].message.is_broken
 
 
 class TestSessions:
@@ -357,6 +389,19 @@ class TestSafety:
             assert reply.status_code == 400
             assert "passed unchanged" in reply.headers["x-holdfast-warning"]
             assert server.provider.bodies == [{"messages": 5}]
+
+    def test_the_header_names_only_trouble_of_its_request(self, start: Start) -> None:
+        """What the whole memory lacks is in the report."""
+        body = {"model": "m", "messages": [{"role": "user", "content": "Which port?"}]}
+        with start(lambda _: "Fine.") as server:
+            server.engine.warnings = ("recall.cap is not a setting",)
+            session = server.engine.session("mine")
+            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine"})
+            assert "x-holdfast-warning" not in reply.headers
+            assert server.engine.warnings[0] in session.timeline()[0].warnings
+            session.state.notes.append("compaction: the model did not answer")
+            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine"})
+            assert reply.headers["x-holdfast-warning"] == "compaction: the model did not answer"
 
     def test_shadow_changes_nothing_and_records_what_it_would_do(self, start: Start) -> None:
         history: list[Any] = [{"role": "user", "content": "The replica listens on port 5433. " + "word " * 100}]

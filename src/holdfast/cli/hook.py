@@ -52,13 +52,15 @@ def _answer(folder: Path, payload: dict[str, Any]) -> Any:
     if server := find(folder):
         return server.call("hook", timeout=PROMPT_SECONDS if event in PROMPTS else OTHER_SECONDS, **payload)
     if event == "SessionStart" and payload.get("source") == "startup":
-        return start(folder)
+        start(folder)
+        return {}
     if event not in PROMPTS:
         return find_or_start(folder).call("hook", timeout=OTHER_SECONDS, **payload)
     from holdfast.store.opening import STORE_NAME  # noqa: PLC0415 - takes time
 
     if not (folder / STORE_NAME).exists():  # there is nothing to recall
-        return start(folder)
+        start(folder)
+        return {}
     from msgspec.structs import replace  # noqa: PLC0415 - takes time
 
     from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time

@@ -8,6 +8,8 @@ from typing import Any, Final, TypeAlias
 
 import httpx2 as httpx
 
+from holdfast.providers.wire import decode_arguments
+
 Json: TypeAlias = dict[str, Any]
 
 MAX_REPLY_BYTES: Final = 64 * 2**20
@@ -62,8 +64,19 @@ class ReplyCollector:
             for line in lines:
                 self._read_line(bytes(line))
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether a stream that is over broke off, or ended without its last event."""
+        is_read = self._is_stream and self._size <= MAX_REPLY_BYTES
+        return is_read and bool(self.error or not (self.is_complete or self._has_finish_reason))
+
     def messages(self) -> list[Json]:
         """Return the messages of a reply that is over, as the next request would contain them; none if it was cut."""
+        received = self.received()
+        return [] if self.is_cut else received
+
+    def received(self) -> list[Json]:
+        """Return what has come of the messages of a reply that is over, also where it was cut."""
         if self._size > MAX_REPLY_BYTES:
             return []
         if not self._is_stream:
@@ -71,8 +84,6 @@ class ReplyCollector:
         self._read_line(bytes(self._bytes))  # a stream may end without an empty line
         self._read_line(b"")
         self._bytes.clear()
-        if self.error or not (self.is_complete or self._has_finish_reason):
-            return []
         blocks = [_finish_block(self._blocks[index]) for index in sorted(self._blocks)]
         if blocks or self._format == "anthropic":
             self._reply[_BLOCK_LISTS[self._format]] = blocks
@@ -141,9 +152,16 @@ class ReplyCollector:
             block |= {key: value for key, value in call.items() if key not in {"index", "function"} and value}
 
     def _read_responses(self, event: Json) -> None:
-        kind = event.get("type")
+        kind, index, item = event.get("type"), int(event.get("output_index") or 0), _object(event, "item")
         if kind == "response.output_item.done":
-            self._blocks[int(event.get("output_index") or 0)] = _object(event, "item")
+            self._blocks[index] = item
+        elif kind == "response.output_item.added" and item.get("type") == "function_call":
+            self._blocks[index] = {**item, "arguments": ""}
+        elif kind == "response.function_call_arguments.delta":
+            self._blocks[index]["arguments"] += str(event.get("delta"))
+        elif kind == "response.output_text.delta":
+            begun = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ""}]}
+            self._blocks.setdefault(index, begun)["content"][-1]["text"] += str(event.get("delta"))
         elif kind in {"response.completed", "response.incomplete"}:
             self._reply = _object(event, "response")
             self.is_complete = True
@@ -163,9 +181,9 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
 
 
 def _finish_block(block: Json) -> Json:
-    """Parse the input of a tool call of Anthropic, which is streamed as JSON text."""
+    """Parse the input of a tool call of Anthropic, which is streamed as JSON text; half of it stays text."""
     is_call = str(block.get("type")).endswith("tool_use") and isinstance(block.get("input"), str)
-    return {**block, "input": load_json(block["input"].encode())} if is_call else block
+    return {**block, "input": decode_arguments(block["input"] or "{}")} if is_call else block
 
 
 def is_stream(sent: httpx.Response) -> bool:

@@ -10,13 +10,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError, InputError
-from holdfast.files import only_process, open_private, write_private
+from holdfast.files import lock, only_process, open_private, write_private
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.server.proxy import Upstreams
 
 DEFAULT_PORT: Final = 8790
-START_SECONDS: Final = 10.0
+START_SECONDS: Final = 30.0
 """How long a server may take to start."""
 IDLE_SECONDS: Final = 1_800.0
 """How long a server that was started on demand waits for another request before it stops."""
@@ -34,6 +34,8 @@ LOCK_SECONDS: Final = 1.0
 """How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
 _FILE: Final = "server.json"
 _LOCK: Final = "server.lock"
+_HEAP: Final = {-8: 1, -3: 2 << 20, -1: 4 << 20}
+"""Options of glibc's `mallopt`: the number of heaps, the size of arrays that are mapped, and what is returned."""
 _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 """Servers that this process has started. They outlive it."""
 
@@ -90,32 +92,37 @@ def find(home: Path) -> Server | None:
     return server
 
 
-def start(home: Path) -> None:
-    """Start a server for a memory that stops when idle, and do not wait for it."""
+def start(home: Path) -> bool:
+    """Start a server for a memory that stops when idle, and do not wait for it; whether none was started before.
+
+    The log stays locked as long as the server has it open: a second one would only wait to take the first one's place.
+    """
     command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0"]
     command += ["--idle", str(IDLE_SECONDS)]
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
+        if not lock(output):
+            return False
         _started[home] = subprocess.Popen(  # noqa: S603 - our own command
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
         )
+    return True
 
 
 def find_or_start(home: Path) -> Server:
     """Return the server of a memory; where none runs, one is started that stops when idle.
 
     Raises:
-        HoldfastError: It did not start in time.
+        HoldfastError: It ended, or did not start in time.
     """
-    if (server := find(home)) is not None:
-        return server
-    start(home)
-    end = time.monotonic() + START_SECONDS
-    while time.monotonic() < end:
-        if (server := find(home)) is not None:
-            return server
+    end, is_started = time.monotonic() + START_SECONDS, False
+    while (server := find(home)) is None:
+        has_failed = is_started and _started[home].poll() is not None
+        if has_failed or time.monotonic() > end:
+            raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
+        is_started = is_started or start(home)  # not while an earlier one stops
         time.sleep(0.05)
-    raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
+    return server
 
 
 @contextmanager
@@ -170,6 +177,7 @@ def run(
     from holdfast.server.app import create_app  # noqa: PLC0415 - as above
     from holdfast.server.guard import Activity  # noqa: PLC0415 - as above
 
+    _share_heap()
     activity = Activity()
     token = secrets.token_urlsafe(32)
     app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
@@ -207,6 +215,18 @@ def run(
             asyncio.run(serve(bound))
         finally:
             (home / _FILE).unlink(missing_ok=True)
+
+
+def _share_heap() -> None:
+    """Let all threads allocate from one heap, where the C library can; else each keeps what it once needed.
+
+    Large arrays do not go there: the library would move them into it after the first one is freed.
+    """
+    import ctypes  # noqa: PLC0415 - as above
+
+    with suppress(AttributeError, OSError, TypeError):
+        for option, value in _HEAP.items():
+            ctypes.CDLL(None).mallopt(option, value)
 
 
 def _bind(port: int) -> socket.socket:

@@ -7,12 +7,10 @@ blocks a request: it passes unchanged, and a header of the reply says why.
 from __future__ import annotations
 
 import asyncio
-import gzip
 import json
 import logging
 import time
-import zlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain, count, takewhile
@@ -25,11 +23,12 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
+from holdfast import providers
 from holdfast.aio import AsyncEngine, AsyncSession
 from holdfast.compaction.host_summary import find_lost, is_summary_request
 from holdfast.errors import CompactionError, HoldfastError, InputError
 from holdfast.messages import Message
-from holdfast.providers import read_request
+from holdfast.providers import Incoming, read_request
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow
 from holdfast.providers.replies import ReplyCollector, is_stream
@@ -37,7 +36,14 @@ from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, r
 from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import OWN_HEADER, Conversations, host_session
 from holdfast.server.summaries import complete_body, complete_stream
-from holdfast.server.transport import CONNECT_SECONDS, IDLE_SECONDS, READ_SECONDS, Transport
+from holdfast.server.transport import (
+    CONNECT_SECONDS,
+    IDLE_SECONDS,
+    READ_SECONDS,
+    Transport,
+    decompress,
+    reply_decoder,
+)
 from holdfast.store.base import Scope, Select
 from holdfast.window import Window
 
@@ -100,8 +106,7 @@ class Upstreams:
 
     def url(self, request: Request) -> str:
         """Return the address for a request: that of the vendor by its path and headers."""
-        is_anthropic = request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
-        base = (self.anthropic if is_anthropic else self.openai).rstrip("/")
+        base = (self.anthropic if _is_anthropic(request) else self.openai).rstrip("/")
         path, query = (request.scope[key].decode("latin-1") for key in ("raw_path", "query_string"))
         if base.endswith("/v1") and path.startswith("/v1/"):
             path = path.removeprefix("/v1")
@@ -134,7 +139,7 @@ class _Exchange:
             found["x-holdfast-tokens"] = str(self.window.report.total_tokens)
             found["x-holdfast-milliseconds"] = f"{self.milliseconds:.1f}"
             found["x-holdfast-edits"] = ",".join(change.kind for change in self.window.report.changes)
-            self.warnings += self.window.report.warnings
+            self.warnings += self.window.trouble
         if self.warnings:
             found["x-holdfast-warning"] = _header("; ".join(self.warnings))
         return found
@@ -185,8 +190,9 @@ class Proxy:
         except httpx.HTTPError as error:
             message = f"{self._upstreams.url(request)} did not answer: {_reason(error)}"
             log.warning("upstream: %s", message)
-            message = f"holdfast: {message}"
-            return JSONResponse({"type": "error", "error": {"type": "api_error", "message": message}}, status_code=502)
+            reason = {"type": "api_error", "message": f"holdfast: {message}"}
+            openai, anthropic = {"error": {**reason, "param": None, "code": None}}, {"type": "error", "error": reason}
+            return JSONResponse(anthropic if _is_anthropic(request) else openai, status_code=502)
 
     # --- requests --------------------------------------------------------------------
 
@@ -195,7 +201,7 @@ class Proxy:
         content = await request.body()
         exchange = _Exchange(format=format, body={}, content=content)
         try:
-            body = json.loads(_decode(content, request.headers.get("content-encoding", "")))
+            body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
             exchange.messages = read_request(body, format=format)
             exchange.body = body
             exchange.is_summary = is_summary_request(exchange.messages)
@@ -218,7 +224,7 @@ class Proxy:
         It stays as it came where it is not about the conversation of a known session, or memory fails.
         """
         try:
-            body = json.loads(_decode(content, request.headers.get("content-encoding", "")))
+            body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
             exchange = _Exchange(format="anthropic", body=body, content=content)
             exchange.messages = read_request(body, format=exchange.format)
             name, owner = host_session(request.headers, body), _owner(request)
@@ -310,8 +316,8 @@ class Proxy:
         body = _Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
         if exchange.window is None or self._shadow:
             return body
-        error = await _read_refusal(body, exchange.format)
-        if not error or not await self._compact(exchange, error):
+        error, content = await _read_refusal(body, exchange.format), exchange.content
+        if not error or not await self._compact(exchange, error) or exchange.content == content:
             return body
         await body.sent.aclose()
         return _Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
@@ -340,16 +346,20 @@ class Proxy:
         self, sent: httpx.Response, chunks: AsyncIterator[bytes], exchange: _Exchange, session: AsyncSession
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), _decoder(sent)
+        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), reply_decoder(sent)
         is_archived = False
-        async for chunk in chunks:
-            collector.feed(decode(chunk))
-            if collector.is_complete and not is_archived:
-                is_archived = True
+        try:
+            async for chunk in chunks:
+                collector.feed(decode(chunk))
+                if collector.is_complete and not is_archived:
+                    is_archived = True
+                    await self._archive(session, collector, exchange)
+                yield chunk
+        finally:  # also of a reply that broke off, or whose client has left
+            if not is_archived:
                 await self._archive(session, collector, exchange)
-            yield chunk
-        if not is_archived:
-            await self._archive(session, collector, exchange)
+        if collector.is_cut:
+            log.warning("upstream: the reply of %s broke off: %s", sent.url, collector.error[:200] or "no last event")
 
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window; whether there is one."""
@@ -374,7 +384,11 @@ class Proxy:
 
     async def _archive(self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange) -> None:
         try:
-            if messages := collector.messages():
+            messages: Sequence[Incoming] = collector.received()
+            if collector.is_cut:
+                read = providers.read(messages, format=exchange.format)
+                messages = [replace(message, stop="aborted") for message in read]
+            if messages:
                 await session.append(messages, format=exchange.format)
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
@@ -441,6 +455,10 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
     received.set()
 
 
+def _is_anthropic(request: Request) -> bool:
+    return request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
+
+
 def _owner(request: Request) -> Scope:
     """Return the project and the agent that a request names."""
     headers = request.headers
@@ -489,7 +507,7 @@ async def _read_refusal(body: _Body, format: str) -> str:
 
     An error is read whole; of a stream only the opening, for a moment, after which an error may come.
     """
-    sent, decode, data = body.sent, _decoder(body.sent), b""
+    sent, decode, data = body.sent, reply_decoder(body.sent), b""
     if sent.status_code in OVERFLOW_STATUSES:
         while chunk := await body.peek():
             data += chunk
@@ -546,35 +564,6 @@ def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange
     for name, value in ({} if exchange is None else exchange.headers()).items():
         made.headers[name] = value
     return made
-
-
-def _decoder(sent: httpx.Response) -> Callable[[bytes], bytes]:
-    """Return what decompresses a reply for us; the client gets it as it came."""
-    encoding = sent.headers.get("content-encoding", "identity")
-    if encoding == "identity":
-        return bytes
-    stream = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in {"gzip", "deflate"} else None
-
-    def decode(chunk: bytes) -> bytes:
-        try:
-            return b"" if stream is None else stream.decompress(chunk)
-        except zlib.error:
-            return b""
-
-    return decode
-
-
-def _decode(content: bytes, encoding: str) -> bytes:
-    """Decompress a request body.
-
-    Raises:
-        InputError: It is compressed in a way that cannot be read here.
-    """
-    if encoding in {"", "identity"}:
-        return content
-    if encoding == "gzip":
-        return gzip.decompress(content)
-    raise InputError(f"the body is compressed with {encoding}")
 
 
 def _has_body(request: Request) -> bool:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+import gzip
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
 import aiohttp
 import httpx2 as httpx
 from yarl import URL
+
+from holdfast.errors import InputError
 
 CONNECT_SECONDS: Final = 30.0
 READ_SECONDS: Final = 600.0
@@ -77,3 +81,32 @@ def _translate_errors() -> Iterator[None]:
         yield
     except (aiohttp.ClientError, OSError) as error:  # also where it took too long
         raise httpx.NetworkError(str(error) or type(error).__name__) from error
+
+
+def reply_decoder(sent: httpx.Response) -> Callable[[bytes], bytes]:
+    """Return what decompresses a reply for us; the client gets it as it came."""
+    encoding = sent.headers.get("content-encoding", "identity")
+    if encoding == "identity":
+        return bytes
+    stream = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in {"gzip", "deflate"} else None
+
+    def decode(chunk: bytes) -> bytes:
+        try:
+            return b"" if stream is None else stream.decompress(chunk)
+        except zlib.error:
+            return b""
+
+    return decode
+
+
+def decompress(content: bytes, encoding: str) -> bytes:
+    """Decompress a request body.
+
+    Raises:
+        InputError: It is compressed in a way that cannot be read here.
+    """
+    if encoding in {"", "identity"}:
+        return content
+    if encoding == "gzip":
+        return gzip.decompress(content)
+    raise InputError(f"the body is compressed with {encoding}")

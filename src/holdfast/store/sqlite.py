@@ -58,6 +58,7 @@ class SqliteStore(TableStore):
                 self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
                 with translate_errors(self.path):
                     migrate(self._writer, path=self.path)
+                    self._writer.execute("PRAGMA cache_size = -4096")  # a reader drops its pages after each write
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)

@@ -241,6 +241,7 @@ def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
     content = raw.body if isinstance(raw.body, bytes) else json.dumps(raw.body).encode()
     kind = "text/event-stream" if raw.status == HTTPStatus.OK and isinstance(raw.body, bytes) else "application/json"
     to.send_response(raw.status)
+    to.send_header("connection", "close")
     for name, value in {"content-type": kind, **raw.headers, "content-length": str(len(content))}.items():
         to.send_header(name, value)
     to.end_headers()
@@ -250,6 +251,7 @@ def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:
 
 def _begin(to: BaseHTTPRequestHandler) -> None:
     to.send_response(200)
+    to.send_header("connection", "close")
     for name, value in (("content-type", "text/event-stream"), ("transfer-encoding", "chunked")):
         to.send_header(name, value)
     to.end_headers()
