@@ -124,7 +124,8 @@ def _identify(
     that follow; those are recognised by the message after them, or by the ids of their tool calls.
     """
     keys: list[Key] = []
-    used = set(before)
+    compared = {each.digest for each in messages if each.digest in known or _own_nonce(each) is not None}
+    used = {key for key in before if key.digest in compared} if compared else set()
     place, last = FIRST, 0
     if before:
         place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)
