@@ -65,7 +65,7 @@ class SessionState:
 
     `given` are the messages of the last request after the system prompt, copied, since the caller may change its own;
     `history` are these without those that were nothing but recalled text, and `stripped` has a line for each new one
-    from which some was removed. `sent` are the messages that were sent last, with their tokens; `sent_tokens` is 0 once
+    from which some was removed. `sent` is the window that was sent last; `sent_tokens` is 0 once
     these were compared with reported usage, which gives the `scale`. `summary_parts` are kept when a compaction did not
     complete; after one that failed, the next is tried once the history has `compact_from` messages. `notes` are
     warnings of the background for the next report. `recorded` has the key of the last recorded turn, and the numbers of
@@ -79,7 +79,7 @@ class SessionState:
     system: list[Item] = field(default_factory=list)
     history: list[Item] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
-    sent: list[tuple[Message, int]] = field(default_factory=list)
+    sent: Sequence[Item] = ()
     validation: ValidationCache = field(default_factory=ValidationCache)
     turn: int = 0
     last_time: int | None = None
@@ -129,7 +129,7 @@ class SessionState:
         separately: many clients put the date into it.
         """
         self.stripped = []
-        messages = providers.normalise(given)
+        messages = providers.normalise(given, known=self.given, first=len(self._given_system))
         leading = sum(1 for _ in takewhile(_is_system, messages))
         if self._given_system != list(messages[:leading]):
             new = _copy(messages[:leading])
@@ -282,9 +282,10 @@ class SessionState:
 
         What was replayed for the last request is not gone through again.
         """
-        standing = self.standing_edits(limit=limit)
+        edits = self._branch_edits()
+        standing = editing.in_force(edits, limit=limit)
         *unchanged, system, messages = self.shown_with
-        if not self.shown or unchanged != [*self.replay_key(limit=limit)[:2]]:
+        if not self.shown or unchanged != [limit, len(edits)]:
             return editing.apply(self.items, standing), standing
         lasting = (item for item in self.shown[system:] if item.kind != "recall")
         return (*self.system, *_unforgotten([*lasting, *self.history[messages:]])), standing
@@ -406,8 +407,11 @@ class SessionState:
 
 def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:
     """The edits of a branch: a client that goes back no longer has a message that an edit is anchored to."""
+    gone = {number for edit in edits if isinstance(edit.change, Forgotten) for number in edit.ids}
+    known = present | gone if gone else present
+    if all(not edit.anchors or not known.isdisjoint(edit.anchors) for edit in edits):  # the most frequent case
+        return list(edits)
     first = min(present - {0}, default=0)  # a client that drops old messages itself has only newer ones
-    known = present.union(*(edit.ids for edit in edits if isinstance(edit.change, Forgotten)))
     return [
         edit for edit in edits if not edit.anchors or max(edit.anchors) < first or not known.isdisjoint(edit.anchors)
     ]

@@ -62,7 +62,7 @@ class Item:
 
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
-    return sum(item.total for item in items)
+    return sum([item.tokens if item.block is None else item.total for item in items])
 
 
 # --- changes -----------------------------------------------------------------
@@ -245,6 +245,11 @@ class _Outcome:
         replaced = {"recall": self.is_cut or None in self.blocks, "summary": self.summary is not None}
         return not replaced.get(item.kind)
 
+    @property
+    def is_addition(self) -> bool:
+        """Whether nothing leaves the window, and nothing is put between its messages."""
+        return not (self.is_cut or self.gone or self.summary or None in self.blocks)
+
     def render(self, item: Item) -> Item:
         if not item.id:
             return item
@@ -273,13 +278,20 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
         outcome.add(edit)
     if outcome == _Outcome():
         return tuple(items)
+    if outcome.is_addition:
+        named = {*outcome.blocks, *outcome.changed, *outcome.pinned}
+        return tuple([outcome.render(item) if item.id in named else item for item in items])
     window = [outcome.render(item) for item in items if outcome.keeps(item)]
     if outcome.summary:
-        window.insert(sum(1 for _ in takewhile(lambda item: item.kind == "system", window)), outcome.summary)
+        window.insert(_count_leading(window, "system"), outcome.summary)
     if head := outcome.blocks.get(None):
-        at = sum(1 for _ in takewhile(lambda item: item.kind in {"system", "summary"}, window))
-        window.insert(at, _make_item(head.text, kind="recall", cost=head.tokens))
+        block = _make_item(head.text, kind="recall", cost=head.tokens)
+        window.insert(_count_leading(window, "system", "summary"), block)
     return tuple(window)
+
+
+def _count_leading(items: Iterable[Item], *kinds: ItemKind) -> int:
+    return sum(1 for _ in takewhile(lambda item: item.kind in kinds, items))
 
 
 def _make_item(text: str, *, kind: ItemKind, cost: int) -> Item:
