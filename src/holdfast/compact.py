@@ -92,12 +92,9 @@ def run_compaction(
 ) -> Compaction:
     """Compact a session. Its history is unchanged until the edit is recorded, which is the last step.
 
-    The session is locked only to plan and to record, so that requests go on while the summary is made.
-
-    Raises:
-        CompactionError: There is nothing to compact, nothing shorter could be made, or the session has been
-            compacted or changed meanwhile.
-        ModelCancelledError: It was cancelled.
+    The session is locked only to plan and to record, so that requests go on while the summary is made. A
+    CompactionError says that there is nothing to compact, that nothing shorter could be made, or that the session has
+    changed meanwhile.
     """
     engine, state = session.engine, session.state
     settings, model, hooks = engine.settings, model or engine.model or session.model, engine.hooks

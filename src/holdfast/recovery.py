@@ -59,11 +59,7 @@ def complete_with_recovery(
     """Send a conversation to a model, in a window that fits.
 
     After an overflow the session is compacted; if there is nothing left to compact, or the provider counts more tokens
-    than we do, the window is made smaller. This is done at most three times.
-
-    Raises:
-        ModelOverflowError: The request does not fit after all tries; the message says what to do.
-        ModelError: The model gave no reply.
+    than we do, the window is made smaller. This is done at most three times; then a ModelOverflowError says what to do.
     """
     limit = request.limit or session.engine.settings.agent.context_tokens or model.context_tokens
     attempt = _Attempt(session, messages, request, model, limit)

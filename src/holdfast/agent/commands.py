@@ -11,6 +11,7 @@ from holdfast.agent import workspace
 from holdfast.agent.agent import Agent
 from holdfast.agent.sessions import Purpose, Spent
 from holdfast.agent.tools import cite
+from holdfast.compaction.dialogue import one_line
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
 from holdfast.report import ContextReport
@@ -181,18 +182,13 @@ def _search(agent: Agent, query: str) -> Iterator[str]:
     notes: list[str] = []
     if agent.notes is not None and agent.settings.workspace.access != "none":
         hits = agent.notes.search(query, max_results=MAX_HITS).hits
-        notes = [f"- {cite(hit.path, hit.start, hit.end)}: {_shorten(hit.snippet)}" for hit in hits]
+        notes = [f"- {cite(hit.path, hit.start, hit.end)}: {one_line(hit.snippet, MAX_LINE_CHARS)}" for hit in hits]
     archive = [
-        f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {_shorten(hit.text)}"
+        f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {one_line(hit.text, MAX_LINE_CHARS)}"
         for hit in agent.session.search(query, limit=MAX_HITS)
     ]
     for heading, lines in {"Facts:": facts, "Notes:": notes, "Archive:": archive}.items():
         yield from (heading, *lines) if lines else ()
-
-
-def _shorten(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= MAX_LINE_CHARS else words[:MAX_LINE_CHARS] + "…"
 
 
 # --- the commands, in the order of /help ---

@@ -75,13 +75,10 @@ def budget(
     reserve: int | None = None,
     scale: float = 1.0,
 ) -> Budget:
-    """Compute the limits of a request.
+    """Compute the limits of a request; a window that has no room beside the reserve is an InputError.
 
     The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
     what is known of the model's name. The reserve is by default that of the settings, at most a quarter of the window.
-
-    Raises:
-        InputError: The window is not positive, or the reserve leaves no room in it.
     """
     size, source = _window(settings.agent, window, model, model_window)
     compaction = settings.compaction

@@ -278,11 +278,7 @@ class Memory:
         return build_query(self.settings, texts, scope=scope, now=now, across=across, cap=cap, automatic=automatic)
 
     def search(self, query: str, *, scope: Scope, across: Across = False, limit: int = 10) -> list[Hit]:
-        """Find the passages that match a question best, best first.
-
-        Raises:
-            InputError: The question is empty, or `limit` is below 1.
-        """
+        """Find the passages that match a question best, best first."""
         if not query.strip():
             raise InputError("the search is empty: say what to look for")
         if limit < 1:

@@ -91,12 +91,10 @@ class ChatStream:
         for choice in [one for one in blocks(event.get("choices")) if not one.get("index")][:1]:  # one goes on
             self.stop = get_text(choice, "finish_reason") or self.stop
             for delta in blocks([choice.get("delta")]):
-                pieces = {key: get_text(delta, key) for key in _CHAT_TEXTS}
-                # Some servers send a list of parts as the content.
-                pieces["content"] += "".join(get_text(part, "text") for part in blocks(delta.get("content")))
+                pieces = {key: _join_texts(delta[key]) for key in _CHAT_TEXTS if isinstance(delta.get(key), str | list)}
                 for key, piece in pieces.items():
                     self._texts.setdefault(key, []).append(piece)
-                text += pieces["content"]
+                text += pieces.get("content", "")
                 for fragment in blocks(delta.get("tool_calls")):
                     self._add(fragment)
         return text
@@ -128,14 +126,14 @@ class ChatStream:
         return calls[-1]
 
     def body(self) -> Json:  # noqa: D102 - see the class
-        texts = {key: text for key, pieces in self._texts.items() if (text := "".join(pieces))}
+        texts = {key: "".join(pieces) for key, pieces in self._texts.items()}
         calls: list[Json] = []
         for call in self._calls:
             function = {**call["function"], "arguments": "".join(call["function"]["arguments"])}
             fields = {key: value for key, value in call.items() if key != "index"}
             calls.append({"type": "function", **fields, "function": function})
         content = texts.pop("content", None if calls else "")
-        message: Json = {"role": "assistant", "content": content, **texts}
+        message: Json = {"role": "assistant", "content": content, **{key: text for key, text in texts.items() if text}}
         message |= {"tool_calls": calls} if calls else {}
         return {**self._reply, "choices": [{"index": 0, "message": message, "finish_reason": self.stop}]}
 
@@ -276,6 +274,11 @@ def get_text(data: Mapping[str, Any], key: str) -> str:
     """Return a field that is a text; empty where it is missing or something else."""
     value = data.get(key)
     return value if isinstance(value, str) else ""
+
+
+def _join_texts(value: str | list[Any]) -> str:
+    """Return a text, also where a server sends it as a list of parts."""
+    return value if isinstance(value, str) else "".join(get_text(part, "text") for part in blocks(value))
 
 
 def _without_nulls(data: Any) -> Json:

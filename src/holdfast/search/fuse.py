@@ -111,13 +111,10 @@ class Weighted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """How passages are ordered.
+    """How passages are ordered: how words and vectors are combined, and with which weights.
 
-    Attributes:
-        fusion: How words and vectors are combined.
-        recipe: The weights of the default recipe.
-        weighted: The weights of the original plugin's formula.
-        variety: The weight of relevance against variety (see `holdfast.search.mmr`); None for relevance alone.
+    `weighted` is the formula of the original plugin. `variety` is the weight of relevance against variety (see
+    `holdfast.search.mmr`); None for relevance alone.
     """
 
     fusion: Fusion = "recipe"
@@ -128,14 +125,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """What passages are ranked by.
+    """What passages are ranked by: what the store knows of them, and the dates that the query names.
 
-    Attributes:
-        candidates: The passages, with what the store knows of them.
-        dates: The dates that the query names.
-        length: The number of words in the query, without those of scripts without spaces.
-        vector_weight: How much vectors count for this query, 0 to 1.
-        now: The time of the query, in Unix milliseconds.
+    `length` is the number of words in the query, without those of scripts without spaces. `vector_weight` is how much
+    vectors count for it, 0 to 1. The time of the query is in Unix milliseconds.
     """
 
     candidates: Candidates
@@ -168,13 +161,7 @@ class Parts:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Candidates by rank, each by its place.
-
-    Attributes:
-        order: The best candidates, best first.
-        scores: The score of every candidate.
-        stages: The parts of the scores.
-    """
+    """The places of the best candidates, best first, and the score of every candidate with its parts."""
 
     order: Ints
     scores: Floats

@@ -155,10 +155,8 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
     """Copy every intact row to a new file that replaces the old one, which is kept as `<name>.damaged.<stamp>`.
 
     `cutter` gets the store without its index and returns the function that divides a message into passages; the index
-    is rebuilt with it. The stamp is the time unless one is given. No other process may have the store open.
-
-    Raises:
-        StorageError: There is no such file, or no room for the new one; the old one is untouched.
+    is rebuilt with it. The stamp is the time unless one is given. No other process may have the store open. Where there
+    is no such file, or no room for the new one, the old one is untouched.
     """
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
@@ -196,10 +194,9 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
 
 
 def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
-    """Read every row on an intact leaf page of a database and its log, except on pages that were freed.
+    """Yield the number (None in a table without) and the values of every row, up to the last that is not NULL.
 
-    Yields:
-        The row's number (None in a table without), and its values up to the last that is not NULL.
+    Rows on freed pages, and on broken leaf pages of the database and its log, are left out.
     """
 
     def decode(data: bytes) -> str | None:
