@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.search.columns import Columns
-from holdfast.search.postings import Lists, Occurrences, Postings, Unindexed, gather, term_ids
+from holdfast.search.postings import NO_OCCURRENCES, Lists, Occurrences, Postings, Unindexed, gather, term_ids
 from passage_rows import PassageRow, append
 
 BLOCK_PASSAGES: Final = 1024
@@ -33,9 +33,10 @@ class MemoryIndex:
     def postings(self, terms: Mapping[str, float]) -> list[tuple[Postings, float]]:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
         numbers = term_ids(list(terms))
-        runs = [*self._runs, self._unindexed.lists(numbers, self.columns)]
+        runs = [run.by_term() for run in (*self._runs, self._unindexed.lists(numbers, self.columns))]
         lists: list[Occurrences] = []
         for number in numbers.tolist():
-            windows, counts = map(np.concatenate, zip(*(run.of(number) for run in runs), strict=True))
+            parts = (run.get(number, NO_OCCURRENCES) for run in runs)
+            windows, counts = map(np.concatenate, zip(*parts, strict=True))
             lists.append((windows, counts))
         return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))

@@ -11,7 +11,7 @@ from holdfast.search.bm25 import Corpus, score
 from holdfast.search.candidates import select_candidates
 from holdfast.search.columns import Columns
 from holdfast.search.fuse import Signals
-from holdfast.search.postings import Postings, gather, term_id
+from holdfast.search.postings import NO_OCCURRENCES, Postings, gather, term_id
 from holdfast.search.vectors import Centering
 from holdfast.text import terms
 from passage_rows import PassageRow, append
@@ -56,11 +56,11 @@ def signals(
             window_lengths=(len(words),),
         )
         last[said.session] = append(columns, row)
-    lists = gather(np.array(windows, np.uint32), np.array(found, np.int64))
+    lists = gather(np.array(windows, np.uint32), np.array(found, np.int64)).by_term()
     eligible = np.ones(len(passages), np.bool_)
     eligible[list(hidden)] = False
     asked = Counter(terms(question))
-    found_lists = Postings.of([lists.of(term_id(term)) for term in asked], columns)
+    found_lists = Postings.of([lists.get(term_id(term), NO_OCCURRENCES) for term in asked], columns)
     postings = list(zip(found_lists, map(float, asked.values()), strict=True))
     candidates = select_candidates(
         columns,

@@ -18,7 +18,7 @@ from holdfast.context.budget import Budget, LimitSource
 from holdfast.context.edits import Edit, Item
 from holdfast.errors import FormatError
 from holdfast.memory.recall import Hit
-from holdfast.messages import Opaque, ToolCall, ToolResult
+from holdfast.messages import Opaque, Text, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 
 CategoryKind: TypeAlias = Literal["used", "free", "buffer"]
@@ -146,7 +146,7 @@ class ContextReport:
 
 def warn_opaque(items: Sequence[Item]) -> list[str]:
     """Warn about blocks that are sent unchanged because they are not understood."""
-    parts = [part for item in items for part in item.message.parts]
+    parts = [part for item in items for part in item.message.parts if not isinstance(part, Text)]
     inside = (block for part in parts if isinstance(part, ToolResult) for block in part.content)
     kinds = sorted({part.kind for part in (*parts, *inside) if isinstance(part, Opaque)})
     return [f"carried as they came, not understood and not searchable: {', '.join(kinds)}"] if kinds else []
@@ -158,7 +158,8 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
     sums["tools"] = budget.overhead
     for item in items:
         sums[_categorise(item)] += item.tokens
-        sums["recall"] += item.block.tokens if item.block else 0
+        if item.block:
+            sums["recall"] += item.block.tokens
     for item, files in _list_files(items):
         in_files = min(sum(file.tokens for file in files), item.tokens)
         sums[_categorise(item)] -= in_files

@@ -22,7 +22,7 @@ from msgspec import structs
 
 from holdfast import providers
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, apply
+from holdfast.context.edits import Edit, Item, apply, tokens
 from holdfast.context.plan import Plan, clear_blocks, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
@@ -258,12 +258,11 @@ def _report(
 ) -> ContextReport:
     """Report the turn, and store the report so that any past turn can be shown."""
     compacted = [edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted"]
-    sent = [(item.sent, item.total) for item in items]
-    total = sum(cost for _, cost in sent) + turn.limits.overhead
+    total = tokens(items) + turn.limits.overhead
     if (over := total - turn.limits.compact_at) > 0:
         turn.warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
-    before = sum(cost for _, cost in state.sent)
-    same = takewhile(lambda pair: pair[0][:1] == pair[1][:1], zip(state.sent, sent, strict=False))
+    pairs = zip(state.sent, items, strict=False)
+    same = takewhile(lambda pair: pair[0] is pair[1] or pair[0].sent == pair[1].sent, pairs)
     report = ContextReport(
         session=state.scope.session,
         turn=state.turn + 1,
@@ -276,7 +275,7 @@ def _report(
         changes=tuple(map(change, (*compacted, *new))),
         recalled=turn.recall.hits,
         recall_reason=turn.recall.reason,
-        prefix_kept=sum(old[1] for old, _ in same) / before if before else None,
+        prefix_kept=tokens(old for old, _ in same) / tokens(state.sent) if state.sent else None,
         repairs=(*state.stripped, *map(str, valid.repairs)),
         warnings=tuple(dict.fromkeys((*turn.warnings, *turn.recall.notes, *warn_opaque(items)))),
         milliseconds=turn.milliseconds,
@@ -284,7 +283,7 @@ def _report(
         token_scale=turn.limits.scale,
         is_calibrated=state.scale is not None,
     )
-    state.sent, state.sent_tokens, state.reported_edits = sent, total, len(state.edits)
+    state.sent, state.sent_tokens, state.reported_edits = items, total, len(state.edits)
     try:
         state.record_turn(report, time=turn.now, edits=turn.edits, limit=turn.limits.safe_limit, provider=turn.provider)
     except HoldfastError as error:

@@ -165,11 +165,13 @@ def added_tokens_of(messages: Sequence[Message]) -> int:
     """Return `added_tokens` of a conversation; where every call is answered in place, without grouping it."""
     waiting: set[str] = set()
     for message in messages:
-        if message.role == "assistant" and not waiting:
-            waiting.update(call.id for call in message.calls)
-        elif message.role == "assistant" or message.calls:
-            return added_tokens(units(messages))
+        if calls := message.calls:
+            if waiting or message.role != "assistant":
+                return added_tokens(units(messages))
+            waiting.update(call.id for call in calls)
         elif waiting:
+            if message.role == "assistant":
+                return added_tokens(units(messages))
             waiting.difference_update(result.call_id for result in message.results)
     return added_tokens(units(messages)) if waiting else VALIDATION_MARGIN
 

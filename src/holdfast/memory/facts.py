@@ -75,6 +75,8 @@ class FactHit:
 
 def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:
     """Find the facts that match a question, best first; pinned facts always match and come first."""
+    if not rows:
+        return []
     wanted = set(terms(query))
     least = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
     hits = [

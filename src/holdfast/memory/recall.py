@@ -29,7 +29,7 @@ from holdfast.search.embed.base import Embedder, Floats
 from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
-from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack
+from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
 from holdfast.search.relevance import combined_relevance, relevance, word_relevance
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
@@ -280,7 +280,7 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
 # --- quoting passages ------------------------------------------------------------------
 
 _BATCH: Final = 32
-"""The number of passages that are read at once."""
+"""The number of passages whose windows are scored at once, and that are read where more are needed than was likely."""
 _MAX_QUESTIONS: Final = 10
 """The number of best passages that are looked at as questions;"""
 _ANSWER_REACH: Final = 3
@@ -326,14 +326,18 @@ class _Quoter:
         self._order = list(self._values)
         self._ranks = {place: number for number, place in enumerate(self._order)}
         self._scores: dict[int, Floats] = {}
+        self._likely: Sequence[int] = ()
 
     def pack(
         self, *, room: float, known: Sequence[str] = (), after: Sequence[Quote] = (), limit: int | None = None
     ) -> list[Quote]:
         """Quote what fits into `room` tokens; see `holdfast.search.pack.pack`."""
         sizes = self._found.candidates.sizes[self._order].tolist()
+        order = list(zip(self._order, sizes, self._values.values(), strict=True))
+        adaptive = self._query.fill == "adaptive"
+        self._likely = select_likely(order, room=room, after=after, adaptive=adaptive)[:limit]
         return pack(
-            zip(self._order, sizes, self._values.values(), strict=True),
+            order,
             self._read,
             room=room,
             weights=self._found.weights,
@@ -341,19 +345,21 @@ class _Quoter:
             known=known,
             after=after,
             limit=limit,
-            adaptive=self._query.fill == "adaptive",
+            adaptive=adaptive,
         )
 
     def _read(self, place: int) -> Quotable | None:
-        """Read a passage, with those that follow it in the order; None where it no longer exists."""
+        """Read a passage, the first time with all that will likely be read; None where it no longer exists."""
         passages, candidates = self._found.texts, self._found.candidates
-        if place not in self._scores:
+        start = self._ranks[place]
+        near = self._order[start : start + _BATCH]
+        if place not in self._scores:  # lengths are relative to the mean of those that are scored together
             self._deadline.check()
-            start = self._ranks[place]
-            near = self._order[start : start + _BATCH]
-            missing = [each for each in near if each not in passages]
-            passages.update(_read_passages(self._store, self._query, candidates, missing))
             self._scores |= _score_windows(candidates, near)
+        if place not in passages:
+            wanted = [each for each in dict.fromkeys((place, *(self._likely or near))) if each not in passages]
+            passages.update(_read_passages(self._store, self._query, candidates, wanted))
+            self._likely = ()
         passage = passages.get(place)
         if passage is None:
             return None
@@ -373,15 +379,23 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
     """Score the windows of passages by words and by vector, 0 to 1 within each passage."""
     scores = dict.fromkeys(places, _ONE)
     chosen = np.sort(np.array(places, np.int64))
-    chosen = chosen[candidates.windows[chosen] > 1]
+    counts = candidates.windows[chosen]
+    chosen, counts = chosen[counts > 1], counts[counts > 1]
+    if not len(chosen):
+        return scores
+    stops = np.cumsum(counts)
+
+    def relate(values: Floats) -> Floats:
+        largest: Floats = np.maximum.reduceat(values, stops - counts)
+        largest[largest <= 0] = 1
+        related: Floats = values / largest.repeat(counts)
+        return related
+
     words, cosines = candidates.score_windows(chosen)
-    start = 0
-    for place, count in zip(chosen.tolist(), candidates.windows[chosen].tolist(), strict=True):
-        stop = start + count
-        scores[place] = relative(words[start:stop])
-        if cosines is not None:
-            scores[place] = (scores[place] + relative(np.maximum(cosines[start:stop], 0))) / np.float32(2)
-        start = stop
+    both = relate(words)
+    if cosines is not None:
+        both = (both + relate(np.maximum(cosines, 0))) / np.float32(2)
+    scores.update(zip(chosen.tolist(), np.split(both, stops[:-1]), strict=True))
     return scores
 
 

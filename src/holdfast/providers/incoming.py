@@ -35,12 +35,24 @@ _SDK_FIELDS: Final = {
 """Fields that SDKs add to a reply for their caller; no provider accepts them."""
 
 
-def normalise(messages: Any) -> list[Message | Json]:
-    """Return messages as canonical messages and dicts: objects of SDKs become what one would send back."""
+def normalise(messages: Any, *, known: list[Message | Json] | None = None, first: int = 0) -> list[Message | Json]:
+    """Return messages as canonical messages and dicts: objects of SDKs become what one would send back.
+
+    Where the messages from `first` on begin with the `known` ones, which were returned before, these are returned
+    again, and only the others are gone through.
+    """
     if isinstance(messages, Mapping):
         raise FormatError("expected a list of messages, found an object: read_request reads bodies", where="messages")
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise FormatError(f"expected a list of messages, found {type(messages).__name__}", where="messages")
+    given = list(messages)
+    stop = first + len(known or ())
+    if known and given[first:stop] == known:
+        return [*_normalise(given[:first]), *known, *_normalise(given[stop:], first=stop)]
+    return _normalise(given)
+
+
+def _normalise(messages: Iterable[Any], *, first: int = 0) -> list[Message | Json]:
     listed: list[Any] = []
     for item in messages:
         if isinstance(item, dict):  # a reply's content is often put into a dict as it is
@@ -49,7 +61,7 @@ def normalise(messages: Any) -> list[Message | Json]:
             listed.append(item)
         else:
             listed += _from_sdk(item)
-    for index, item in enumerate(listed):
+    for index, item in enumerate(listed, start=first):
         if not _is_message(item, index):
             raise FormatError("neither a role nor a type: this is not a message", where=f"messages[{index}]")
     return listed

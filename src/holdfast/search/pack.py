@@ -31,6 +31,7 @@ MIN_CONTEXT_CHARS: Final = 200
 """The text on each side of the best window that is read for an excerpt."""
 CHARS_PER_TOKEN: Final = 3
 """No token is counted for more characters."""
+TYPICAL_CHARS_PER_TOKEN: Final = 4
 MIN_QUOTE_TOKENS: Final = 12
 MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
@@ -42,6 +43,8 @@ TYPICAL_ROOM: Final = 4000
 """when so many tokens are quoted already."""
 
 _PUNCTUATION: Final = re.compile(r"[^\w]+")
+_ASCII_WORDS: Final = re.sub(r"\W", " ", "".join(map(chr, range(128))))
+"""For `translate`, which is faster than a pattern: a blank for each ASCII character that belongs to no word."""
 _FENCE: Final = "```"
 _ITEM: Final = re.compile(r"\s*(?:[-*+•|>`]|\d+[.)、]|[a-z][.)])")
 _ANNOUNCEMENT: Final = re.compile(r"[:：]\s*$|(?:^|\n)\s*(?:[-*+•|]|\d+[.)、]|[a-z][.)])\s?\S")
@@ -116,7 +119,7 @@ class Quotable:
                 window += 1
             text = self.text[start:stop]
             hits = tuple(filter(weights.__contains__, terms(text)))
-            follows = is_code or (_ANNOUNCEMENT.search(before) is not None and _ITEM.match(text) is not None)
+            follows = is_code or (_ITEM.match(text) is not None and _ANNOUNCEMENT.search(before) is not None)
             sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
             before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
         return sentences
@@ -170,6 +173,23 @@ def pack(
     return list(packed.quotes.values())
 
 
+def select_likely(
+    order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote] = (), adaptive: bool = False
+) -> list[int]:
+    """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens."""
+    packed, likely = _Packed(seen=[], adaptive=adaptive), []
+    for quote in after:
+        packed.add(quote)
+    for passage, size, score in order:
+        left = room - packed.spent
+        if left < MIN_QUOTE_TOKENS:
+            break
+        if not packed.leaves_out(passage, size=size, score=score, left=left):
+            likely.append(passage)
+            packed.spent += min(size, MIN_EXCERPT_CHARS) / TYPICAL_CHARS_PER_TOKEN
+    return likely
+
+
 @dataclass(slots=True, kw_only=True)
 class _Packed:
     """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated."""
@@ -206,7 +226,9 @@ class _Packed:
 
 def _plain(text: str) -> str:
     """Return the words of a text, without case and punctuation."""
-    return " ".join(_PUNCTUATION.sub(" ", text.casefold()).split())
+    folded = text.casefold()
+    words = folded.translate(_ASCII_WORDS) if folded.isascii() else _PUNCTUATION.sub(" ", folded)
+    return " ".join(words.split())
 
 
 def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:

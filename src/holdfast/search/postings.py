@@ -6,6 +6,7 @@ array operations however many terms there are. At rest they are pages of some ki
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -35,6 +36,7 @@ Windows: TypeAlias = npt.NDArray[np.uint32]
 Counts: TypeAlias = npt.NDArray[np.uint8]
 Occurrences: TypeAlias = tuple[Windows, Counts]
 """Windows in rising order, and how often a term stands in each."""
+NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 
 def term_ids(terms: Sequence[str]) -> npt.NDArray[np.int64]:
@@ -76,14 +78,7 @@ def term_id(term: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where one term stands: by window, and by passage.
-
-    Attributes:
-        windows: The windows, in rising order.
-        counts: How often it stands in each, at most 255.
-        passages: The passages, in rising order.
-        times: How often it stands in each.
-    """
+    """Where one term stands, and how often, at most 255 times: by window and by passage, both in rising order."""
 
     windows: Windows
     counts: Counts
@@ -132,27 +127,18 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The posting lists of many terms.
-
-    Attributes:
-        terms: The terms, in rising order.
-        stops: Where the list of each ends in the arrays that follow.
-        windows: The windows of all lists, end to end.
-        counts: How often the term stands in each.
-    """
+    """The posting lists of many terms, end to end: the terms in rising order, and where the list of each stops."""
 
     terms: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
     windows: Windows
     counts: Counts
 
-    def of(self, term: int) -> Occurrences:
-        """The list of one term; empty where it stands nowhere."""
-        place = int(self.terms.searchsorted(term))
-        if place == len(self.terms) or self.terms[place] != term:
-            return self.windows[:0], self.counts[:0]
-        start, stop = int(self.stops[place - 1]) if place else 0, int(self.stops[place])
-        return self.windows[start:stop], self.counts[start:stop]
+    def by_term(self) -> dict[int, Occurrences]:
+        """The list of each term."""
+        stops: list[int] = self.stops.tolist()
+        places = zip(self.terms.tolist(), [0, *stops], stops, strict=False)
+        return {term: (self.windows[start:stop], self.counts[start:stop]) for term, start, stop in places}
 
     def is_sound(self, low: int, high: int) -> bool:
         """Tell whether all of it is in order, and its windows are from `low` to `high`."""
@@ -169,12 +155,18 @@ def gather(windows: Windows, terms: npt.NDArray[np.int64]) -> Lists:
     order = np.argsort(terms)
     terms = terms[order]
     new_term = _changes(terms)
-    pairs = np.sort(new_term.cumsum() << _WINDOW_BITS | windows[order])
+    return _cut_lists(np.sort(new_term.cumsum() - 1 << _WINDOW_BITS | windows[order]), terms[new_term])
+
+
+def _cut_lists(pairs: npt.NDArray[np.int64], terms: npt.NDArray[np.int64]) -> Lists:
+    """Turn occurrences into posting lists: sorted pairs of the place of a term among `terms`, and a window."""
     first = np.flatnonzero(_changes(pairs))
-    counts = np.minimum(np.diff(first, append=len(terms)), _MOST).astype(np.uint8)
-    starts = np.flatnonzero(new_term[first])
+    counts = np.minimum(np.diff(first, append=len(pairs)), _MOST).astype(np.uint8)
+    pairs = pairs[first]
+    numbers = pairs >> _WINDOW_BITS
+    starts = np.flatnonzero(_changes(numbers))
     stops = np.append(starts[1:], len(first))[: len(starts)]
-    return Lists(terms[first[starts]], stops, pairs[first].astype(np.uint32), counts)
+    return Lists(terms[numbers[starts]], stops, pairs.astype(np.uint32), counts)
 
 
 def _changes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
@@ -272,8 +264,13 @@ class Unindexed:
         wanted = np.zeros(1 << 16, np.bool_)
         wanted[terms.astype(np.uint16)] = True
         hits = np.flatnonzero(wanted.take(self._ends))  # by the end of their numbers; few others have the same
-        hits = hits[np.isin(all_terms[hits], terms)]
-        return gather(windows[hits], all_terms[hits])
+        rising, found = np.sort(terms), all_terms[hits]
+        numbers = np.minimum(rising.searchsorted(found), len(rising) - 1)
+        same = rising[numbers] == found
+        numbers, windows = numbers[same], windows[hits[same]]
+        # The windows rise already, and small numbers are sorted in one pass.
+        order = np.argsort(numbers.astype(np.min_scalar_type(len(rising))), kind="stable")
+        return _cut_lists(numbers[order] << _WINDOW_BITS | windows[order], rising)
 
 
 # --- at rest ---------------------------------------------------------------------
@@ -306,14 +303,10 @@ def windows_of_one(length: int) -> int:
 
 
 def find(data: bytes, term: int) -> Occurrences | None:
-    """The list of one term in a page, read without the others; None where it is not there.
-
-    Raises:
-        ValueError: It is no page.
-    """
+    """The list of one term in a page, read without the others; None where it is not there."""
     count, windows = _sizes(data)
-    terms = np.frombuffer(data, np.int64, count, _HEAD)
-    place = int(terms.searchsorted(term))
+    terms = memoryview(data)[_HEAD : _HEAD + 8 * count].cast("q")
+    place = bisect_left(terms, term)
     if place == count or terms[place] != term:
         return None
     stops = _HEAD + 8 * count
@@ -343,11 +336,7 @@ def _sizes(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> Lists:
-    """The lists of a page.
-
-    Raises:
-        ValueError: It is no page.
-    """
+    """The lists of a page; a ValueError where it is none."""
     terms, windows = _sizes(data)
     stops = np.frombuffer(data, np.uint32, terms, _HEAD + 8 * terms).astype(np.int64)
     start = _HEAD + _PER_TERM * terms

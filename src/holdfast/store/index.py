@@ -17,7 +17,16 @@ from holdfast.search.bm25 import Corpus, score, select_cheapest, select_rarest
 from holdfast.search.candidates import Candidates, select_candidates
 from holdfast.search.columns import Bools, Columns
 from holdfast.search.embed.base import Space
-from holdfast.search.postings import PAGE, Lists, Occurrences, Postings, Unindexed, find, term_ids, windows_of_one
+from holdfast.search.postings import (
+    NO_OCCURRENCES,
+    PAGE,
+    Occurrences,
+    Postings,
+    Unindexed,
+    find,
+    term_ids,
+    windows_of_one,
+)
 from holdfast.search.vectors import Matrix
 from holdfast.store.base import SearchQuery
 from holdfast.store.database import Database, Rows, scope_condition
@@ -35,7 +44,6 @@ _NO_LIMIT: Final = 2**31
 """More bytes than a page has."""
 
 _NO_VECTOR: Final = np.zeros(0, np.float32)
-_NO_OCCURRENCES: Final[Occurrences] = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
 
 
 class _PostingCache:
@@ -108,14 +116,14 @@ class _Chosen:
 
     terms: Sequence[int]
     unread: dict[int, _TermLists]
-    fresh: Lists
+    fresh: Mapping[int, Occurrences]
     asked: list[tuple[_TermLists, Rows]]
 
     def read_lists(self) -> list[Occurrences]:
         """Read all windows of each term that is not cached."""
         for lists, rows in self.asked:
             for run, data in rows:
-                lists.lists[run] = find(data, lists.term) or _NO_OCCURRENCES
+                lists.lists[run] = find(data, lists.term) or NO_OCCURRENCES
         return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in self.unread.values()]
 
 
@@ -254,7 +262,7 @@ class Index:
         if longest != seek.longest or not set(missing) <= set(seek.terms):  # the index has changed since
             seek = self._seek(db, missing, longest)
         sought = seek.read()
-        fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns)
+        fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns).by_term()
         chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, sought, fresh)
         unread = {term: sought[term] for term in chosen if term in sought}
         asked: list[tuple[_TermLists, Rows]] = []
@@ -268,17 +276,19 @@ class Index:
     def _make_postings(self, chosen: _Chosen, weights: Mapping[int, float]) -> list[tuple[Postings, float]]:
         """Return the postings of the chosen terms, with their weights; empty for a term that does not occur."""
         sealed = {term: self._cache[term] for term in chosen.terms if term not in chosen.unread}
-        lists = [*chosen.read_lists(), *map(chosen.fresh.of, chosen.terms)]
+        lists = [*chosen.read_lists(), *(chosen.fresh.get(term, NO_OCCURRENCES) for term in chosen.terms)]
         made = Postings.of(lists, self.columns)
         for term, postings in zip(chosen.unread, made, strict=False):
             sealed[term] = self._cache[term] = postings.copy()
         later = dict(zip(chosen.terms, made[len(chosen.unread) :], strict=True))
         return [(sealed[term].then(later[term]), weights[term]) for term in chosen.terms]
 
-    def _select_terms(self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Lists) -> list[int]:
+    def _select_terms(
+        self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]
+    ) -> list[int]:
         """Choose the terms that distinguish most and can be read in time."""
         known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
-        sizes = [size + len(fresh.of(term)[0]) for term, size in zip(terms, known, strict=True)]
+        sizes = [size + len(fresh.get(term, NO_OCCURRENCES)[0]) for term, size in zip(terms, known, strict=True)]
         chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
@@ -336,5 +346,5 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: in
 def _join(parts: Sequence[Occurrences]) -> Occurrences:
     if len(parts) == 1:
         return parts[0]
-    windows, counts = zip(_NO_OCCURRENCES, *parts, strict=True)
+    windows, counts = zip(NO_OCCURRENCES, *parts, strict=True)
     return np.concatenate(windows), np.concatenate(counts)

@@ -1,17 +1,13 @@
 """Session files: our own, and those of other agents, read into one form."""
 
-from holdfast.transcripts.entry import Entry, Item, Problem, Transcript
-from holdfast.transcripts.reader import Reader
-from holdfast.transcripts.registry import READERS, Place, SessionRef, default_places, read, sessions, stream
+from holdfast.transcripts.entry import Entry, Problem, Transcript
+from holdfast.transcripts.registry import READERS, SessionRef, default_places, read, sessions, stream
 from holdfast.transcripts.request_log import Request, requests
 
 __all__ = [
     "READERS",
     "Entry",
-    "Item",
-    "Place",
     "Problem",
-    "Reader",
     "Request",
     "SessionRef",
     "Transcript",
