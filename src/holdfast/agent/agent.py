@@ -339,7 +339,6 @@ class Agent:
         return self.opened
 
     def _switch_to(self, opened: Opened) -> None:
-        """Continue with another conversation."""
         self.opened, self.window = opened, None
         self.session = self._find_session(opened.entry.session_id, opened.transcript.cwd or str(self.root))
         self.tools = agent_tools(

@@ -101,7 +101,6 @@ def _load_reports(
 
 
 def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
-    """Sum up the changes of all requests up to this one."""
     changes = [change for report in reports for change in report.changes]
     trimmed = [change for change in changes if change.kind in {"trimmed", "compacted"}]
     return {

@@ -140,7 +140,6 @@ class _Opening(Thread):
         return self.agent, self.screen
 
     def home(self) -> Path:
-        """Return the folder of memory and sessions."""
         from holdfast.store.opening import check_links, default_path  # noqa: PLC0415 - as above
 
         given = self._options.home
@@ -149,7 +148,6 @@ class _Opening(Thread):
         return home
 
     def status(self) -> str:
-        """Return the line below the prompt."""
         if self.agent is None or not self._done.is_set():
             return _OPENING
         from holdfast.cli.screen import status_line  # noqa: PLC0415 - loaded by now

@@ -58,7 +58,6 @@ def print_timeline(
 
 
 def _sum_changes(turn: Turn) -> dict[str, Any]:
-    """Sum up the changes of a request."""
     changes = turn["changes"]
     cut = [change for change in changes if change["kind"] in _CUTS]
     return {

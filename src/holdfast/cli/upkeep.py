@@ -223,7 +223,6 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
 
 
 def _run_jobs(memory: Memory, model: Model | None) -> list[str]:
-    """Run every waiting job; return the problems."""
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only for this
     from holdfast.memory.learning import EXTRACT, learn  # noqa: PLC0415 - only for this
 

@@ -193,7 +193,6 @@ class _Unclear:
     allow_delete: bool
 
     def make_prompt(self) -> Prompt:
-        """Ask a model about facts that were added beside others of the same subject."""
         held = {fact.id: fact for fact in facts.current(self.rows)}
         lines: list[str] = []
         for number, decision in enumerate(self.decisions, 1):

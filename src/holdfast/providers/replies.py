@@ -41,12 +41,14 @@ class AnthropicStream:
         self._added: dict[int, dict[str, list[str]]] = {}
 
     def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
+        index = event.get("index")
+        at = index if isinstance(index, int) else 0
         match event:
             case {"type": "message_start", "message": Mapping() as message}:
                 self._reply = dict(message)
-            case {"type": "content_block_start", "index": int(index), "content_block": Mapping() as block}:
-                self._blocks[index], self._added[index] = _without_nulls(block), {}
-            case {"type": "content_block_delta", "index": int(at), "delta": Mapping() as delta} if at in self._blocks:
+            case {"type": "content_block_start", "content_block": Mapping() as block}:
+                self._blocks[at], self._added[at] = _without_nulls(block), {}
+            case {"type": "content_block_delta", "delta": Mapping() as delta} if at in self._blocks:
                 source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
                 self._added[at].setdefault(target, []).append(get_text(delta, source))
                 if "citation" in delta:

@@ -206,7 +206,6 @@ def _find_kind(annotation: Any) -> Kind | None:
 
 
 def _describe_type(info: inspect.Type) -> str:
-    """Describe a type for the reference and for errors."""
     match info:
         case inspect.Metadata():
             return _describe_type(info.type)

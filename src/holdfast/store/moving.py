@@ -184,8 +184,6 @@ class _Copy:
         return len(rows)
 
     def copy_forgotten(self) -> None:
-        """Copy the digests of what was forgotten."""
-
         def read(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
             mine, values = self.mine(rows.db)
             rows.load_scopes()

@@ -81,7 +81,6 @@ def _to_own_numbers(select: Select, first: int) -> Select:
 
 
 def _owner(db: Database, select: Select) -> tuple[str, list[object]]:
-    """Return the SQL condition on the scope."""
     condition, values = scope_condition(db, select.scope.required(select.across))
     owner = f"(SELECT id FROM scopes WHERE {condition})"
     # Where only a few are wanted they are looked for in order: the plus keeps the database from sorting all first.

@@ -207,7 +207,6 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
 
 
 def _read_chunks(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
-    """Read a body that comes in chunks."""
     while size := int(request.rfile.readline().split(b";")[0], 16):
         yield request.rfile.read(size)
         request.rfile.readline()
@@ -398,7 +397,6 @@ def _named(event: dict[str, Any]) -> Event:
 
 
 def _items(said: Said, number: int) -> Iterator[dict[str, Any]]:
-    """The items of a response."""
     if said.thinking:
         summary = [{"type": "summary_text", "text": said.thinking}]
         sealed = {"encrypted_content": said.signature or "sealed"}
@@ -485,7 +483,6 @@ def error_answer(error: ModelError, format: str) -> tuple[int, dict[str, Any], d
 
 
 def _error(error: ModelError, format: str) -> tuple[int, str, str]:
-    """Status, kind and words."""
     kinds = ("context_length_exceeded", "rate_limit_exceeded")
     too_long, busy = ("invalid_request_error", "rate_limit_error") if format == "anthropic" else kinds
     match error:
