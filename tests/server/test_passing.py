@@ -193,12 +193,17 @@ class TestLeaving:
         """What has come of the reply is archived."""
         ended = threading.Event()
 
+        block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": "Port 54"}
+        sent: list[dict[str, Any]] = [
+            {"type": "message_start", "message": {}},
+            {"type": "content_block_start", "index": 0, "content_block": block},
+            {"type": "content_block_delta", "index": 0, "delta": delta},
+        ]
+
         async def events() -> AsyncIterator[bytes]:
             try:
-                yield b'data: {"type": "message_start", "message": {}}\n\n'
-                delta = b'{"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Port 54"}}'
-                yield b'data: {"type": "content_block_start", "content_block": {"type": "text", "text": ""}}\n\n'
-                yield b"data: " + delta + b"\n\n"
+                for event in sent:
+                    yield f"data: {json.dumps(event)}\n\n".encode()
                 await asyncio.sleep(10)
             finally:
                 ended.set()
@@ -209,7 +214,9 @@ class TestLeaving:
             while b"Port 54" not in received:
                 received += connection.recv(4096)
         assert wait_for(ended.is_set)
-        assert wait_for(lambda: "Port 54" in [hit.text for hit in pair.engine.search("54")])
+        (scope,) = pair.engine.sessions()
+        session = pair.engine.session(scope.session, project=scope.project)
+        assert wait_for(lambda: [row.message.text for row in session.get([2])] == ["Port 54"])
         pair.upstream.answer = lambda _: Response(json.dumps(REPLY))
         assert patient.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
 

@@ -37,7 +37,7 @@ _FILE: Final = "server.json"
 _LOCK: Final = "server.lock"
 TRIM_SECONDS: Final = 20.0
 """How often free pages of the heap are given back: merging the index needs much for a moment."""
-_HEAP: Final = {-8: 1, -3: 2 << 20, -1: 4 << 20}
+_HEAP: Final = {-8: 1, -3: 256 << 10, -1: 4 << 20}
 """Options of glibc's `mallopt`: the number of heaps, the size of arrays that are mapped, and what is returned."""
 _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 """Servers that this process has started. They outlive it."""
