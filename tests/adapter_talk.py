@@ -10,8 +10,7 @@ from holdfast import Session, Settings, providers
 from holdfast.messages import Message, ToolCall
 from holdfast.settings.schema import Compaction, Embedding, Pruning, QualityGuard
 from holdfast.store.base import Select
-from holdfast.testing.provider import Said, ScriptedProvider, Step
-from holdfast.testing.wire import wire_of_path
+from holdfast.testing.provider import Said, ScriptedProvider, Step, wire_of_path
 
 LIMIT = 8_000
 """Tokens of the window."""

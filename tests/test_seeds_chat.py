@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from agent_fixture import AgentFixture, talker
-from holdfast.agent.commands import run, short
+from holdfast.agent.commands import run
 from holdfast.cli import main
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said
+from holdfast.tokens import human_tokens
 
 FLUSH = "Pre-compaction memory flush"
 
@@ -286,10 +287,13 @@ class TestStatus:
         shown = run(agent, "/status").text
         assert set(counted) == {"conversation", "summaries", "flush", "extraction"}
         for purpose, (calls, sent, came) in counted.items():
-            assert f"- {purpose}: {short(sent)} in / {short(came)} out in {calls} call" in shown
+            assert f"- {purpose}: {human_tokens(sent)} in / {human_tokens(came)} out in {calls} call" in shown
         total = [sum(column) for column in zip(*counted.values(), strict=True)]
-        assert f"Tokens: {short(total[1])} in / {short(total[2])} out in {total[0]} calls" in shown
+        assert f"Tokens: {human_tokens(total[1])} in / {human_tokens(total[2])} out in {total[0]} calls" in shown
         agent.close()
         again = fixture.agent(answer)
-        assert f"Tokens: {short(total[1])} in / {short(total[2])} out in {total[0]} calls" in run(again, "/status").text
+        assert (
+            f"Tokens: {human_tokens(total[1])} in / {human_tokens(total[2])} out in {total[0]} calls"
+            in run(again, "/status").text
+        )
         again.close()

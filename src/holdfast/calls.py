@@ -57,14 +57,10 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a call is tried, and the waits in between.
+    """How often a call is tried, the first time included, and the waits in between.
 
-    Attributes:
-        attempts: The number of attempts, including the first.
-        first_wait: Seconds before the second attempt; each further wait is twice as long.
-        max_wait: The longest wait, unless the server asks for more.
-        sleep: Waits so many seconds.
-        chance: Returns a random number from 0 to 1.
+    Each wait is twice as long as the one before it. The server may ask for more than `max_wait`. `chance` returns a
+    random number from 0 to 1.
     """
 
     attempts: int = 4

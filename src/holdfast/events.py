@@ -148,12 +148,7 @@ class Hooks:
     def ask_summary(
         self, request: SummaryRequest, *, cancel: Event | None, seconds: float
     ) -> tuple[SummaryResult | None, list[str]]:
-        """Call the summary hook; return its result, and its failures.
-
-        Raises:
-            CompactionError: The hook cancelled the compaction.
-            ModelCancelledError: The user cancelled it.
-        """
+        """Call the summary hook; return its result, and its failures. A hook may cancel with a CompactionError."""
         if (hook := self.summary) is None:
             return None, []
         call, deadline = start_thread(lambda: hook(request), name=_THREAD), time.monotonic() + seconds

@@ -3,6 +3,7 @@
 import errno
 import os
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -64,3 +65,14 @@ def only_process(path: Path) -> Iterator[bool]:
     with path.open("a") as file:
         path.chmod(0o600)
         yield lock(file)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a new name durable, where folders can be synced at all."""
+    if sys.platform == "win32":
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 def rebuild(session: Session, turn: int) -> Window:
     """Make the window of a past turn again: the same messages with the same edits.
 
-    Raises:
-        InputError: There is no such turn, or its window was not recorded.
+    A turn that there is not, or whose window was not recorded, is an InputError.
     """
     store, scope = session.engine.memory.store, session.scope
     records = {record.key: record.data for record in store.read_records(Select(scope=scope), kind=WINDOW)}

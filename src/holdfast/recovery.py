@@ -27,16 +27,9 @@ SAFETY_MARGIN: Final = 0.95
 class ModelRequest:
     """One request to a model.
 
-    Attributes:
-        tools: The tools that the model may call.
-        limit: The context window; by default that of the settings or of the model.
-        max_tokens: The maximum length of the reply.
-        timeout: Seconds to wait for the reply.
-        cancel: Cancels the call when set.
-        on_text: Called with each piece of the reply.
-        before_compact: Called before a compaction after an overflow.
-        on_compact: Called with each such compaction once it is recorded.
-        facts: Facts that the caller chose for this question.
+    The limit is by default that of the settings or of the model; `before_compact` and `on_compact` are called around a
+    compaction after an overflow, the latter once it is recorded; `facts` are those that the caller chose for this
+    question.
     """
 
     tools: Sequence[Tool] = ()
@@ -52,14 +45,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """The reply of a model.
-
-    Attributes:
-        window: The window that was sent.
-        reply: The reply.
-        compactions: The compactions that were necessary.
-        overflows: How often the provider reported that the request did not fit.
-    """
+    """The reply of a model, the window that was sent, and the compactions and overflows before it."""
 
     window: Window
     reply: Reply

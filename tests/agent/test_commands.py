@@ -9,8 +9,9 @@ import pytest
 
 from agent_fixture import AgentFixture, talker
 from holdfast import transcripts
-from holdfast.agent.commands import COMMANDS, complete, is_command, run, short
+from holdfast.agent.commands import COMMANDS, complete, is_command, run
 from holdfast.models.scripted import Scripted
+from holdfast.tokens import human_tokens
 
 
 @pytest.fixture
@@ -30,7 +31,7 @@ def test_what_is_a_command() -> None:
 
 def test_numbers_are_short() -> None:
     """As few characters as a status line has."""
-    assert [short(n) for n in (950, 9_500, 182_400, 1_200_000)] == ["950", "9.5k", "182k", "1.2m"]
+    assert [human_tokens(n) for n in (950, 9_500, 182_400, 1_200_000)] == ["950", "9.5k", "182k", "1.2m"]
 
 
 def test_completion_and_help(fixture: AgentFixture) -> None:

@@ -19,8 +19,7 @@ from holdfast.models.anthropic import AnthropicModel, request_body
 from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.scripted import Said
 from holdfast.providers import check, read_request
-from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
-from holdfast.testing.wire import Event
+from holdfast.testing.provider import Cut, Event, Events, Raw, ScriptedProvider, Step
 
 EPHEMERAL = {"type": "ephemeral"}
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})

@@ -178,7 +178,7 @@ class TestAnthropic:
     def test_what_has_come_of_a_reply_that_breaks_off_is_archived(
         self, start: Start, caplog: pytest.LogCaptureFixture, *, cleanly: bool
     ) -> None:
-        """Marked so, and with a line in the log; also where it ends without its last event."""
+        """Marked so, not recalled, and with a line in the log; also where it ends without its last event."""
         call = ToolCall(id="c1", name="write", arguments={"path": "a"})
         cut = Cut(Said(text="half of it", calls=(call,)), after=9, cleanly=cleanly)
         with start([cut]) as server, anthropic(server.url) as client:
@@ -187,7 +187,7 @@ class TestAnthropic:
             )
             with suppress(httpx.HTTPError, AnthropicError), asked as stream:
                 stream.until_done()
-            until(lambda: len(texts(server.engine)) == 2)
+            until(lambda: server.engine.session("s1").exclusions().messages == {2})
             message = server.engine.session("s1").get([2])[0].message
             assert (message.text.strip(), message.is_broken) == ("half of it", True)
             assert [(one.name, one.arguments) for one in message.calls] == [("write", '{"path')]

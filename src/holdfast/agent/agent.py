@@ -91,7 +91,7 @@ class CountedModel:
 
 
 class Agent:
-    """A conversation with a model: it is continued, or begun, when the agent is made.
+    """A conversation with a model: it is continued, or begun, when the agent is made. It does not run on Windows.
 
     Without a model of its own the engine uses `model` for summaries; `flush_model` writes notes before a compaction, by
     default `model`. Without a `project` each conversation belongs to that of the folder in which it began. `confirm`
@@ -99,9 +99,6 @@ class Agent:
 
     The conversation that is open is `opened`, with its transcript, and `session` in the engine. `history` is all of it,
     with secrets unmasked while it is open. Setting `cancel` interrupts whatever is going on.
-
-    Raises:
-        InputError: The platform is Windows.
     """
 
     def __init__(
@@ -342,7 +339,6 @@ class Agent:
         return self.opened
 
     def _switch_to(self, opened: Opened) -> None:
-        """Continue with another conversation."""
         self.opened, self.window = opened, None
         self.session = self._find_session(opened.entry.session_id, opened.transcript.cwd or str(self.root))
         self.tools = agent_tools(

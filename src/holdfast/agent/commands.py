@@ -16,10 +16,8 @@ from holdfast.memory.facts import find
 from holdfast.report import ContextReport
 from holdfast.settings import LongTermEmbedding
 from holdfast.store.base import FactRow
-from holdfast.tokens import count_json, count_text
+from holdfast.tokens import count_json, count_text, human_tokens
 
-_THOUSAND: Final = 1_000
-_MILLION: Final = 1_000_000
 _MINUTE: Final = 60_000
 MAX_PERCENT: Final = 999
 MAX_HITS: Final = 6
@@ -98,25 +96,16 @@ def complete(start: str) -> list[str]:
     return [name for name in COMMANDS if name.startswith(prefix)]
 
 
-def short(tokens: int) -> str:
-    """Format a number of tokens: 950, 9.5k, 182k, 1.2m."""
-    if tokens >= _MILLION:
-        return f"{tokens / _MILLION:.1f}m"
-    if tokens >= 10 * _THOUSAND:
-        return f"{tokens // _THOUSAND}k"
-    return f"{tokens / _THOUSAND:.1f}k" if tokens >= _THOUSAND else str(tokens)
-
-
 def _format_fullness(agent: Agent) -> str:
     entry, window = agent.opened.entry, agent.limit
     share = min(MAX_PERCENT, round(100 * entry.total_tokens / window))
-    known = short(entry.total_tokens) if entry.total_tokens else "?"
-    return f"Context {known}/{short(window)} ({share}%)"
+    known = human_tokens(entry.total_tokens) if entry.total_tokens else "?"
+    return f"Context {known}/{human_tokens(window)} ({share}%)"
 
 
 def _format_usage(spent: Spent) -> str:
     calls = f"{spent.calls} call" + ("s" if spent.calls != 1 else "")
-    return f"{short(spent.input)} in / {short(spent.output)} out in {calls}"
+    return f"{human_tokens(spent.input)} in / {human_tokens(spent.output)} out in {calls}"
 
 
 def _list_long_term(agent: Agent) -> Iterator[str]:
@@ -225,7 +214,8 @@ def compact(agent: Agent, instructions: str) -> str:
         return f"Compaction skipped: {error} · {_format_fullness(agent)}"
     except ModelCancelledError:
         return "Compaction cancelled. Nothing has changed."
-    return f"Compacted ({short(done.tokens_before)} → {short(done.tokens_after)}) · {_format_fullness(agent)}"
+    before, after = human_tokens(done.tokens_before), human_tokens(done.tokens_after)
+    return f"Compacted ({before} → {after}) · {_format_fullness(agent)}"
 
 
 @command("/status")
@@ -233,9 +223,13 @@ def status(agent: Agent, _: str) -> Iterator[str]:
     """Model, context, tokens, cost, session, memory."""
     agent.save_tally()
     entry, stats = agent.opened.entry, agent.engine.stats()
-    cached = f" · cache {short(entry.cache_read)} read / {short(entry.cache_write)} written" if entry.cache_read else ""
+    cached = (
+        f" · cache {human_tokens(entry.cache_read)} read / {human_tokens(entry.cache_write)} written"
+        if entry.cache_read
+        else ""
+    )
     cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
-    yield f"Model: {agent.model.name} · window {short(agent.limit)}"
+    yield f"Model: {agent.model.name} · window {human_tokens(agent.limit)}"
     yield f"{_format_fullness(agent)} · compactions {entry.compaction_count}"
     spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
     yield f"Tokens: {_format_usage(sum(spent.values(), start=Spent()))}{cached}{cost}"

@@ -136,7 +136,6 @@ class Embedders:
         return self._embedder
 
     def _open_next(self, wanted: str, failure: str = "") -> None:
-        """Open the next provider that is available."""
         self._embedder = None
         while self._embedder is None and self._choices:
             given = self._choices.pop(0)

@@ -177,7 +177,6 @@ class Toolbox:
         return results
 
     def _run_group(self, group: Sequence[ToolCall], stop: Event) -> list[ToolResult]:
-        """Run calls at the same time."""
         try:
             if len(group) == 1:
                 return [self.run(group[0], cancel=stop)]

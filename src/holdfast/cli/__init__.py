@@ -58,7 +58,6 @@ class _Lazy(click.Group):
             raise click.UsageError(f"{error.message} Did you mean {' or '.join(close)}?", ctx=ctx) from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """List the commands."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, COMMANDS[name][1]) for name in self.list_commands(ctx)])
 

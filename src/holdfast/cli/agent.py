@@ -142,11 +142,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
 
 @contextmanager
 def interruptible(agent: Agent) -> Iterator[None]:
-    """Let Ctrl-C cancel what the agent does; the conversation stays valid.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C was pressed a second time.
-    """
+    """Let Ctrl-C cancel what the agent does; the conversation stays valid. Pressed again it is a KeyboardInterrupt."""
     agent.cancel.clear()
     was_pressed = is_leaving = False
 

@@ -11,7 +11,8 @@ from rich.console import Console, Group
 from rich.text import Text as Styled
 
 from holdfast.cli.console import SafeConsole
-from holdfast.cli.output import human_tokens, plural
+from holdfast.cli.output import plural
+from holdfast.tokens import human_tokens
 
 if TYPE_CHECKING:
     from holdfast.report import Category, ContextReport

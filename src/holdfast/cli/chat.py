@@ -105,7 +105,6 @@ class Plain:
 
 
 def _run_once(options: Options, message: str, *, as_json: bool) -> None:
-    """Send one message and print the answer."""
     piped = "" if sys.stdin.isatty() else sys.stdin.read()
     text = "\n\n".join(part for part in (message, piped.strip()) if part)
     if not text:
@@ -139,7 +138,6 @@ def _run_once(options: Options, message: str, *, as_json: bool) -> None:
 
 
 def _run_lines(options: Options) -> None:
-    """Send each line of stdin, and print each answer."""
     view = Plain()
     agent = open_agent(options, view=view)
     failed = False

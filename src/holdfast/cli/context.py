@@ -15,17 +15,18 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import emit_json, human_time, human_tokens, plural
+from holdfast.cli.output import emit_json, plural
 from holdfast.cli.replay import Replay, replay_file
 from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
 from holdfast.errors import InputError
 from holdfast.memory.recall import Hit
 from holdfast.messages import Message
+from holdfast.moments import minute
 from holdfast.report import Change, ContextReport, breakdown
 from holdfast.store.base import Select
 from holdfast.text import printable
-from holdfast.tokens import count_message
+from holdfast.tokens import count_message, human_tokens
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10
 _PARTS: Final = ("keyword", "vector", "neighbours", "session", "date", "decay")
@@ -100,7 +101,6 @@ def _load_reports(
 
 
 def _sum_changes(reports: Sequence[ContextReport]) -> dict[str, int]:
-    """Sum up the changes of all requests up to this one."""
     changes = [change for report in reports for change in report.changes]
     trimmed = [change for change in changes if change.kind in {"trimmed", "compacted"}]
     return {
@@ -171,7 +171,7 @@ def format_hit(hit: Hit) -> Styled:
     parts = asdict(hit.parts)
     scores = " ".join(f"{name} {parts[name]:.2f}" for name in _PARTS if parts[name] and parts[name] != 1.0)
     line = Styled(f"    {hit.score:.2f} ", style="magenta").append(f"[{scores}] ", style="dim")
-    line.append(f"{human_time(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
+    line.append(f"{minute(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
     return line.append(" ".join(printable(hit.text).split())[:200])
 
 

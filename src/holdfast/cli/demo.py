@@ -19,14 +19,14 @@ from rich.text import Text as Styled
 from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, draw_chart
 from holdfast.cli.console import open_console
-from holdfast.cli.output import align_to_words, echo, emit_json, human_tokens
+from holdfast.cli.output import align_to_words, emit_json, print_result
 from holdfast.cli.replay import ReplayStats, find_requests, make_settings, record_window, replay_requests
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.text import printable
-from holdfast.tokens import count_message
+from holdfast.tokens import count_message, human_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,10 +89,7 @@ def run_demo(*, limit: int, save: Path | None, as_json: bool) -> None:
         if save.exists():
             raise InputError(f"{save}: exists already: name a new file")
         save.write_text("\n".join([*session_lines(), ""]), "utf-8")
-        if as_json:
-            emit_json({"file": str(save)})
-        else:
-            echo(f"{save}: a session to try the other commands with")
+        print_result({"file": str(save)}, f"{save}: a session to try the other commands with", as_json=as_json)
         return
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:

@@ -14,8 +14,9 @@ import click
 
 from holdfast.cli.opening import no_transcript, open_memory, owner_of, owners, scope_of, session_scope
 from holdfast.cli.options import as_json, home_option, opens_memory
-from holdfast.cli.output import align_to_words, echo, echo_styled, emit_json, human_bytes, human_time, plural
+from holdfast.cli.output import align_to_words, echo, echo_styled, emit_json, human_bytes, plural, print_result
 from holdfast.errors import InputError
+from holdfast.moments import minute
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
@@ -64,7 +65,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
     """Say which message a passage is from, when it was said and by whom, and how well it matches."""
-    fields = [human_time(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"], note]
+    fields = [minute(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"], note]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)
 
@@ -171,7 +172,7 @@ def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) 
 
 
 def _format_fact(row: FactRow) -> str:
-    return f"{row.id[:8]}  {human_time(row.time or None)}  [{row.type}] {printable(row.content)}"
+    return f"{row.id[:8]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
 
 
 @click.command()
@@ -188,10 +189,7 @@ def remember(
     scope, _ = scope_of(**whose)
     with open_memory(home, create=True) as memory:
         row = memory.remember(content, scope=scope, type=type_, subject=subject, slot=slot)
-    if as_json:
-        emit_json(asdict(row) | owner_of(row.scope))
-    else:
-        echo(_format_fact(row))
+    print_result(asdict(row) | owner_of(row.scope), _format_fact(row), as_json=as_json)
 
 
 @click.command()
@@ -208,10 +206,8 @@ def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: boo
         changed = memory.exclude(numbers, scope=scope, fact_ids=fact_ids, across=across, excluded=not undo)
     if not changed:
         raise InputError(f"{', '.join(ids)}: not found")
-    if as_json:
-        emit_json({"changed": changed, "excluded": not undo})
-    else:
-        echo(f"{changed} {'can be recalled again' if undo else 'will not be recalled'}.")
+    text = f"{changed} {'can be recalled again' if undo else 'will not be recalled'}."
+    print_result({"changed": changed, "excluded": not undo}, text, as_json=as_json)
 
 
 @click.command()
@@ -234,10 +230,8 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         number = sum(plan.forget(memory, scope) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
-    if as_json:
-        emit_json({"forgotten": number})
-    else:
-        echo(f"{number} forgotten." + (" Damaged copies of the store were deleted." if number and copies else ""))
+    text = f"{number} forgotten." + (" Damaged copies of the store were deleted." if number and copies else "")
+    print_result({"forgotten": number}, text, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -359,7 +353,7 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
 
         named = ("agent", "project", "session")
         shown = (
-            (human_time(row["time"]), f"{row['messages']:,}", *(printable(row[name], one_line=True) for name in named))
+            (minute(row["time"]), f"{row['messages']:,}", *(printable(row[name], one_line=True) for name in named))
             for row in rows
         )
         print_table(["last message", "messages", *named], shown, right=["messages"], fold=named)
@@ -412,5 +406,5 @@ def _print_files(refs: list[SessionRef]) -> None:
         place = Styled(printable(path, one_line=True))
         if ref.title:
             place.append(f"\n{printable(ref.title, one_line=True)[:100]}", style="dim")
-        rows.append((ref.format, human_time(ref.modified), human_bytes(ref.size), place))
+        rows.append((ref.format, minute(ref.modified), human_bytes(ref.size), place))
     print_table(["agent", "changed", "size", "session"], rows, right=["size"], fold=["session"])

@@ -25,11 +25,7 @@ _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", 
 
 
 def open_memory(home: Path | None, *, create: bool = False) -> Memory:
-    """Open the memory of this machine. When the command ends, damaged rows that were skipped are listed on stderr.
-
-    Raises:
-        InputError: There is none, and `create` is not set.
-    """
+    """Open the memory of this machine, or create it. When the command ends, damaged rows are listed on stderr."""
     settings = load_settings()
     is_address = "://" in str(home or settings.archive.path or "")
     if not create and not is_address and not (file := store_file(home, settings=settings)).exists():
@@ -91,11 +87,7 @@ def owner_of(scope: Scope) -> dict[str, str]:
 
 
 def session_scope(memory: Memory, *, project: str | None, agent: str | None, session: str) -> Scope:
-    """Return the scope of the stored session that the options name.
-
-    Raises:
-        InputError: Several projects or agents have a session of that name.
-    """
+    """Return the scope of the stored session that the options name; several of that name are an InputError."""
     scope, across = scope_of(project=project, agent=agent, session=session)
     required = scope.required(across)
     matches = [one for one in memory.store.sessions() if one.required(across) == required]

@@ -14,7 +14,6 @@ import click
 
 from holdfast import __version__
 from holdfast.cli.options import as_json
-from holdfast.moments import minute
 from holdfast.patterns import compile_once
 from holdfast.text import ACTING, printable
 
@@ -33,6 +32,14 @@ def emit_json(value: Any) -> None:
 def echo(text: str = "", *, err: bool = False, nl: bool = True) -> None:
     """Print text without its control characters."""
     click.echo(printable(text), err=err, nl=nl)
+
+
+def print_result(data: Any, text: str, *, as_json: bool, err: bool = False) -> None:
+    """Print the result of a command: as JSON, or as text."""
+    if as_json:
+        emit_json(data)
+    else:
+        echo(text, err=err)
 
 
 def echo_styled(text: str) -> None:
@@ -55,15 +62,6 @@ def align_to_words(text: str, first: int, last: int) -> tuple[int, int]:
     return first, last
 
 
-def human_tokens(count: float) -> str:
-    """Format a count: 950, 9.5k, 182k, 1.2m."""
-    if count < 1_000:
-        return f"{count:.0f}"
-    if count < 10_000:
-        return f"{count / 1_000:.1f}k"
-    return f"{count / 1_000:.0f}k" if count < 1_000_000 else f"{count / 1_000_000:.1f}m"
-
-
 def human_bytes(size: float) -> str:
     """Format a size in bytes: 950 B, 12 kB, 3 MB, 1.2 GB."""
     for unit in ("B", "kB", "MB"):
@@ -71,11 +69,6 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}"
         size /= 1_000
     return f"{size:.1f} GB"
-
-
-def human_time(milliseconds: int | None) -> str:
-    """Format a time in UTC, to the minute; empty if it is unknown."""
-    return minute(milliseconds)
 
 
 def plural(count: int, what: str) -> str:
@@ -87,9 +80,7 @@ def plural(count: int, what: str) -> str:
 @as_json
 def version(*, as_json: bool) -> None:
     """Print the version."""
-    if as_json:
-        import platform  # noqa: PLC0415 - only for this
+    import platform  # noqa: PLC0415 - only for this
 
-        emit_json({"holdfast": __version__, "python": platform.python_version()})
-    else:
-        echo(f"holdfast {__version__}")
+    data = {"holdfast": __version__, "python": platform.python_version()}
+    print_result(data, f"holdfast {__version__}", as_json=as_json)

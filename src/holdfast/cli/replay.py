@@ -18,7 +18,7 @@ from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import no_transcript
-from holdfast.cli.output import emit_json, human_tokens, plural
+from holdfast.cli.output import emit_json, plural
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError, InvalidWindowError, WindowTooSmallError
@@ -27,6 +27,7 @@ from holdfast.providers import FORMATS, check
 from holdfast.report import ContextReport, workspace_files
 from holdfast.settings import Settings
 from holdfast.text import printable
+from holdfast.tokens import human_tokens
 from holdfast.transcripts import Transcript
 from holdfast.window import Window
 
@@ -245,12 +246,11 @@ def replay_requests(
     session: str = "replay",
     limit: int | None = None,
     model: str | None = None,
-    provider: str = "anthropic",
 ) -> Iterator[tuple[int, Window | None]]:
     """Assemble every request again: yield its number of messages and its window, None if it did not fit."""
     for stop in find_requests(messages):
         try:
-            window = engine.session(session).assemble(messages[:stop], limit=limit, model=model, provider=provider)
+            window = engine.session(session).assemble(messages[:stop], limit=limit, model=model, provider="anthropic")
         except WindowTooSmallError:
             yield stop, None
         else:

@@ -22,9 +22,9 @@ from holdfast.agent.agent import Agent
 from holdfast.agent.commands import CommandResult
 from holdfast.agent.toolbox import Action
 from holdfast.cli.console import SafeConsole
-from holdfast.cli.output import human_tokens
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.text import printable
+from holdfast.tokens import human_tokens
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0
@@ -215,11 +215,7 @@ def status_line(agent: Agent, *, width: int) -> str:
 
 @dataclass(slots=True)
 class MarkdownBlocks:
-    """Splits a text that arrives in pieces at blank lines outside of code.
-
-    Attributes:
-        fence: The opening fence of the current code block; empty outside of code.
-    """
+    """Splits a text that arrives in pieces at blank lines outside of code. `fence` is that of an open code block."""
 
     fence: str = ""
     _lines: list[str] = field(default_factory=list)

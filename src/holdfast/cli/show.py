@@ -15,11 +15,12 @@ from rich.text import Text as Styled
 
 from holdfast import text
 from holdfast.cli.console import open_console, print_table
-from holdfast.cli.output import emit_json, human_time, human_tokens
+from holdfast.cli.output import emit_json
 from holdfast.errors import InputError
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
+from holdfast.moments import minute
 from holdfast.text import printable
-from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter
+from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter, human_tokens
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
 _HEAD, _TAIL = 700, 300
@@ -66,7 +67,7 @@ def show_transcript(*, file: Path, format_: str | None, full: bool, last: int | 
 def print_message(screen: Console, message: Message, *, full: bool, label: str = "") -> None:
     """Print a message with its heading."""
     line = Styled(label, style="bold").append(message.role, style=f"bold {_COLOURS[message.role]}")
-    when = human_time(message.timestamp)
+    when = minute(message.timestamp)
     line.append(f"  {when}  " if when else "  ", style="dim")
     screen.print(line.append(f"{human_tokens(count_message(message))} tokens", style="dim"))
     for part in message.parts:

@@ -53,11 +53,7 @@ _STYLE: Final = Style.from_dict({"prompt": "ansicyan bold", "bottom-toolbar": "n
 
 
 def converse(options: Options) -> None:
-    """Run the conversation until the user leaves.
-
-    Raises:
-        HoldfastError: The conversation could not be opened.
-    """
+    """Run the conversation until the user leaves; an error says why it could not be opened."""
     opening = _Opening(options)
     session = _make_prompt(opening.home, status=opening.status, on_render=opening.begin)
 
@@ -144,7 +140,6 @@ class _Opening(Thread):
         return self.agent, self.screen
 
     def home(self) -> Path:
-        """Return the folder of memory and sessions."""
         from holdfast.store.opening import check_links, default_path  # noqa: PLC0415 - as above
 
         given = self._options.home
@@ -153,7 +148,6 @@ class _Opening(Thread):
         return home
 
     def status(self) -> str:
-        """Return the line below the prompt."""
         if self.agent is None or not self._done.is_set():
             return _OPENING
         from holdfast.cli.screen import status_line  # noqa: PLC0415 - loaded by now

@@ -12,10 +12,11 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import emit_json, human_tokens, plural
+from holdfast.cli.output import emit_json, plural
 from holdfast.errors import InputError
 from holdfast.store.base import Select
 from holdfast.text import printable
+from holdfast.tokens import human_tokens
 
 Turn = Mapping[str, Any]
 _CUTS: Final = frozenset({"trimmed", "compacted"})
@@ -57,7 +58,6 @@ def print_timeline(
 
 
 def _sum_changes(turn: Turn) -> dict[str, Any]:
-    """Sum up the changes of a request."""
     changes = turn["changes"]
     cut = [change for change in changes if change["kind"] in _CUTS]
     return {

@@ -13,8 +13,9 @@ import click
 from holdfast import settings as configuration
 from holdfast.cli.opening import load_settings, open_memory, open_model, owners, scope_of, server_of, store_of
 from holdfast.cli.options import as_json, home_option, opens_memory, owned_by
-from holdfast.cli.output import echo, emit_json, human_bytes, human_time
+from holdfast.cli.output import echo, emit_json, human_bytes, print_result
 from holdfast.errors import InputError, StorageError
+from holdfast.moments import minute
 from holdfast.settings.loading import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store.base import Scope, Select
@@ -76,10 +77,8 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
     from holdfast.store import upkeep  # noqa: PLC0415 - takes time
 
     upkeep.backup(database_file(store_of(home)), target)
-    if as_json:
-        emit_json({"path": str(target), "bytes": target.stat().st_size})
-    else:
-        echo(f"{target} ({human_bytes(target.stat().st_size)})")
+    size = target.stat().st_size
+    print_result({"path": str(target), "bytes": size}, f"{target} ({human_bytes(size)})", as_json=as_json)
 
 
 @click.command()
@@ -94,10 +93,8 @@ def vacuum(*, home: Path | None, as_json: bool) -> None:
             before, after = server.vacuum()
     else:
         before, after = upkeep.vacuum(database_file(store_of(home)))
-    if as_json:
-        emit_json({"before": before, "after": after})
-    else:
-        echo(f"{human_bytes(before)} -> {human_bytes(after)}")
+    text = f"{human_bytes(before)} -> {human_bytes(after)}"
+    print_result({"before": before, "after": after}, text, as_json=as_json)
 
 
 @click.command()
@@ -159,10 +156,8 @@ def export(
     with open_memory(home) as memory:
         count = _export(memory, owners(memory, project=project, agent=agent), target, form)
         gaps = memory.store.gaps
-    if as_json:
-        emit_json({"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]})
-    else:
-        echo(f"{count:,} rows in {target}", err=True)
+    data = {"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]}
+    print_result(data, f"{count:,} rows in {target}", as_json=as_json, err=True)
     if gaps:
         click.get_current_context().exit(1)
 
@@ -180,7 +175,7 @@ def _export(memory: Memory, scopes: list[Scope], target: Path, form: str) -> int
     with _create_private(target) as file:
         if form == "jsonl":
             return transfer.to_jsonl(memory.store, scopes, file)
-        return transfer.to_markdown(memory.store, scopes, file, moment=human_time)
+        return transfer.to_markdown(memory.store, scopes, file, moment=minute)
 
 
 def _create_private(target: Path) -> Any:
@@ -228,7 +223,6 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
 
 
 def _run_jobs(memory: Memory, model: Model | None) -> list[str]:
-    """Run every waiting job; return the problems."""
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only for this
     from holdfast.memory.learning import EXTRACT, learn  # noqa: PLC0415 - only for this
 
@@ -276,10 +270,7 @@ def get(*, name: str, as_json: bool) -> None:
     from holdfast.search.embed.download import download_from_hub  # noqa: PLC0415 - takes time
 
     folder = download_from_hub(name)
-    if as_json:
-        emit_json({"model": name, "path": str(folder)})
-    else:
-        echo(f"{name} is in {folder}")
+    print_result({"model": name, "path": str(folder)}, f"{name} is in {folder}", as_json=as_json)
 
 
 @click.command()

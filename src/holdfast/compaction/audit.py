@@ -125,7 +125,6 @@ def repair(text: str, misses: Checklist, *, plan: CompactionPlan) -> list[Sectio
 
 
 def _without(lines: Iterable[str], heading: str) -> list[str]:
-    """Remove one section from a summary."""
     kept: list[str] = []
     skipped = False
     for line in lines:

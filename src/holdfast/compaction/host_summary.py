@@ -14,7 +14,6 @@ from holdfast.messages import Message, Text
 from holdfast.models.base import Reply
 from holdfast.patterns import load
 from holdfast.settings import Compaction
-from holdfast.tokens import TokenCounter, count_text
 
 LOST: Final = "The summary of the conversation left these details out. They are quoted from the archive:"
 MAX_DIGEST_TOKENS: Final = 1_500
@@ -43,9 +42,7 @@ def _contains(text: str, table: dict[str, list[str]]) -> bool:
     return any(words in text for known in table.values() for words in known)
 
 
-def find_lost(
-    history: Sequence[Message], summary: str, *, settings: Compaction, count: TokenCounter = count_text
-) -> str:
+def find_lost(history: Sequence[Message], summary: str, *, settings: Compaction) -> str:
     """Return what a summary of a history lacks, as text to put beside it; empty where it lacks nothing.
 
     A summary that says next to nothing, or is no summary at all, gets a digest of the history that is made by rule.
@@ -56,7 +53,7 @@ def find_lost(
     is_short = len(summary.strip()) < _MIN_SUMMARY_CHARS
     if (is_short or find_fault(reply)) and sum(len(item.message.text) for item in items) > _MIN_HISTORY_CHARS:
         messages = [item.message for item in items]
-        digest = make_digest(messages, limit=MAX_DIGEST_TOKENS, activity=activity, request=request, count=count)
+        digest = make_digest(messages, limit=MAX_DIGEST_TOKENS, activity=activity, request=request)
         return f"{LOST}\n\n{digest}"
     plan = CompactionPlan(outcome="ready", reason="", history=tuple(items), request=request, activity=activity)
     lost = audit(summary, find_requirements(plan, settings=settings))

@@ -132,17 +132,11 @@ def plan_compaction(
     sent: int | None = None,
     count: TokenCounter = count_text,
 ) -> CompactionPlan:
-    """Decide what is summarised and what is kept.
+    """Decide what is summarised and what is kept of a window: system prompt first, then the previous summary.
 
-    Args:
-        items: The window: system prompt first, then the previous summary where there is one.
-        settings: How much of the newest history is kept, and how summaries are made.
-        budget: The limits of the window.
-        previous_summary: The previous summary; it need not be among the items.
-        force: Compact even where everything is recent: by hand, or after an overflow.
-        sent: The tokens of the window without trimmed messages; by default those of `items`. A forced compaction keeps
-            at most half of them, so that the next window is smaller than the last one.
-        count: Counts tokens.
+    The previous summary need not be among the items. With `force` even what is recent is compacted: by hand, or after
+    an overflow. `sent` are the tokens of the window without trimmed messages, by default those of `items`: a forced
+    compaction keeps at most half of them, so that the next window is smaller than the last one.
     """
     region = _Region(spans([item for item in items if item.kind == "message"]))
     cap = min(_MAX_SUMMARY, budget.window // _SUMMARY_SHARE)

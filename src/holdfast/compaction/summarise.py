@@ -52,18 +52,10 @@ RUNGS: Final[tuple[Rung, ...]] = ("full", "smaller", "without_oversized", "parti
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A summary that replaces history.
+    """A summary that replaces history: `text` as a session file stores it, `framed` as it is in the window.
 
-    Attributes:
-        text: The summary, as a session file stores it.
-        framed: The same in the frame of the window.
-        tokens: The tokens of the framed summary as a message.
-        rung: The step of the ladder that it comes from.
-        calls: The calls of the model.
-        misses: What the model's own words lacked, and was added by rule.
-        warnings: What went wrong.
-        details: Files, failed calls and what a hook adds, as session files store them.
-        from_hook: Whether a hook wrote it.
+    `misses` is what the model's own words lacked, and was added by rule. `details` are files, failed calls and what a
+    hook adds, as session files store them.
     """
 
     text: str
@@ -155,22 +147,10 @@ class _Partial:
 class Summariser:
     """Makes the summary of a plan, down the ladder. Nothing is changed: the caller records it.
 
-    Attributes:
-        plan: What is summarised.
-        model: The model; None makes the digest.
-        settings: How summaries are made.
-        window_tokens: The tokens of the model's window.
-        clock: Returns monotonic seconds.
-        sleep: Waits between two tries; `cancel.wait` can be interrupted.
-        instructions: What this summary focuses on, in the user's words.
-        cancel: Cancels the compaction when set, from any thread.
-        on_progress: Called with every step. Must not raise.
-        done: Finished answers by the digest of their prompt. If the caller keeps them, they are not asked for again
-            after a failure.
-        count: Counts tokens.
-        calls: The calls of the model so far.
-        troubles: The errors, in order.
-        hopeless: Why further calls make no sense; empty while they do.
+    Without a model it makes the digest. `clock` returns monotonic seconds; `sleep` waits between two tries, and may be
+    `cancel.wait`. `instructions` are the user's, for this summary. `on_progress` must not raise. `done` has finished
+    answers by the digest of their prompt: if the caller keeps them, they are not asked for again after a failure.
+    `hopeless` says why further calls make no sense; it is empty while they do.
     """
 
     plan: CompactionPlan
@@ -204,9 +184,7 @@ class Summariser:
     def summarise(self) -> Summary:
         """Summarise, audit and repair; make the digest where the model gives no summary.
 
-        Raises:
-            CompactionError: There is nothing to summarise, or no summary is shorter than what it would replace.
-            ModelCancelledError: It was cancelled.
+        Where no summary would be shorter than what it replaces, that is a CompactionError.
         """
         if self.plan.outcome != "ready":
             raise CompactionError(self.plan.reason)
@@ -374,12 +352,7 @@ class Summariser:
     # --- calls -------------------------------------------------------------------
 
     def _ask(self, template: str, material: str, previous: str = "", **fields: str) -> str:
-        """Ask for a summary, and cut it to the cap, since the next prompt repeats it.
-
-        Raises:
-            _NoAnswerError: There is no usable answer.
-            ModelCancelledError: It was cancelled.
-        """
+        """Ask for a summary, and cut it to the cap, since the next prompt repeats it."""
         if previous:
             material += "\n\n" + _tag("previous-summary", escape(without_lists(previous)))
         prompt = load(template, material=material, rules=self._make_rules(), headings=", ".join(HEADINGS), **fields)

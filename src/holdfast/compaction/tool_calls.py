@@ -159,14 +159,9 @@ class Failure:
 class Activity:
     """What tools did in a part of a conversation.
 
-    Attributes:
-        read: Files that were read and not changed, sorted.
-        modified: Files that were written, sorted.
-        failures: Calls that failed, oldest first.
-        pending: Calls without a result.
-        background: Calls that started something that runs on.
-        commands: Commands that succeeded, oldest first, each where it was run last.
-        steps: The agent's plan as it last wrote it down.
+    Files are sorted; one that was changed is not among those that were read. Failures and commands that succeeded come
+    oldest first, a command where it was run last. `pending` are calls without a result, `background` those that started
+    something that runs on; `steps` are the agent's plan as it last wrote it down.
     """
 
     read: tuple[str, ...] = ()

@@ -36,15 +36,9 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One message of a window.
+    """One message of a window, after the edits so far, and the block that was recalled beside it.
 
-    Attributes:
-        message: What is sent, after the edits so far.
-        id: Its number in the archive, by which edits name it; 0 where it has none.
-        tokens: The tokens of the message.
-        kind: Its part in the window.
-        pinned: Whether it may not be edited.
-        block: The block that was recalled beside it.
+    `id` is its number in the archive, by which edits name it; 0 where it has none. A pinned one may not be edited.
     """
 
     message: Message
@@ -75,13 +69,10 @@ def tokens(items: Iterable[Item]) -> int:
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field="kind"):
-    """A tool result was shortened or cleared.
+    """A tool result, the part of this index, was shortened or cleared.
 
-    Attributes:
-        part: The index of the result in the message.
-        keep: The parts of its text that stay, as start and stop; none where it was cleared.
-        note: The text in place of the rest.
-        limit: The limit that it did not fit into, where that was the only reason.
+    `keep` are the parts of its text that stay, as start and stop; `note` is in place of the rest; `limit` is the limit
+    that it did not fit into, where that was the only reason.
     """
 
     part: int
@@ -99,10 +90,8 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_fiel
 class Compacted(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_field="kind"):
     """A summary replaced messages, and all blocks recalled before left the window.
 
-    Attributes:
-        summary: The user message in place of them.
-        thinking_removed: Messages that stay without their signed thinking, and their tokens then.
-        asked: The archive number of the last request, whose words the summary holds; 0 where it holds none.
+    `thinking_removed` are messages that stay without their signed thinking, and their tokens then; `asked` is the
+    number of the last request, whose words the summary holds; 0 where it holds none.
     """
 
     summary: str
@@ -294,11 +283,15 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
         return tuple([outcome.render(item) if item.id in named else item for item in items])
     window = [outcome.render(item) for item in items if outcome.keeps(item)]
     if outcome.summary:
-        window.insert(sum(1 for _ in takewhile(lambda item: item.kind == "system", window)), outcome.summary)
+        window.insert(_count_leading(window, "system"), outcome.summary)
     if head := outcome.blocks.get(None):
-        at = sum(1 for _ in takewhile(lambda item: item.kind in {"system", "summary"}, window))
-        window.insert(at, _make_item(head.text, kind="recall", cost=head.tokens))
+        block = _make_item(head.text, kind="recall", cost=head.tokens)
+        window.insert(_count_leading(window, "system", "summary"), block)
     return tuple(window)
+
+
+def _count_leading(items: Iterable[Item], *kinds: ItemKind) -> int:
+    return sum(1 for _ in takewhile(lambda item: item.kind in kinds, items))
 
 
 def _make_item(text: str, *, kind: ItemKind, cost: int) -> Item:

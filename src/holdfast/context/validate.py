@@ -35,14 +35,10 @@ from holdfast.providers.wire import wire_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidWindow:
-    """A window that can be sent.
+    """A window that can be sent: its messages, and the message list of the request.
 
-    Attributes:
-        provider: The provider whose rules it follows.
-        messages: What is sent, the system prompt included.
-        wire: The message list of the request; the system prompt is beside it where the provider wants that.
-        repairs: What had to be changed.
-        violations: What was still wrong after the repairs; then every block that is not understood was left out.
+    The system prompt is among the messages, and beside the list where the provider wants that. `violations` are what
+    was still wrong after the repairs; then every block that is not understood was left out.
     """
 
     provider: str
@@ -369,11 +365,7 @@ class ValidationCache:
     def validate(
         self, items: Sequence[Item], provider: str, *, reasoning: Mapping[str, str] = _NO_LINKS
     ) -> ValidWindow:
-        """Make a window valid for a provider, as `validate` does.
-
-        Raises:
-            InvalidWindowError: It still breaks a rule. It must not be sent.
-        """
+        """Make a window valid for a provider, as `validate` does."""
         is_continued = len(items) > len(self.items) and all(map(is_, self.items, items))
         if provider != self.provider or not is_continued:
             self.provider, self.items, self.valid, self.ids = provider, [], None, set()

@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from holdfast import patterns
@@ -124,8 +125,8 @@ def _identify(
     that follow; those are recognised by the message after them, or by the ids of their tool calls.
     """
     keys: list[Key] = []
-    compared = {each.digest for each in messages if each.digest in known or _own_nonce(each) is not None}
-    used = {key for key in before if key.digest in compared} if compared else set()
+    digests = set(map(attrgetter("digest"), messages))
+    used = set(filter(lambda key: key.digest in digests, before))
     place, last = FIRST, 0
     if before:
         place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)

@@ -69,12 +69,9 @@ UNKEPT: Final = Marks((b"",))
 
 
 def open_marks(store: Store) -> Marks:
-    """Read the keys of a store; make one where there is none.
+    """Read the keys of a store; make one where there is none, unless the store cannot be written.
 
     Two processes may each make one at the same time: both then read both, and sign with the older.
-
-    Raises:
-        StorageError: There is no key, and the store cannot be written.
     """
     known = _read_keys(store)
     if known.keys:

@@ -37,15 +37,10 @@ from holdfast.tokens import count_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """The result of an extraction.
+    """The result of an extraction. Add its rows in one call, in their order.
 
-    Attributes:
-        rows_to_add: The rows for the store, in order; add them in one call.
-        dropped: The facts of a model that could not be proved, with the reason.
-        actions: How often each of ADD, UPDATE, SUPERSEDE, DELETE and NONE was decided.
-        calls: How often a model was called.
-        unread: Archived messages that a failing model did not read; extract them again.
-        trouble: Why they were not read; empty where there was no trouble.
+    `dropped` are the facts of a model that could not be proved; `actions` count ADD, UPDATE, SUPERSEDE, DELETE and
+    NONE. `unread` are messages that a failing model did not read, to be extracted again, and `trouble` says why.
     """
 
     rows_to_add: tuple[FactRow, ...] = ()
@@ -68,20 +63,12 @@ def extract(
     timeout: float | None = None,
     cancel: Event | None = None,
 ) -> Extraction:
-    """Read the facts in messages, and decide what becomes of each.
+    """Read the facts in messages, oldest first, and decide what becomes of each.
 
-    The same messages give the same facts with the same ids, so doing it again adds nothing.
-
-    Args:
-        messages: Archived messages, oldest first.
-        scope: The owner of the facts.
-        model: The model that reads them; None to read only what is explicit.
-        known: Every version of every fact that the scope may see, oldest first.
-        settings: `knowledge` says whether to extract at all, and whether a model may delete.
-        now: The time for messages without a timestamp.
-        marks: The keys that recalled text is recognised by.
-        timeout: Seconds for each call of the model.
-        cancel: Ends the extraction when set.
+    The same messages give the same facts with the same ids, so doing it again adds nothing. Without a model only what
+    is explicit is read. `known` has every version of every fact that the scope may see, oldest first; `now` is for
+    messages without a timestamp; recalled text is recognised by `marks`; `timeout` is in seconds for each call of the
+    model.
     """
     if not settings.knowledge.extraction:
         return Extraction()
@@ -206,7 +193,6 @@ class _Unclear:
     allow_delete: bool
 
     def make_prompt(self) -> Prompt:
-        """Ask a model about facts that were added beside others of the same subject."""
         held = {fact.id: fact for fact in facts.current(self.rows)}
         lines: list[str] = []
         for number, decision in enumerate(self.decisions, 1):
@@ -381,17 +367,10 @@ def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Reads facts with a model.
+    """Reads facts with a model. The prompt lists the `known` facts; `timeout` is in seconds for each call.
 
-    Attributes:
-        model: The model.
-        known: The facts that hold; the prompt lists them.
-        timeout: Seconds for each call.
-        cancel: Ends the reading when set.
-        calls: How often the model was called.
-        dropped: The facts that were not kept.
-        unread: The pieces that the model did not read or gave no answer to.
-        trouble: Why.
+    `dropped` are facts that were not kept, `unread` the pieces that the model did not read or gave no answer to, and
+    `trouble` says why.
     """
 
     model: Model

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -85,11 +85,7 @@ class Memory:
 
     @classmethod
     def open(
-        cls,
-        path: Path | str | None = None,
-        *,
-        settings: Settings | None = None,
-        clock: Callable[[], int] = _now,
+        cls, path: Path | str | None = None, *, settings: Settings | None = None, clock: Callable[[], int] = _now
     ) -> Self:
         """Open the memory in a folder (or a `.db` file, or on a server); create it where it does not exist yet.
 
@@ -176,7 +172,6 @@ class Memory:
         type: FactType = "decision",  # noqa: A002 - the domain's own word
         subject: str = "",
         slot: str = "",
-        pinned: bool = False,
     ) -> FactRow:
         """Store a fact, secrets masked. A known fact is not stored twice; one of the same slot is superseded."""
         from holdfast.redact import redact  # noqa: PLC0415 - see above
@@ -196,15 +191,14 @@ class Memory:
             time=self.clock(),
             subject=subject,
             slot=slot,
-            pinned=pinned,
         )
         old = [row for row in known.values() if slot and (row.subject, row.slot) == (subject, slot)]
         self.store.add_facts([fact, *(facts.supersede(row, fact) for row in old)])
         return fact
 
-    def pin(self, ids: Sequence[int], *, scope: Scope, across: bool = False, pinned: bool = True) -> int:
+    def pin(self, ids: Sequence[int], *, scope: Scope, pinned: bool = True) -> int:
         """Keep messages in every window, or no longer."""
-        return self.store.set_flags(Select(scope=scope, across=across, ids=tuple(ids)), pinned=pinned)
+        return self.store.set_flags(Select(scope=scope, ids=tuple(ids)), pinned=pinned)
 
     def exclude(
         self,
@@ -242,8 +236,7 @@ class Memory:
     def get(self, ids: Sequence[int], *, scope: Scope, across: Across = False, around: int = 0) -> list[MessageRow]:
         """Read archived messages by number, with `around` neighbours of the same session on both sides.
 
-        Raises:
-            StorageError: One of these messages is damaged.
+        One of these that is damaged is a StorageError.
         """
         select = Select(scope=scope, across=across, ids=tuple(ids))
         rows = {row.id: row for row in self.store.read_messages(select)}
@@ -265,10 +258,9 @@ class Memory:
         mine = scope.required(across)
         return [gap for gap in self.store.gaps if gap.scope.required(across) == mine]
 
-    def facts(self, *, scope: Scope, across: Across = False, time: int | None = None) -> list[FactRow]:
-        """List the facts that hold now, or held at a moment."""
-        rows = self.store.read_facts(Select(scope=scope, across=across))
-        return facts.current(rows) if time is None else facts.as_of(rows, time=time)
+    def facts(self, *, scope: Scope, across: Across = False) -> list[FactRow]:
+        """List the facts that hold now."""
+        return facts.current(self.store.read_facts(Select(scope=scope, across=across)))
 
     def query(
         self,
@@ -277,22 +269,13 @@ class Memory:
         scope: Scope,
         across: Across | None = None,
         cap: int | None = None,
-        in_window: Collection[int] = (),
         automatic: bool = False,
     ) -> RecallQuery:
         """Make a query from the settings; see `build_query`."""
         from holdfast.memory.query import build_query  # noqa: PLC0415 - see above
 
-        return build_query(
-            self.settings,
-            texts,
-            scope=scope,
-            now=self.clock(),
-            across=across,
-            cap=cap,
-            in_window=in_window,
-            automatic=automatic,
-        )
+        now = self.clock()
+        return build_query(self.settings, texts, scope=scope, now=now, across=across, cap=cap, automatic=automatic)
 
     def search(self, query: str, *, scope: Scope, across: Across = False, limit: int = 10) -> list[Hit]:
         """Find the passages that match a question best, best first.

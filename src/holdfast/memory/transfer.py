@@ -195,13 +195,7 @@ class Taken:
     problems: tuple[str, ...] = ()
 
 
-def save_folder(
-    store: Store,
-    scopes: Iterable[Scope],
-    folder: Path,
-    *,
-    embedder: Embedder | None = None,
-) -> int:
+def save_folder(store: Store, scopes: Iterable[Scope], folder: Path, *, embedder: Embedder | None = None) -> int:
     """Write the messages and facts of these agents to a new folder; return their number.
 
     With an embedder their vectors go along.
@@ -236,14 +230,7 @@ def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
     files.write_vectors({number: unit(mean[None])[0] for number, mean in means.items()}, embedder.space)
 
 
-def load_folder(
-    store: Store,
-    folder: Path,
-    *,
-    project: str = "",
-    agent: str = "main",
-    masked: bool = True,
-) -> Taken:
+def load_folder(store: Store, folder: Path, *, project: str = "", agent: str = "main", masked: bool = True) -> Taken:
     """Import a folder. Importing it again changes nothing.
 
     What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this project and agent,

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, Part, Text, ToolCall
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
+from holdfast.models.client import Draft, ProviderModel, make_reply
 from holdfast.providers import render_request
-from holdfast.providers.anthropic import USAGE, read_block
-from holdfast.providers.wire import Json, decode_arguments, kind_of, object_arguments, read_usage
+from holdfast.providers.anthropic import ANTHROPIC, USAGE
+from holdfast.providers.replies import AnthropicStream, get_text
+from holdfast.providers.wire import Json, kind_of, read_usage
 
 _PROVIDER: Final = "anthropic"
 _STOPS: Final = {
@@ -31,14 +32,8 @@ _OPTIONAL_FIELDS: Final = {"output_config": re.compile(r"output_(?:config|format
 class AnthropicModel(ProviderModel):
     """A model of Anthropic, or of another service with its Messages API.
 
-    Args:
-        model: The provider's model name, such as `claude-sonnet-5-5`.
-        api_key: The API key; or pass `auth_token`.
-        auth_token: A bearer token.
-        base_url: The address, if it is not Anthropic's.
-        context_tokens: The size of the window; by default the known size for this model.
-        caching: Mark the system prompt and the end of the conversation for the provider's prompt cache.
-        extra: More fields for every request, such as `{"thinking": {...}}`.
+    Pass a key or a bearer token. With `caching` the system prompt and the end of the conversation are marked for the
+    provider's prompt cache. `extra` are more fields for every request, such as `{"thinking": {...}}`.
     """
 
     provider, _error, _method, _optional = _PROVIDER, "AnthropicError", "messages.create", _OPTIONAL_FIELDS
@@ -117,90 +112,24 @@ def _mark_last(content: str | Sequence[Json]) -> list[Json]:
     return blocks
 
 
-_DELTA_FIELDS: Final = {
-    "text_delta": "text",
-    "thinking_delta": "thinking",
-    "signature_delta": "signature",
-    "input_json_delta": "partial_json",
-}
-_TEXT_FIELDS: Final = frozenset({"text", "thinking", "signature"})
-
-
-@dataclass(slots=True)
-class _Block:
-    """A content block that is being assembled: its first event, and what was added to its fields."""
-
-    start: Json
-    added: dict[str, list[str]] = field(default_factory=dict)
-    citations: list[Any] = field(default_factory=list)
-
-    def add(self, delta: Json) -> str:
-        key = _DELTA_FIELDS.get(kind_of(delta), "")
-        piece = delta.get(key)
-        if isinstance(piece, str):
-            self.added.setdefault(key, []).append(piece)
-        elif kind_of(delta) == "citations_delta":
-            self.citations.append(delta.get("citation"))
-        return piece if key == "text" and isinstance(piece, str) else ""
-
-    def build(self) -> Part:
-        added = {key: "".join(pieces) for key, pieces in self.added.items()}
-        wire = {key: value for key, value in self.start.items() if value is not None}
-        for key in _TEXT_FIELDS & added.keys():
-            wire[key] = f"{wire.get(key, '')}{added[key]}"
-        if self.citations:
-            wire["citations"] = self.citations
-        if not added.get("partial_json"):
-            return read_block(wire, "content")
-        arguments = decode_arguments(added["partial_json"])
-        part = read_block({**wire, "input": object_arguments(arguments)}, "content")
-        # Arguments that are not a JSON object cannot be sent back as they came, so the part has no wire form.
-        if isinstance(part, ToolCall) and isinstance(arguments, str):
-            return replace(part, arguments=arguments, origin=None)
-        return part
-
-
-class AnthropicDraft:
+class AnthropicDraft(AnthropicStream):
     """A reply that is being assembled from the events of the Messages API."""
-
-    def __init__(self) -> None:
-        self._envelope: Json = {}
-        self._blocks: dict[int, _Block] = {}
-        self._usage: dict[str, Any] = {}
-        self._stop: str | None = None
-        self._ended = False
-
-    def add(self, event: Json, /) -> str:
-        """Add one event and return the text that it carried."""
-        match event:
-            case {"type": "message_start", "message": Mapping() as message}:
-                self._envelope = message
-                self._add_usage(message.get("usage"))
-            case {"type": "content_block_start", "index": int(index), "content_block": Mapping() as block}:
-                self._blocks[index] = _Block(block)
-            case {"type": "content_block_delta", "index": int(index), "delta": Mapping() as delta}:
-                return self._blocks[index].add(delta) if index in self._blocks else ""
-            case {"type": "message_delta", "delta": Mapping() as delta}:
-                self._stop = get_text(delta, "stop_reason") or self._stop
-                self._add_usage(event.get("usage"))
-            case {"type": "message_stop"}:
-                self._ended = True
-        return ""
-
-    def _add_usage(self, usage: object) -> None:
-        """Store token counts. Later counts are totals and replace earlier ones."""
-        if isinstance(usage, Mapping):
-            self._usage |= {key: value for key, value in usage.items() if value is not None}
 
     def build(self) -> Reply | None:
         """Return the complete reply; None if it broke off."""
-        if not self._ended:
+        if not self.has_ended:
             return None
-        parts = (block.build() for _, block in sorted(self._blocks.items()))
+        body = self.body()
+        parts: list[Part] = []
+        for part in ANTHROPIC.read({"role": "assistant", "content": body["content"]}, "reply").parts:
+            # Arguments that are not a JSON object cannot be sent back as they came, so the part has no wire form.
+            is_broken = isinstance(part, ToolCall) and isinstance(part.arguments, str)
+            if not isinstance(part, Text) or part.text.strip():
+                parts.append(replace(part, origin=None) if is_broken else part)
         message = Message(
             role="assistant",
-            parts=tuple(part for part in parts if not isinstance(part, Text) or part.text.strip()),
-            usage=read_usage(self._usage, USAGE),
-            stop=self._stop,
+            parts=tuple(parts),
+            usage=read_usage(body.get("usage"), USAGE),
+            stop=get_text(body, "stop_reason") or None,
         )
-        return make_reply(message, self._envelope, _STOPS)
+        return make_reply(message, body, _STOPS)

@@ -61,17 +61,14 @@ class Model(Protocol):
     @property
     def name(self) -> str:
         """The name that users type, such as `anthropic/claude-sonnet-5-5`."""
-        ...
 
     @property
     def provider(self) -> str:
         """The wire format whose rules its windows must follow: `anthropic`, `openai_chat` or `openai_responses`."""
-        ...
 
     @property
     def context_tokens(self) -> int:
         """The size of the context window in tokens."""
-        ...
 
     def ask(
         self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
@@ -91,7 +88,6 @@ class Model(Protocol):
             ModelCancelledError: The call was cancelled.
             ModelRefusedError: The provider rejected the request; another attempt will not help.
         """
-        ...
 
 
 def check_cancelled(cancel: Event | None, model: str) -> None:

@@ -33,6 +33,7 @@ from holdfast.messages import Message
 from holdfast.models.base import OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow, numbers
+from holdfast.providers.replies import get_text
 from holdfast.providers.wire import Json, kind_of
 from holdfast.redact import redact
 from holdfast.text import head
@@ -183,12 +184,6 @@ def make_reply(message: Message, envelope: Json, stops: Mapping[str, str]) -> Re
     message = replace(message, id=get_text(envelope, "id") or None, model=get_text(envelope, "model") or None)
     stop = stops.get(message.stop or "", message.stop or "end")
     return Reply(message=message, usage=message.usage, stop="tools" if message.calls and stop == "end" else stop)
-
-
-def get_text(data: Json, key: str) -> str:
-    """Return a field that is a text; empty where it is missing or something else."""
-    value = data.get(key)
-    return value if isinstance(value, str) else ""
 
 
 # --- the stream --------------------------------------------------------------

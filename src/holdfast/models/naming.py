@@ -60,16 +60,9 @@ ENDPOINTS: Final = {name: Endpoint(**fields) for name, fields in _TABLES["servic
 def open_model(name: str, *, settings: Settings, environ: Mapping[str, str] | None = None) -> Model:
     """Open a model by name, with retries and with the fallback models of the settings.
 
-    Args:
-        name: `anthropic/NAME`, `openai/NAME`, another service of `ENDPOINTS`, `http://host:port/v1#NAME`,
-            `scripted:FILE`, `echo`, or a bare name that begins like a well-known model, such as `claude-opus-5`.
-        settings: `agent.context_tokens` and `agent.fallback_models` are used.
-        environ: The environment variables; by default those of the process.
-
-    Raises:
-        SettingsError: The name is unknown or the key is missing; the message says which variable to set.
-        MissingExtraError: The SDK is not installed; the message is the line that installs it.
-        InputError: The script cannot be read.
+    A name is `anthropic/NAME`, `openai/NAME`, another service of `ENDPOINTS`, `http://host:port/v1#NAME`,
+    `scripted:FILE`, `echo`, or a bare name that begins like a well-known model, such as `claude-opus-5`. If it is
+    unknown or a key is missing, a SettingsError says which variable to set.
     """
     variables = os.environ if environ is None else environ
     names = dict.fromkeys((name, *settings.agent.fallback_models))

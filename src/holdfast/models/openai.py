@@ -5,18 +5,17 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, RedactedThinking, Text
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.client import Draft, ProviderModel, get_text, make_reply
+from holdfast.models.client import Draft, ProviderModel, make_reply
 from holdfast.providers import read, render_request, wire
 from holdfast.providers.openai_chat import read_usage
-from holdfast.providers.rules import blocks
-from holdfast.providers.wire import Json, encode_arguments
+from holdfast.providers.replies import ChatStream, ResponsesStream
 
 OPENAI_URL: Final = "https://api.openai.com/v1"
 
@@ -46,20 +45,13 @@ _RESPONSES_USAGE: Final = {
     "cache_write": "input_tokens_details.cache_write_tokens",
 }
 _EMPTY: Final = (Text(text=""), RedactedThinking(data=""))
-_FINAL_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 
 class OpenAIModel(ProviderModel):
-    """A model behind an endpoint with the Chat Completions API.
+    """A model behind an endpoint with the Chat Completions API, by default OpenAI's.
 
-    Args:
-        model: The endpoint's model name, such as `gpt-5` or `qwen3:8b`.
-        name: The name that users type; by default `openai/` and the model.
-        api_key: The API key; local servers need none.
-        base_url: The endpoint; by default OpenAI's.
-        context_tokens: The size of the window; by default the known size for this model.
-        extra: More fields for every request, such as `{"temperature": 0}`.
-        new_id: Makes ids for tool calls that a server sends without one.
+    `name` is what users type, by default `openai/` and the model; local servers need no key. `extra` are more fields
+    for every request, such as `{"temperature": 0}`; `new_id` makes ids for tool calls that a server sends without one.
     """
 
     _service, provider, _error = "openai", _CHAT, "OpenAIError"
@@ -176,130 +168,44 @@ def _is_strict(schema: Any) -> bool:
     return closed and all(map(_is_strict, schema.values()))
 
 
-# --- replies of Chat Completions ---------------------------------------------
-
-_REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
+# --- replies ------------------------------------------------------------------
 
 
-@dataclass(slots=True)
-class _Call:
-    """A tool call that is being assembled."""
-
-    index: int
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-
-    def add(self, fragment: Json) -> None:
-        self.id = self.id or get_text(fragment, "id")
-        function = fragment.get("function")
-        if isinstance(function, Mapping):
-            self.name = self.name or get_text(function, "name")
-            whole = function.get("arguments")
-            piece = encode_arguments(whole) if isinstance(whole, Mapping) else get_text(function, "arguments")
-            self.arguments.append(piece)
-
-    def build(self, new_id: Callable[[], str]) -> Json:
-        function = {"name": self.name, "arguments": "".join(self.arguments)}
-        return {"id": self.id or new_id(), "type": "function", "function": function}
-
-
-class ChatDraft:
+class ChatDraft(ChatStream):
     """A reply that is being assembled from the chunks of Chat Completions."""
 
     def __init__(self, new_id: Callable[[], str]) -> None:
+        super().__init__()
         self._new_id = new_id
-        self._texts: dict[str, list[str]] = {}
-        self._calls: list[_Call] = []
-        self._envelope: dict[str, Any] = {}
-        self._stop: str | None = None
-
-    def add(self, event: Json, /) -> str:
-        """Add one chunk and return the text that it carried."""
-        self._envelope |= {key: event[key] for key in ("id", "model", "usage") if event.get(key)}
-        text = ""
-        for choice in blocks(event.get("choices"))[:1]:
-            self._stop = get_text(choice, "finish_reason") or self._stop
-            for delta in blocks([choice.get("delta")]):
-                # Some servers send a list of parts as the content.
-                content = [get_text(part, "text") for part in blocks(delta.get("content"))]
-                pieces = {key: get_text(delta, key) for key in ("content", *_REASONING_FIELDS, "refusal")}
-                pieces["content"] += "".join(content)
-                for key, piece in pieces.items():
-                    self._texts.setdefault(key, []).append(piece)
-                text += pieces["content"]
-                for fragment in blocks(delta.get("tool_calls")):
-                    self._call(fragment).add(fragment)
-        return text
-
-    def _call(self, fragment: Json) -> _Call:
-        """Return the call that a fragment belongs to: the one with its index, unless its id starts a new call.
-
-        Without an index, a fragment with a name starts a call, and others continue the last one.
-        """
-        index, call_id = fragment.get("index"), get_text(fragment, "id")
-        if isinstance(index, int):
-            calls = [call for call in self._calls if call.index == index]
-        else:
-            index = len(self._calls)
-            is_new = any(function.get("name") for function in blocks([fragment.get("function")]))
-            calls = [] if is_new else self._calls
-        if not calls or (call_id and calls[-1].id and call_id != calls[-1].id):
-            self._calls.append(_Call(index=index))
-            return self._calls[-1]
-        return calls[-1]
 
     def build(self) -> Reply | None:
         """Return the complete reply; None if it broke off."""
-        if self._stop is None:
+        if not self.has_ended:
             return None
-        texts = {key: text for key, pieces in self._texts.items() if (text := "".join(pieces))}
-        calls = [call.build(self._new_id) for call in self._calls]
-        wire = {
-            "role": "assistant",
-            "content": texts.pop("content", None if calls else ""),
-            **texts,
-            **({"tool_calls": calls} if calls else {}),
-        }
+        body = self.body()
+        wire = body["choices"][0]["message"]
+        if "tool_calls" in wire:
+            wire["tool_calls"] = [{"id": call.get("id") or self._new_id(), **call} for call in wire["tool_calls"]]
         (message,) = read([wire], format=_CHAT)
-        stop = "content_filter" if "refusal" in texts else self._stop
         message = replace(
             message,
             parts=tuple(part for part in message.parts if getattr(part, "text", "-")),
-            usage=read_usage(self._envelope.get("usage")),
-            stop=stop,
+            usage=read_usage(body.get("usage")),
+            stop="content_filter" if "refusal" in wire else self.stop,
         )
-        return make_reply(message, self._envelope, _CHAT_STOPS)
+        return make_reply(message, body, _CHAT_STOPS)
 
 
-# --- replies of Responses ----------------------------------------------------
-
-
-class ResponsesDraft:
-    """A reply that is being assembled: items arrive whole, only their text arrives in pieces."""
-
-    def __init__(self) -> None:
-        self._items: list[Json] = []
-        self._response: Json | None = None
-
-    def add(self, event: Json, /) -> str:
-        """Add one event and return the text that it carried."""
-        match event:
-            case {"type": "response.output_text.delta", "delta": str(text)}:
-                return text
-            case {"type": "response.output_item.done", "item": Mapping() as item}:
-                self._items.append(item)
-            case {"type": str(kind), "response": Mapping() as response} if kind in _FINAL_EVENTS:
-                self._response = response
-        return ""
+class ResponsesDraft(ResponsesStream):
+    """A reply that is being assembled from the events of Responses."""
 
     def build(self) -> Reply | None:
         """Return the complete reply; None if it broke off."""
-        if self._response is None:
+        if not self.has_ended:
             return None
-        response = self._response
+        response = self.body()
         # Some endpoints do not accept as null what they sent as null.
-        items = [{key: value for key, value in item.items() if value is not None} for item in self._items]
+        items = [{key: value for key, value in item.items() if value is not None} for item in response["output"]]
         every = [part for message in read(items, format=_RESPONSES) for part in message.parts]
         ends = (wire.find(response, "incomplete_details.reason"), response.get("status"), "completed")
         is_refused = any(part.origin is not None and part.origin.data.get("type") == "refusal" for part in every)

@@ -32,7 +32,6 @@ class _Listener:
         self.on_text(piece)
 
     def restart(self) -> None:
-        """Announce that the text so far is void."""
         if self.has_text:
             self.on_text(RESTART_NOTICE)
         self.has_text = False

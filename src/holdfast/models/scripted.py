@@ -119,12 +119,8 @@ class Scripted:
         self.prompts: list[Prompt] = []
 
     @classmethod
-    def from_file(cls, path: Path | str, *, provider: str = "anthropic", context_tokens: int = 200_000) -> Scripted:
-        """Read a script from a file with a JSON object on each line; blank lines and `#` lines are skipped.
-
-        Raises:
-            InputError: The file cannot be read or is not a script; the message names the line.
-        """
+    def from_file(cls, path: Path | str, *, context_tokens: int = 200_000) -> Scripted:
+        """Read a script of JSON objects, one on a line; blank lines and `#` are skipped. An error names the line."""
         try:
             lines = Path(path).read_text("utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
@@ -134,7 +130,7 @@ class Scripted:
             for number, line in enumerate(lines, start=1)
             if line.strip() and not line.lstrip().startswith("#")
         ]
-        return cls(steps, name=f"scripted:{path}", provider=provider, context_tokens=context_tokens)
+        return cls(steps, name=f"scripted:{path}", context_tokens=context_tokens)
 
     def ask(
         self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
@@ -211,9 +207,9 @@ class Echo:
     It shows what would be sent, without a key and without sending anything.
     """
 
-    def __init__(self, *, provider: str = "anthropic", context_tokens: int = 200_000) -> None:
-        self.name = "echo"
-        self.provider = provider
+    name, provider = "echo", "anthropic"
+
+    def __init__(self, *, context_tokens: int = 200_000) -> None:
         self.context_tokens = context_tokens
 
     def ask(

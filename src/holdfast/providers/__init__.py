@@ -14,35 +14,19 @@ from holdfast.errors import FormatError
 from holdfast.messages import PLAIN, Message
 from holdfast.providers.anthropic import ANTHROPIC, has_hints
 from holdfast.providers.gemini import GEMINI
-from holdfast.providers.incoming import Incoming, normalise, read_plain
+from holdfast.providers.incoming import Incoming as Incoming
+from holdfast.providers.incoming import normalise as normalise
+from holdfast.providers.incoming import read_plain
 from holdfast.providers.openai_chat import OPENAI_CHAT
-from holdfast.providers.openai_responses import OPENAI_RESPONSES, check_reasoning, link_reasoning
+from holdfast.providers.openai_responses import OPENAI_RESPONSES, check_reasoning
+from holdfast.providers.openai_responses import link_reasoning as link_reasoning
 from holdfast.providers.pi import PI
-from holdfast.providers.rules import Violation
-from holdfast.providers.shaping import CONTINUED, Log, Repair
-from holdfast.providers.wire import Format, Json, expect_object, kind_of, leading_system
-
-__all__ = [
-    "CONTINUED",
-    "FORMATS",
-    "Format",
-    "Incoming",
-    "Log",
-    "Repair",
-    "Violation",
-    "check",
-    "detect",
-    "expect_format",
-    "format_of",
-    "link_reasoning",
-    "normalise",
-    "read",
-    "read_request",
-    "render",
-    "render_list",
-    "render_request",
-    "shape",
-]
+from holdfast.providers.rules import Violation as Violation
+from holdfast.providers.shaping import CONTINUED as CONTINUED
+from holdfast.providers.shaping import Log as Log
+from holdfast.providers.shaping import Repair as Repair
+from holdfast.providers.wire import Format as Format
+from holdfast.providers.wire import Json, expect_object, kind_of, leading_system
 
 FORMATS: Final[dict[str, Format]] = {
     format_.name: format_ for format_ in (PI, GEMINI, OPENAI_CHAT, OPENAI_RESPONSES, ANTHROPIC)

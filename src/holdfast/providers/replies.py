@@ -1,14 +1,16 @@
-"""Collect the message of a model's reply while its bytes pass by."""
+"""Put the reply of a model together, from the events of its stream or from its bytes as they pass by."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import httpx2 as httpx
+from holdfast.providers.rules import blocks
+from holdfast.providers.wire import decode_arguments, encode_arguments
 
-from holdfast.providers.wire import decode_arguments
+if TYPE_CHECKING:
+    import httpx2 as httpx
 
 Json: TypeAlias = dict[str, Any]
 
@@ -22,20 +24,173 @@ _DELTAS: Final = {
     "compaction_delta": ("content", "content"),
 }
 """For each delta of Anthropic: the field that holds the text, and the field of the block that it continues."""
+_CHAT_TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
+_LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 
 OPENINGS: Final = frozenset({"message_start", "response.created", "response.queued", "response.in_progress"})
 """The events of a stream that may come before an error that refuses the request."""
-_BLOCK_LISTS: Final = {"anthropic": "content", "openai_chat": "tool_calls", "openai_responses": "output"}
-"""For each format: the field of a reply that holds what is streamed in blocks."""
+
+
+class AnthropicStream:
+    """A streamed reply of the Messages API. `add` returns the text of an event; `body` the reply in one piece."""
+
+    def __init__(self) -> None:
+        self.has_ended = False
+        self._reply: Json = {}
+        self._blocks: dict[int, Json] = {}
+        self._added: dict[int, dict[str, list[str]]] = {}
+
+    def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
+        index = event.get("index")
+        at = index if isinstance(index, int) else 0
+        match event:
+            case {"type": "message_start", "message": Mapping() as message}:
+                self._reply = dict(message)
+            case {"type": "content_block_start", "content_block": Mapping() as block}:
+                self._blocks[at], self._added[at] = _without_nulls(block), {}
+            case {"type": "content_block_delta", "delta": Mapping() as delta} if at in self._blocks:
+                source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
+                self._added[at].setdefault(target, []).append(get_text(delta, source))
+                if "citation" in delta:
+                    self._blocks[at].setdefault("citations", []).append(delta["citation"])
+                return get_text(delta, source) if source == "text" else ""
+            case {"type": "message_delta", "delta": Mapping() as delta}:
+                # Later counts are totals.
+                usage = _without_nulls(self._reply.get("usage")) | _without_nulls(event.get("usage"))
+                self._reply |= {**_without_nulls(delta), "usage": usage}
+            case {"type": "message_stop"}:
+                self.has_ended = True
+        return ""
+
+    def body(self) -> Json:  # noqa: D102 - see the class
+        content: list[Json] = []
+        for index, block in sorted(self._blocks.items()):
+            texts = {key: "".join(pieces) for key, pieces in self._added[index].items() if key}
+            arguments = texts.pop("input", "")
+            whole = block | {key: f"{block.get(key) or ''}{text}" for key, text in texts.items()}
+            content.append(whole | {"input": decode_arguments(arguments)} if arguments else whole)
+        return {**self._reply, "content": content}
+
+
+class ChatStream:
+    """A streamed reply of Chat Completions; see `AnthropicStream`. `stop` says why it ended."""
+
+    def __init__(self) -> None:
+        self.stop = ""
+        self._reply: Json = {}
+        self._texts: dict[str, list[str]] = {}
+        self._calls: list[Json] = []
+
+    @property
+    def has_ended(self) -> bool:  # noqa: D102 - see the class
+        return bool(self.stop)
+
+    def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
+        self._reply |= {key: event[key] for key in ("id", "model", "usage") if event.get(key)}
+        text = ""
+        for choice in [one for one in blocks(event.get("choices")) if not one.get("index")][:1]:  # one goes on
+            self.stop = get_text(choice, "finish_reason") or self.stop
+            for delta in blocks([choice.get("delta")]):
+                pieces = {key: get_text(delta, key) for key in _CHAT_TEXTS}
+                # Some servers send a list of parts as the content.
+                pieces["content"] += "".join(get_text(part, "text") for part in blocks(delta.get("content")))
+                for key, piece in pieces.items():
+                    self._texts.setdefault(key, []).append(piece)
+                text += pieces["content"]
+                for fragment in blocks(delta.get("tool_calls")):
+                    self._add(fragment)
+        return text
+
+    def _add(self, fragment: Mapping[str, Any]) -> None:
+        call = self._call(fragment)
+        call.update((key, value) for key, value in fragment.items() if value and key not in call)
+        for function in blocks([fragment.get("function")]):
+            whole, known = function.get("arguments"), call["function"]
+            known["name"] = known["name"] or get_text(function, "name")
+            piece = encode_arguments(whole) if isinstance(whole, Mapping) else get_text(function, "arguments")
+            known["arguments"].append(piece)
+
+    def _call(self, fragment: Mapping[str, Any]) -> Json:
+        """Return the call that a fragment belongs to: the one with its index, unless its id starts a new call.
+
+        Without an index, a fragment with a name starts a call, and others continue the last one.
+        """
+        index, call_id = fragment.get("index"), get_text(fragment, "id")
+        if isinstance(index, int):
+            calls = [call for call in self._calls if call["index"] == index]
+        else:
+            index = len(self._calls)
+            is_new = any(function.get("name") for function in blocks([fragment.get("function")]))
+            calls = [] if is_new else self._calls
+        if not calls or (call_id and calls[-1].get("id") and call_id != calls[-1]["id"]):
+            calls = [{"index": index, "function": {"name": "", "arguments": []}}]
+            self._calls += calls
+        return calls[-1]
+
+    def body(self) -> Json:  # noqa: D102 - see the class
+        texts = {key: text for key, pieces in self._texts.items() if (text := "".join(pieces))}
+        calls: list[Json] = []
+        for call in self._calls:
+            function = {**call["function"], "arguments": "".join(call["function"]["arguments"])}
+            fields = {key: value for key, value in call.items() if key != "index"}
+            calls.append({"type": "function", **fields, "function": function})
+        content = texts.pop("content", None if calls else "")
+        message: Json = {"role": "assistant", "content": content, **texts}
+        message |= {"tool_calls": calls} if calls else {}
+        return {**self._reply, "choices": [{"index": 0, "message": message, "finish_reason": self.stop}]}
+
+
+class ResponsesStream:
+    """A streamed reply of Responses; see `AnthropicStream`. Items arrive whole, after their text in pieces."""
+
+    def __init__(self) -> None:
+        self._items: dict[int, Json] = {}
+        self._calls: dict[int, Json] = {}
+        self._texts: dict[int, list[str]] = {}
+        self._response: Json | None = None
+
+    @property
+    def has_ended(self) -> bool:  # noqa: D102 - see the class
+        return self._response is not None
+
+    def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
+        index = event.get("output_index")
+        place = index if isinstance(index, int) else len(self._items)
+        match event:
+            case {"type": "response.output_item.added", "item": {"type": "function_call"} as call}:
+                self._calls[place], self._texts[place] = dict(call), []
+            case {"type": "response.output_text.delta" | "response.function_call_arguments.delta", "delta": str(text)}:
+                self._texts.setdefault(place, []).append(text)
+                return "" if place in self._calls else text
+            case {"type": "response.output_item.done", "item": Mapping() as item}:
+                self._items[place] = dict(item)
+            case {"type": str(kind), "response": Mapping() as response} if kind in _LAST_EVENTS:
+                self._response = dict(response)
+        return ""
+
+    def body(self) -> Json:  # noqa: D102 - see the class
+        items: list[Json] = []
+        for place in sorted({*self._items, *self._texts}):
+            text = "".join(self._texts.get(place, ()))
+            part: Json = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
+            if place in self._calls:
+                part = {**self._calls[place], "arguments": text}
+            items.append(self._items.get(place) or part)  # what has come of one that was cut
+        response = self._response or {}
+        return {**response, "output": blocks(response.get("output")) or items}  # some services leave them out there
+
+
+_STREAMS: Final[dict[str, type[AnthropicStream | ChatStream | ResponsesStream]]] = {
+    "anthropic": AnthropicStream,
+    "openai_chat": ChatStream,
+}
 
 
 class ReplyCollector:
     """Collects one reply of a provider, streamed as server-sent events or as one JSON body.
 
-    Attributes:
-        has_begun: Whether an event of a stream has come that is not its opening.
-        is_complete: Whether the last event of a stream has come.
-        error: The provider's error inside a stream, as it came.
+    It `has_begun` when an event of a stream has come that is not its opening, and `is_complete` with the last one.
+    `error` is the provider's error inside a stream, as it came.
     """
 
     def __init__(self, format: str, *, is_stream: bool) -> None:
@@ -47,9 +202,7 @@ class ReplyCollector:
         self._bytes = bytearray()
         self._size = 0
         self._data: list[bytes] = []
-        self._reply: Json = {}
-        self._blocks: dict[int, Json] = {}
-        self._has_finish_reason = False
+        self._stream = _STREAMS.get(format, ResponsesStream)()
 
     def feed(self, chunk: bytes) -> None:
         """Add bytes of the reply."""
@@ -68,7 +221,7 @@ class ReplyCollector:
     def is_cut(self) -> bool:
         """Whether a stream that is over broke off, or ended without its last event."""
         is_read = self._is_stream and self._size <= MAX_REPLY_BYTES
-        return is_read and bool(self.error or not (self.is_complete or self._has_finish_reason))
+        return is_read and bool(self.error or not (self.is_complete or self._stream.has_ended))
 
     def messages(self) -> list[Json]:
         """Return the messages of a reply that is over, as the next request would contain them; none if it was cut."""
@@ -84,10 +237,7 @@ class ReplyCollector:
         self._read_line(bytes(self._bytes))  # a stream may end without an empty line
         self._read_line(b"")
         self._bytes.clear()
-        blocks = [_finish_block(self._blocks[index]) for index in sorted(self._blocks)]
-        if blocks or self._format == "anthropic":
-            self._reply[_BLOCK_LISTS[self._format]] = blocks
-        return read_reply(self._reply, self._format)
+        return read_reply(self._stream.body(), self._format)
 
     def _read_line(self, line: bytes) -> None:
         """Read a line of a stream. An empty one ends an event."""
@@ -97,76 +247,13 @@ class ReplyCollector:
         elif not line and self._data:
             data = b"\n".join(self._data)
             self._data.clear()
-            if data == b"[DONE]":
-                self.is_complete = True
-                return
-            try:
-                value = load_json(data)
-                self.has_begun |= value.get("type") not in OPENINGS
-                if value.get("error") or value.get("type") in {"error", "response.failed"}:
-                    self.error = self.error or data.decode(errors="replace")
-                else:
-                    readers = {"anthropic": self._read_anthropic, "openai_chat": self._read_chat}
-                    readers.get(self._format, self._read_responses)(value)
-            except (AttributeError, TypeError, ValueError):  # not what the provider's format says
+            value = load_json(data)
+            self.has_begun |= value.get("type") not in OPENINGS and data != b"[DONE]"
+            if value.get("error") or value.get("type") in {"error", "response.failed"}:
                 self.error = self.error or data.decode(errors="replace")
-
-    def _read_anthropic(self, event: Json) -> None:
-        kind, index = event.get("type"), int(event.get("index") or 0)
-        if kind == "message_start":
-            self._reply = _object(event, "message")
-        elif kind == "content_block_start":
-            self._blocks[index] = _object(event, "content_block")
-        elif kind == "content_block_delta":
-            block, delta = self._blocks.setdefault(index, {}), _object(event, "delta")
-            source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
-            if target:
-                known = block.get(target)
-                block[target] = (known if isinstance(known, str) else "") + str(delta.get(source, ""))
-            elif "citation" in delta:
-                block["citations"] = [*(block.get("citations") or ()), delta["citation"]]
-        elif kind == "message_delta":
-            usage = _object(self._reply, "usage") | _object(event, "usage")
-            self._reply |= {**_object(event, "delta"), "usage": usage}
-        self.is_complete |= kind == "message_stop"
-
-    def _read_chat(self, event: Json) -> None:
-        if isinstance(event.get("usage"), dict):
-            self._reply["usage"] = event["usage"]
-        first: Json = next((one for one in event.get("choices") or () if not one.get("index")), {})  # one goes on
-        self._has_finish_reason |= bool(first.get("finish_reason"))  # not every server sends [DONE]
-        for key, value in (first.get("delta") or {}).items():
-            if key == "tool_calls":
-                self._read_calls(value or ())
-            elif isinstance(value, str):
-                self._reply[key] = value if key == "role" else self._reply.get(key, "") + value
-
-    def _read_calls(self, calls: Any) -> None:
-        for call in calls:
-            index = call.get("index")
-            index = len(self._blocks) if index is None else int(index)
-            block = self._blocks.setdefault(index, {"type": "function", "function": {}})
-            function = call.get("function") or {}
-            for key in ("name", "arguments"):
-                block["function"][key] = block["function"].get(key, "") + (function.get(key) or "")
-            block |= {key: value for key, value in call.items() if key not in {"index", "function"} and value}
-
-    def _read_responses(self, event: Json) -> None:
-        kind, index, item = event.get("type"), int(event.get("output_index") or 0), _object(event, "item")
-        if kind == "response.output_item.done":
-            self._blocks[index] = item
-        elif kind == "response.output_item.added" and item.get("type") == "function_call":
-            self._blocks[index] = {**item, "arguments": ""}
-        elif kind == "response.function_call_arguments.delta":
-            self._blocks[index]["arguments"] += str(event.get("delta"))
-        elif kind == "response.output_text.delta":
-            begun = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": ""}]}
-            self._blocks.setdefault(index, begun)["content"][-1]["text"] += str(event.get("delta"))
-        elif kind in {"response.completed", "response.incomplete"}:
-            self._reply = _object(event, "response")
-            self.is_complete = True
-            if self._reply.get("output"):
-                self._blocks.clear()  # the last event has them all; some services leave them out
+            self._stream.add(value)
+            # In a chat, usage follows what ends it; not every server sends [DONE].
+            self.is_complete |= data == b"[DONE]" or (self._format != "openai_chat" and self._stream.has_ended)
 
 
 def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
@@ -180,20 +267,20 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
     return [{"role": "assistant", "content": None, **message}] if has_content else []
 
 
-def _finish_block(block: Json) -> Json:
-    """Parse the input of a tool call of Anthropic, which is streamed as JSON text; half of it stays text."""
-    is_call = str(block.get("type")).endswith("tool_use") and isinstance(block.get("input"), str)
-    return {**block, "input": decode_arguments(block["input"] or "{}")} if is_call else block
-
-
 def is_stream(sent: httpx.Response) -> bool:
     """Whether a reply is streamed as server-sent events."""
     return str(sent.headers.get("content-type", "")).startswith("text/event-stream")
 
 
-def _object(event: Json, key: str) -> Json:
-    """Return a copy of an object inside an event; empty where there is none."""
-    return dict(event.get(key) or {})
+def get_text(data: Mapping[str, Any], key: str) -> str:
+    """Return a field that is a text; empty where it is missing or something else."""
+    value = data.get(key)
+    return value if isinstance(value, str) else ""
+
+
+def _without_nulls(data: Any) -> Json:
+    """Return the fields of an object that are not null; none where it is no object."""
+    return {key: value for key, value in data.items() if value is not None} if isinstance(data, Mapping) else {}
 
 
 def load_json(data: bytes) -> Json:

@@ -27,15 +27,11 @@ V = TypeVar("V", bound=Message | Part)
 class Format:
     """The wire form of one provider.
 
-    Attributes:
-        read: Reads one wire object as a message. The second argument is its path, for errors.
-        render: Renders messages. One that was read from this format and not edited is returned as it came.
-        is_own: Whether a wire object has something that only this format has.
-        shape: Changes messages whose calls and results are paired so that the provider accepts them.
-        check: Lists the rules that a message list breaks. It shares no function with `shape` and `render`, so that it
-            finds their mistakes.
-        list_key: The field of a request body that holds the messages.
-        system_keys: The fields that may hold the system prompt; the first is the one we write.
+    The second argument of `read` is the path of the object, for errors. `render` returns a message that was read from
+    this format and not edited as it came. `is_own` says whether an object has something that only this format has.
+    `shape` changes messages whose calls and results are paired so that the provider accepts them; `check` shares no
+    function with it and with `render`, so that it finds their mistakes. The first of `system_keys` is the one that we
+    write.
     """
 
     name: str

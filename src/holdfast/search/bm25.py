@@ -40,15 +40,9 @@ Doubles: TypeAlias = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """The visible passages, and their sizes.
+    """The visible passages, their number and average number of terms, and the visible terms of each session.
 
-    Attributes:
-        columns: All passages and windows.
-        visible: Which passages are visible.
-        whole: Whether all passages are visible; forgotten ones are in no posting list.
-        total: The number of visible passages.
-        average: Their average number of terms.
-        session_lengths: The number of visible terms of each session, by scope number.
+    If `whole`, all passages are visible; forgotten ones are in no posting list.
     """
 
     columns: Columns
@@ -75,14 +69,10 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Keywords:
-    """The scores of the visible passages for the terms of a query.
+    """The scores of the visible passages for the terms of a query, and the postings of each term with its weight.
 
-    Attributes:
-        passages: BM25 of each passage.
-        sessions: BM25 of each session, by scope number.
-        share: The share of the query (by inverse document frequency) in each passage, 0 to 1.
-        together: The share of the query in the best window of each passage; reduced for one or two words.
-        terms: The postings of each term that occurs, and its weight.
+    `passages` and `sessions` are BM25; `share` is the share of the query (by inverse document frequency) in each
+    passage, and `together` that in its best window, reduced for one or two words.
     """
 
     passages: Floats

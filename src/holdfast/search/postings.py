@@ -78,14 +78,7 @@ def term_id(term: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where one term stands: by window, and by passage.
-
-    Attributes:
-        windows: The windows, in rising order.
-        counts: How often it stands in each, at most 255.
-        passages: The passages, in rising order.
-        times: How often it stands in each.
-    """
+    """Where one term stands, and how often, at most 255 times: by window and by passage, both in rising order."""
 
     windows: Windows
     counts: Counts
@@ -134,14 +127,7 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class Lists:
-    """The posting lists of many terms.
-
-    Attributes:
-        terms: The terms, in rising order.
-        stops: Where the list of each ends in the arrays that follow.
-        windows: The windows of all lists, end to end.
-        counts: How often the term stands in each.
-    """
+    """The posting lists of many terms, end to end: the terms in rising order, and where the list of each stops."""
 
     terms: npt.NDArray[np.int64]
     stops: npt.NDArray[np.int64]
@@ -317,11 +303,7 @@ def windows_of_one(length: int) -> int:
 
 
 def find(data: bytes, term: int) -> Occurrences | None:
-    """The list of one term in a page, read without the others; None where it is not there.
-
-    Raises:
-        ValueError: It is no page.
-    """
+    """The list of one term in a page, read without the others; None where it is not there."""
     count, windows = _sizes(data)
     terms = memoryview(data)[_HEAD : _HEAD + 8 * count].cast("q")
     place = bisect_left(terms, term)
@@ -354,11 +336,7 @@ def _sizes(data: bytes) -> tuple[int, int]:
 
 
 def decode(data: bytes) -> Lists:
-    """The lists of a page.
-
-    Raises:
-        ValueError: It is no page.
-    """
+    """The lists of a page; a ValueError where it is none."""
     terms, windows = _sizes(data)
     stops = np.frombuffer(data, np.uint32, terms, _HEAD + 8 * terms).astype(np.int64)
     start = _HEAD + _PER_TERM * terms

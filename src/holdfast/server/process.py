@@ -10,8 +10,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -34,6 +35,8 @@ LOCK_SECONDS: Final = 1.0
 """How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
 _FILE: Final = "server.json"
 _LOCK: Final = "server.lock"
+TRIM_SECONDS: Final = 20.0
+"""How often free pages of the heap are given back: merging the index needs much for a moment."""
 _HEAP: Final = {-8: 1, -3: 2 << 20, -1: 4 << 20}
 """Options of glibc's `mallopt`: the number of heaps, the size of arrays that are mapped, and what is returned."""
 _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
@@ -177,7 +180,7 @@ def run(
     from holdfast.server.app import create_app  # noqa: PLC0415 - as above
     from holdfast.server.guard import Activity  # noqa: PLC0415 - as above
 
-    _share_heap()
+    trim_heap = _share_heap()
     activity = Activity()
     token = secrets.token_urlsafe(32)
     app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
@@ -202,8 +205,12 @@ def run(
             await asyncio.wait({task}, timeout=0.01)
         write_private(home / _FILE, json.dumps(asdict(described)).encode())
         on_start(described)
+        trimmed = time.monotonic()
         while not task.done():
             await asyncio.wait({task}, timeout=1.0)
+            if time.monotonic() > trimmed + TRIM_SECONDS:
+                await asyncio.to_thread(trim_heap)
+                trimmed = time.monotonic()
             if idle is not None and activity.idle_seconds > idle:
                 server.should_exit = True
         await task
@@ -217,16 +224,21 @@ def run(
             (home / _FILE).unlink(missing_ok=True)
 
 
-def _share_heap() -> None:
-    """Let all threads allocate from one heap, where the C library can; else each keeps what it once needed.
+def _share_heap() -> Callable[[], object]:
+    """Let all threads allocate from one heap, where the C library can, and return what gives its free pages back.
 
-    Large arrays do not go there: the library would move them into it after the first one is freed.
+    Else each thread keeps what it once needed. Large arrays do not go into it: the library would put them there after
+    the first one is freed.
     """
     import ctypes  # noqa: PLC0415 - as above
 
-    with suppress(AttributeError, OSError, TypeError):
+    try:
+        library = ctypes.CDLL(None)
         for option, value in _HEAP.items():
-            ctypes.CDLL(None).mallopt(option, value)
+            library.mallopt(option, value)
+        return partial(library.malloc_trim, 0)
+    except (AttributeError, OSError, TypeError):
+        return lambda: None
 
 
 def _bind(port: int) -> socket.socket:

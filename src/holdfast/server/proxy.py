@@ -347,7 +347,7 @@ class Proxy:
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
         collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), reply_decoder(sent)
-        is_archived = False
+        is_archived, is_left = False, True
         try:
             async for chunk in chunks:
                 collector.feed(decode(chunk))
@@ -355,9 +355,13 @@ class Proxy:
                     is_archived = True
                     await self._archive(session, collector, exchange)
                 yield chunk
+            is_left = False
+        except httpx.HTTPError:
+            is_left = False
+            raise
         finally:  # also of a reply that broke off, or whose client has left
             if not is_archived:
-                await self._archive(session, collector, exchange)
+                await self._archive(session, collector, exchange, is_left=is_left)
         if collector.is_cut:
             log.warning("upstream: the reply of %s broke off: %s", sent.url, collector.error[:200] or "no last event")
 
@@ -382,14 +386,19 @@ class Proxy:
             return False
         return True
 
-    async def _archive(self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange) -> None:
+    async def _archive(
+        self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange, *, is_left: bool = False
+    ) -> None:
+        """Archive a reply, or what has come of it. `is_left` says that the client did not wait for more."""
         try:
             messages: Sequence[Incoming] = collector.received()
             if collector.is_cut:
                 read = providers.read(messages, format=exchange.format)
                 messages = [replace(message, stop="aborted") for message in read]
             if messages:
-                await session.append(messages, format=exchange.format)
+                numbers = await session.append(messages, format=exchange.format)
+                if collector.is_cut and not is_left:  # the client asks again: half an answer is not recalled for that
+                    await session.exclude(numbers)
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
 

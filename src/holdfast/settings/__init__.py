@@ -23,7 +23,6 @@ from holdfast.settings.schema import LongTermEmbedding as LongTermEmbedding
 from holdfast.settings.schema import Memory as Memory
 from holdfast.settings.schema import MemoryFlush as MemoryFlush
 from holdfast.settings.schema import MemorySearch as MemorySearch
-from holdfast.settings.schema import Mmr as Mmr
 from holdfast.settings.schema import Pruning as Pruning
 from holdfast.settings.schema import Qmd as Qmd
 from holdfast.settings.schema import QmdPath as QmdPath

@@ -61,13 +61,10 @@ class _Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The settings in force.
+    """The settings in force, and the source of each value.
 
-    Attributes:
-        settings: The values.
-        origins: The source of each value, by setting.
-        ignored: Names that were not used, with the place: they belong to another program, or repeat a setting.
-        refused: The settings that the file of an untrusted project may not set, by file.
+    `ignored` are names that were not used, with the place: they belong to another program, or repeat a setting.
+    `refused` are the settings that the file of an untrusted project may not set, by file.
     """
 
     settings: Settings
@@ -197,11 +194,7 @@ def _build(
 
 
 def read_file(path: Path) -> bytes:
-    """Read a settings file.
-
-    Raises:
-        SettingsError: It cannot be read, or is too large.
-    """
+    """Read a settings file; one that cannot be read, or is too large, is a SettingsError."""
     try:
         with open_regular(path) as file:
             data = file.read(_MAX_FILE_BYTES + 1)

@@ -24,18 +24,12 @@ _LIKELY: Final = 0.45
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting.
+    """One setting: its dotted name, type, default and description.
 
-    Attributes:
-        key: Its dotted name.
-        type: The type of its field.
-        default: The default value.
-        description: One sentence for the reference.
-        openclaw: Its places in an `openclaw.json`, the preferred one first.
-        aliases: Other names in a `holdfast.toml`.
-        rival: The setting for the same thing in another unit; the one from the stronger source is used.
-        project: Whether the file of an untrusted project may set it. Only sizes, thresholds and the order of a window
-            are harmless: not commands, models, addresses, paths, prompts, masking or permissions.
+    `openclaw` are its places in an `openclaw.json`, the preferred one first; `aliases` other names in a
+    `holdfast.toml`; `rival` is the setting for the same thing in another unit: the one from the stronger source is
+    used. The file of an untrusted `project` may set only sizes, thresholds and the order of a window: not commands,
+    models, addresses, paths, prompts, masking or permissions.
     """
 
     key: str
@@ -212,7 +206,6 @@ def _find_kind(annotation: Any) -> Kind | None:
 
 
 def _describe_type(info: inspect.Type) -> str:
-    """Describe a type for the reference and for errors."""
     match info:
         case inspect.Metadata():
             return _describe_type(info.type)

@@ -46,11 +46,7 @@ def trust_file() -> Path:
 
 
 def load_trust() -> dict[str, str]:
-    """Return the digest of each trusted file and link, by its path.
-
-    Raises:
-        SettingsError: The file cannot be read.
-    """
+    """Return the digest of each trusted file and link, by its path."""
     file = trust_file()
     try:
         recorded = json.loads(file.read_bytes())
@@ -70,22 +66,14 @@ def is_trusted(path: Path, content: bytes) -> bool:
 
 
 def record_trust(contents: Mapping[Path, bytes]) -> dict[str, str]:
-    """Record the content of files, and the targets of links, as trusted; return what was added.
-
-    Raises:
-        SettingsError: The file cannot be read or written.
-    """
+    """Record the content of files, and the targets of links, as trusted; return what was added."""
     new = {_locate(path): sha256(content).hexdigest() for path, content in contents.items()}
     _write(load_trust() | new)
     return new
 
 
 def forget_trust(path: Path) -> list[str]:
-    """Remove the trust in a path and everything below it; return what was trusted.
-
-    Raises:
-        SettingsError: The file cannot be read or written.
-    """
+    """Remove the trust in a path and everything below it; return what was trusted."""
     recorded, at = load_trust(), _locate(path)
     real = os.path.realpath(path)  # a link to a folder stands for both
     removed = [each for each in recorded if any(Path(each).is_relative_to(place) for place in (at, real))]

@@ -178,16 +178,10 @@ MAX_CANDIDATES: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
-    """Which rows to read or remove, oldest first.
+    """Which rows to read or remove, oldest first: of the reader `scope`, or `across` its sessions.
 
-    Attributes:
-        scope: The reader.
-        across: Whether to include the agent's other sessions; see `Across`.
-        ids: Only these numbers.
-        after: Only rows with a higher number.
-        before: Only rows with a lower number.
-        newest: Read the newest instead of the oldest where `limit` cuts; the order stays oldest first.
-        limit: At most so many.
+    `after` and `before` are numbers, neither of them included. With `newest` the newest are read instead of the oldest
+    where `limit` cuts; the order stays oldest first.
     """
 
     scope: Scope
@@ -205,20 +199,11 @@ class Select:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """What to search for.
+    """What to search for: terms with their weights, and a vector in `space`.
 
-    Attributes:
-        scope: The reader.
-        terms: Terms with their weights.
-        across: Whether to include the agent's other sessions; see `Across`.
-        vector: The vector of the query, in `space`.
-        space: The embedding space of the vector.
-        without_messages: Numbers of messages whose passages must not be ranked.
-        without_passages: Numbers of passages that must not be ranked.
-        since: Rank only passages from this time on (in Unix milliseconds), and those without a time.
-        newest: Rank only this many of the newest passages.
-        neighbours: How many passages before and after each candidate, in the same session, come with it.
-        limit: The most candidates, neighbours not counted.
+    Passages and those of messages that are named in `without_…` are not ranked, nor those from before `since` (in Unix
+    milliseconds; passages without a time are), nor all but the `newest`. Each candidate comes with so many `neighbours`
+    before and after it in its session, which do not count towards the limit.
     """
 
     scope: Scope
@@ -248,43 +233,35 @@ class Store(Protocol):
     @property
     def path(self) -> Path:
         """The file or folder; of a store on a server, the folder of local files."""
-        ...
 
     @property
     def place(self) -> str:
         """The file, folder or address (without password), as messages name it."""
-        ...
 
     @property
     def readonly(self) -> bool:
         """Whether the store cannot be written."""
-        ...
 
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """The damaged rows that reads have left out so far."""
-        ...
 
     def close(self) -> None:
         """Close files and connections."""
-        ...
 
     # --- writing -------------------------------------------------------------
 
     def transaction(self) -> AbstractContextManager[None]:
         """Make the writes of a block one: all or none, durable when the block ends. Nothing can be removed in it."""
-        ...
 
     def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
         """Store messages with their passages; return the number of each.
 
         A message that is stored already keeps its number; the number of a forgotten one is 0.
         """
-        ...
 
     def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
         """Store versions of facts; return the number of each version, 0 for a forgotten fact."""
-        ...
 
     def add_records(self, rows: Sequence[Record], /) -> list[int]:
         """Store records, each in place of the record of the same kind and key; return their numbers.
@@ -292,19 +269,15 @@ class Store(Protocol):
         Raises:
             ConflictError: A record that must be new exists. Nothing was stored.
         """
-        ...
 
     def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
         """Store jobs; return their numbers."""
-        ...
 
     def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
         """Store the vectors of passages in place of earlier ones; return how many of the passages exist."""
-        ...
 
     def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
         """Set the flags of messages that are not None; return the number of messages."""
-        ...
 
     # --- reading -------------------------------------------------------------
 
@@ -313,29 +286,23 @@ class Store(Protocol):
 
         The number of a forgotten message is 0.
         """
-        ...
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         """Read messages."""
-        ...
 
     def read_passages(self, select: Select, /) -> list[PassageText]:
         """Read passages."""
-        ...
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read all versions of facts; with `keys` only of the facts with these ids."""
-        ...
 
     def read_records(
         self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
     ) -> list[Record]:
         """Read records; only those of a kind, or with these keys."""
-        ...
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs; only those of a kind."""
-        ...
 
     def search(self, query: SearchQuery, /) -> Candidates:
         """Find the passages that are most promising by words and by vector, and those beside them.
@@ -343,63 +310,49 @@ class Store(Protocol):
         Their signals depend on passages that the reader may see and on nothing else. Where the reader sees no more than
         `query.limit` passages, all of them are candidates.
         """
-        ...
 
     # --- of all scopes -------------------------------------------------------
 
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope."""
-        ...
 
     def take_job(self, kind: str) -> Job | None:
         """Read the oldest job of a kind and any scope; on a server, one that no other process has taken lately."""
-        ...
 
     def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:
         """Let one process at a time do the pending jobs and embed in a space; yield whether this one may.
 
         On a server this is so for each tenant: inside, only the work of one tenant is found.
         """
-        ...
 
     def listen(self, notify: Callable[[], None]) -> None:
         """Call a function whenever another machine has left work, if the store can tell."""
-        ...
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
         """Read passages of any scope that have no vectors in this space yet."""
-        ...
 
     def embedded(self, space: Space) -> int:
         """Count the passages that have vectors in this space."""
-        ...
 
     def counts(self) -> dict[str, int]:
         """Count messages, passages, sessions, facts and bytes."""
-        ...
 
     def sessions(self) -> dict[Scope, int]:
         """Count the messages of each session; the session with the newest message comes first."""
-        ...
 
     def scopes(self) -> list[Scope]:
         """List the scopes that have messages or facts."""
-        ...
 
     # --- forgetting ----------------------------------------------------------
 
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, with passages and vectors: from tables, index and log. Return their number."""
-        ...
 
     def remove_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> int:
         """Forget facts for good, from tables and log; return the number of versions."""
-        ...
 
     def remove_records(self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None) -> int:
         """Delete records; return their number."""
-        ...
 
     def remove_jobs(self, select: Select, /) -> int:
         """Delete jobs; return their number."""
-        ...

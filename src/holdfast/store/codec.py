@@ -162,12 +162,7 @@ def _checked(raw: bytes) -> bytes:
 
 
 def unpack_text(data: bytes) -> str:
-    """Decode the text that `pack_text` wrote.
-
-    Raises:
-        ValueError: These are not the bytes that were written.
-        zlib.error: The same, of compressed text.
-    """
+    """Decode the text that `pack_text` wrote; a ValueError or zlib.error says that these are not the bytes."""
     kind, raw = data[:1], data[1:]
     if kind == _COMPRESSED:
         raw = zlib.decompress(raw)
@@ -181,11 +176,7 @@ def unpack_text(data: bytes) -> str:
 
 
 def pack_json(data: object) -> bytes:
-    """Encode a document with a checksum.
-
-    Raises:
-        InputError: It holds something that JSON cannot.
-    """
+    """Encode a document with a checksum; what JSON cannot hold is an InputError."""
     try:
         return _checked(json.dumps(data, separators=(",", ":")).encode())
     except (TypeError, ValueError) as error:

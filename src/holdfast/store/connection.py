@@ -103,11 +103,7 @@ def _insertion(table: str, columns: str) -> str:
 
 
 def connect(path: Path, *, wait: float) -> SqliteDatabase:
-    """Open a store's file, or create it for its owner alone.
-
-    Raises:
-        StorageError: The file cannot be opened, or belongs to another program.
-    """
+    """Open a store's file, or create it for its owner alone; one of another program is refused."""
     _create_private(path)
     with translate_errors(path):
         connection = sqlite3.connect(
@@ -150,9 +146,6 @@ def connect_readonly(path: Path) -> SqliteDatabase:
 
     With a shared index beside it SQLite follows other processes. A log without one is read under no lock. A file
     without a log is complete in itself.
-
-    Raises:
-        StorageError: The file cannot be opened, or belongs to another program.
     """
     log, shared = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
     unshared = not shared.exists()
@@ -297,11 +290,7 @@ def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[
 
 
 def check_version(connection: sqlite3.Connection, *, path: Path, known: int = len(MIGRATIONS)) -> None:
-    """Refuse tables of a newer version, also where another process has just upgraded them.
-
-    Raises:
-        StorageError: A newer Holdfast wrote them.
-    """
+    """Refuse tables of a newer version, also where another process has just upgraded them."""
     if (version := _version(connection)) > known:
         raise StorageError(
             f"written by a newer Holdfast (schema {version}, this one knows {known}): upgrade holdfast and start this"

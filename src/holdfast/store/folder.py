@@ -28,14 +28,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from holdfast.errors import StorageError
-from holdfast.store.base import (
-    FactRow,
-    Gap,
-    MessageRow,
-    Record,
-    Scope,
-    Select,
-)
+from holdfast.store.base import FactRow, Gap, MessageRow, Record, Scope, Select
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
@@ -90,10 +83,8 @@ T = TypeVar("T")
 class _State:
     """What the database knows of the files, kept as a record in it.
 
-    Attributes:
-        read: By file, its device and inode, and how many bytes of it are in the database.
-        unwritten: By file, lines of rows in the database that may not have reached the file yet.
-        is_forgetting: Rows were removed from the database, and the files may still hold them.
+    By file: `read` has its device and inode, and how many bytes of it are in the database; `unwritten` the lines of
+    rows that may not have reached it yet. With `is_forgetting` the files may still hold rows that were removed.
     """
 
     read: dict[str, list[int]] = field(default_factory=dict)

@@ -50,9 +50,8 @@ class Moved:
 def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progress = lambda *_: None) -> Moved:
     """Copy what a tenant has, from where an interrupted copy stopped.
 
-    Raises:
-        InputError: The target has rows of this tenant that do not come from such a copy.
-        StorageError: The copy differs from the source.
+    Rows of this tenant in the target that do not come from such a copy are an InputError, a difference at the end is a
+    StorageError.
     """
     copy = _Copy(source, target, tenant)
     copy.begin()
@@ -185,8 +184,6 @@ class _Copy:
         return len(rows)
 
     def copy_forgotten(self) -> None:
-        """Copy the digests of what was forgotten."""
-
         def read(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
             mine, values = self.mine(rows.db)
             rows.load_scopes()

@@ -38,23 +38,13 @@ def server_address(path: Path | str | None, *, settings: Settings) -> str | None
 
 
 def open_memory_store(path: Path | str | None, *, settings: Settings) -> Store:
-    """Open the store of a memory: on the server or in the folder that is named, else in that of the settings.
-
-    Raises:
-        MissingExtraError: It is on a server, and the driver is not installed.
-        StorageError: It cannot be opened.
-    """
+    """Open the store of a memory: on the server or in the folder that is named, else in that of the settings."""
     address = server_address(path, settings=settings)
     return open_store(store_file(path, settings=settings)) if address is None else open_server(address, settings)
 
 
 def open_server(address: str, settings: Settings, *, timeout: float | None = None) -> PostgresStore:
-    """Open a store on a PostgreSQL server. A `timeout` of 0 lets statements take any time.
-
-    Raises:
-        MissingExtraError: The driver is not installed.
-        StorageError: It cannot be opened.
-    """
+    """Open a store on a PostgreSQL server. A `timeout` of 0 lets statements take any time."""
     try:
         from holdfast.store.postgres import PostgresStore  # noqa: PLC0415 - most memories are files
     except ImportError as error:
@@ -73,11 +63,7 @@ def open_server(address: str, settings: Settings, *, timeout: float | None = Non
 
 
 def local_file(path: Path | str | None, *, settings: Settings) -> Path:
-    """Return the file of a memory; for one on a server, the file that its local files are beside.
-
-    Raises:
-        StorageError: As `store_file`.
-    """
+    """Return the file of a memory; for one on a server, the file that its local files are beside."""
     is_remote = server_address(path, settings=settings) is not None
     return default_path() / STORE_NAME if is_remote else store_file(path, settings=settings)
 
@@ -85,11 +71,8 @@ def local_file(path: Path | str | None, *, settings: Settings) -> Path:
 def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     """Return the file of a memory: in the named folder, else in that of the settings, else in the default folder.
 
-    A memory-context folder is itself what is opened.
-
-    Raises:
-        StorageError: The path is an address; or it is relative and leads out of the working directory by a link that
-            the user has not trusted.
+    A memory-context folder is itself what is opened. An address is a StorageError, and so is a relative path that leads
+    out of the working directory by a link that the user has not trusted.
     """
     asked = str(path or settings.archive.path or default_path())
     if "://" in asked:
@@ -104,10 +87,9 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
 
 
 def check_links(place: Path) -> None:
-    """Refuse a relative path that leads out of the working directory by a link: another user may have made it.
+    """Refuse a relative path that leads out of the working directory by a link, unless the user has trusted the link.
 
-    Raises:
-        StorageError: It does, and the user has not trusted the link.
+    Another user may have made it.
     """
     for link, target in ({} if place.is_absolute() else links_out_of(Path(), place)).items():
         if not is_trusted(link, target):

@@ -310,13 +310,7 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class Vectors:
-    """What a vector file holds.
-
-    Attributes:
-        dimension: The length of each vector.
-        rows: Vectors by id; of one that stands there twice, the last.
-        missing: How many entries the header promises that are not there, or not whole.
-    """
+    """The vectors of a file by id, the last of several; `missing` are entries that the header promises in vain."""
 
     dimension: int
     rows: dict[str, Floats]
@@ -354,11 +348,7 @@ def decode_vectors(data: bytes) -> Vectors | None:
 
 
 def encode_vectors(rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> Iterator[bytes]:
-    """A file of these vectors, piece by piece. A vector that is too short is filled up with zeros.
-
-    Raises:
-        InputError: A vector or an id is too long for the format.
-    """
+    """A file of these vectors, piece by piece. One that is too short is filled up with zeros, a longer one refused."""
     yield _HEADER.pack(VECTORS_MAGIC, VECTORS_VERSION, dimension, len(rows))
     for name, row in rows.items():
         raw = name.encode("utf-8", "replace")

@@ -81,17 +81,13 @@ class _Tenant:
 
 
 class PostgresStore(TableStore):
-    """A store in one schema of a database.
+    """A store in one schema of a database, `postgresql://user:password@host:port/database`.
 
-    Args:
-        address: `postgresql://user:password@host:port/database`.
-        schema: The schema of the tables; created if it does not exist.
-        partitions: Into how many partitions new tables are divided by tenant.
-        connections: The most connections of this process.
-        timeout: Seconds that a statement may take.
-        wait: Seconds to wait for a connection, or to repeat a call whose connection was lost.
-        max_loaded_windows: The vectors of a tenant with more windows stay on the server, but for their signs.
-        max_loaded_signs: Of a tenant with more windows the signs stay there, too; an index proposes windows.
+    The schema is created if it does not exist, its tables in so many `partitions` by tenant. `connections` are the most
+    of this process. A statement may take `timeout` seconds; `wait` are the seconds to wait for a connection, or to
+    repeat a call whose connection was lost. The vectors of a tenant with more than `max_loaded_windows` stay on the
+    server, but for their signs; with more than `max_loaded_signs` the signs stay there too, and an index proposes
+    windows.
     """
 
     readonly = False
@@ -581,11 +577,7 @@ def _roll_back(connection: Connection) -> None:
 
 
 def hide_password(address: str) -> str:
-    """Return an address as messages name it.
-
-    Raises:
-        StorageError: It is not an address of PostgreSQL.
-    """
+    """Return an address as messages name it; refuse what is not one."""
     try:
         parts = conninfo_to_dict(address)
     except psycopg.Error as error:

@@ -292,11 +292,7 @@ MIGRATIONS: Final = tuple(
 
 
 def migrate(connection: Connection, *, schema: str, partitions: int, place: str) -> None:
-    """Run the missing migrations, one process at a time.
-
-    Raises:
-        StorageError: A newer Holdfast wrote the tables, or the login may not create them.
-    """
+    """Run the missing migrations, one process at a time."""
     if _version(connection, schema, place) < len(MIGRATIONS):
         with connection.transaction():
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdfast migration'))")

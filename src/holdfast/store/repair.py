@@ -9,11 +9,9 @@ program's `.recover` does the same, but the one that Debian and Ubuntu ship is b
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
 import struct
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
@@ -23,6 +21,7 @@ from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
 
 from holdfast.errors import StorageError
+from holdfast.files import sync_folder
 from holdfast.messages import Message
 from holdfast.store import index_tables
 from holdfast.store.base import PassageText, Store
@@ -63,14 +62,10 @@ _RECOVERED: Final = "recovered"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """The result of a repair.
+    """The result of a repair, and the copy of the damaged file.
 
-    Attributes:
-        path: The repaired store.
-        damaged: The copy of the damaged file.
-        kept: The number of rows recovered from each table.
-        lost: What could not be read, one line each.
-        unscoped: The number of rows whose scope was lost; they are in the tenant `recovered`.
+    `kept` counts the rows of each table; `lost` says what could not be read, one line each; `unscoped` are rows whose
+    scope was lost: they are in the tenant `recovered`.
     """
 
     path: Path
@@ -189,11 +184,11 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
             if old.exists():
                 shutil.copyfile(old, copy)
                 copy.chmod(0o600)
-        _sync(damaged.parent)
+        sync_folder(damaged.parent)
         for stale in (log, path.with_name(f"{path.name}-shm")):  # a log belongs to its file, not to the new one
             stale.unlink(missing_ok=True)
         part.replace(path)
-        _sync(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
     kept = {name: len(table) for name, table in rows.tables.items() if name != "scopes"}
@@ -306,13 +301,3 @@ def _bytes(value: Value) -> bytes:
 
 def _insert(connection: sqlite3.Connection, name: str, values: Sequence[Value]) -> None:
     connection.execute(f"INSERT OR REPLACE INTO {name} VALUES ({', '.join('?' * len(values))})", values)
-
-
-def _sync(folder: Path) -> None:
-    if sys.platform == "win32":  # folders cannot be synced there
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

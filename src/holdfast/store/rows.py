@@ -81,7 +81,6 @@ def _to_own_numbers(select: Select, first: int) -> Select:
 
 
 def _owner(db: Database, select: Select) -> tuple[str, list[object]]:
-    """Return the SQL condition on the scope."""
     condition, values = scope_condition(db, select.scope.required(select.across))
     owner = f"(SELECT id FROM scopes WHERE {condition})"
     # Where only a few are wanted they are looked for in order: the plus keeps the database from sorting all first.
@@ -90,13 +89,10 @@ def _owner(db: Database, select: Select) -> tuple[str, list[object]]:
 
 
 class RowReader:
-    """Reads rows of a store, or of one tenant.
+    """Reads rows of a store, or of one tenant. `db` is the database of the present read.
 
-    Attributes:
-        db: The database of the present read.
-        index: What was read of the index, by the first search.
-        scopes: The scopes that were read so far; the number of each is its place in the list.
-        gaps: The damaged rows that were left out.
+    It keeps what was read of the index and of the scopes, where the number of each is its place, and the damaged rows
+    that were left out.
     """
 
     def __init__(self, db: Database) -> None:
@@ -111,11 +107,7 @@ class RowReader:
         self.scopes.clear()
 
     def load_scopes(self) -> None:
-        """Read the scopes that are not known yet.
-
-        Raises:
-            ValueError: One of them is missing or damaged.
-        """
+        """Read the scopes that are not known yet; a missing or damaged one is a ValueError."""
         self.take_scopes(self.find_scopes())
 
     def find_scopes(self) -> Iterable[Any]:

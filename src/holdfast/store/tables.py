@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.store import rows as tables
@@ -32,18 +32,7 @@ if TYPE_CHECKING:
 # The index is imported where it is used: messages and facts are read without numpy.
 
 T = TypeVar("T")
-
-
-class Owned(Protocol):
-    """A row that has a scope."""
-
-    @property
-    def scope(self) -> Scope:
-        """Its owner."""
-        ...
-
-
-R = TypeVar("R", bound=Owned)
+R = TypeVar("R", bound=FactRow | Job | MessageRow | Record)
 
 
 class TableStore(ABC):

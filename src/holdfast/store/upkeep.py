@@ -80,12 +80,8 @@ _CHECKED: Final[tuple[tuple[str, str, str, Callable[[bytes], object]], ...]] = (
 class Health:
     """The result of a check.
 
-    Attributes:
-        path: The file or address.
-        counts: How many messages, passages, sessions and facts there are, where that can be told.
-        damage: What is broken in what was archived: `repair` keeps the rest.
-        index: What is wrong with the index: `reindex` mends it, and nothing is lost.
-        notes: What is worth knowing, though nothing is broken.
+    `damage` is broken in what was archived: `repair` keeps the rest. What is wrong with the `index`, `reindex` mends,
+    and nothing is lost. `notes` are worth knowing, though nothing is broken.
     """
 
     path: Path | str
@@ -112,11 +108,7 @@ class Health:
 
 
 def check(path: Path) -> Health:
-    """Check the file's structure, every row, and whether the index matches the rows.
-
-    Raises:
-        StorageError: There is no such file.
-    """
+    """Check the file's structure, every row, and whether the index matches the rows."""
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
     structure: tuple[str, ...] = ()

@@ -153,10 +153,7 @@ def records_are_replaced(open_store: Opener, folder: Path) -> None:
         record = Record(scope=HERE, kind="counter", key="a", data={"n": 1})
         one, two = store.add_records([record, replace(record, key="b")])
         assert store.add_records([replace(record, data={"n": 2})]) == [one]
-        assert [(row.id, row.data["n"]) for row in store.read_records(Select(scope=HERE))] == [
-            (one, 2),
-            (two, 1),
-        ]
+        assert [(row.id, row.data["n"]) for row in store.read_records(Select(scope=HERE))] == [(one, 2), (two, 1)]
         store.add_facts([fact("f", "first"), fact("f", "second")])
         assert [row.content for row in store.read_facts(Select(scope=HERE))] == ["first", "second"]
 

@@ -25,17 +25,10 @@ class Problem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One record of a session file.
+    """One record of a session file, and its messages to or from the model; none for metadata.
 
-    Attributes:
-        type: The record's type, as the agent names it.
-        data: The record as it was read.
-        line: Its line in the file, from 1, or its position where the file is one JSON document.
-        id: The record's id, where the agent gives it one.
-        parent: The id of its parent record.
-        timestamp: When it was written, in Unix milliseconds.
-        messages: Its messages to or from the model, usually one; empty for metadata.
-        sidechain: Whether it belongs to a sub-agent's conversation.
+    The type is the agent's name for it. `line` counts from 1; where the file is one JSON document it is a position. The
+    time is in Unix milliseconds. A `sidechain` is a sub-agent's conversation.
     """
 
     type: str

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import StorageError
+from holdfast.files import sync_folder
 from holdfast.transcripts.lines import Line, parse_line
 
 if sys.platform != "win32":
@@ -117,7 +118,7 @@ def replace(path: Path, chunks: Iterable[bytes]) -> None:
         fresh.unlink(missing_ok=True)  # left by a crash; the lock on the old file excludes other writers
         _write_new(fresh, chunks)
         fresh.replace(target)
-        _sync_folder(target.parent)
+        sync_folder(target.parent)
 
 
 def back_up(path: Path, *, stamp: Iterable[str]) -> Path:
@@ -142,15 +143,4 @@ def _write_new(path: Path, chunks: Iterable[bytes]) -> None:
         os.fsync(descriptor)
         undo.pop_all()
     os.close(descriptor)
-    _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name durable, where folders can be synced at all."""
-    if sys.platform == "win32":
-        return
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    sync_folder(path.parent)

@@ -41,13 +41,9 @@ Messages: TypeAlias = Callable[[Entry], Sequence[Message]]
 class Reader:
     """The reader of one agent's session format.
 
-    Attributes:
-        name: The name that callers use.
-        stream: Yields every record of a session in order, lazily where the format allows it.
-        describe: Where records state something about the session, or a function that says it for one record.
-        claims: Whether a file is of this agent, judged by its name and its first lines alone.
-        folder: The folder that is the whole session, for that folder and for a file inside; None elsewhere.
-        database: How the agent stores sessions in an SQLite file, where it does.
+    `stream` yields every record of a session in order, lazily where the format allows it. `describe` says where records
+    state something about the session. `claims` says whether a file is of this agent, by its name and first lines alone.
+    `folder` returns the folder that is the whole session, for that folder and for a file inside; None elsewhere.
     """
 
     name: str

@@ -13,7 +13,6 @@ from holdfast.search.embed.base import Purpose as Purpose
 from holdfast.search.embed.base import Space as Space
 from holdfast.search.embed.choice import Choice as Choice
 from holdfast.search.embed.choice import choose as choose
-from holdfast.search.embed.download import HUB_MODELS as HUB_MODELS
 from holdfast.search.embed.download import models_folder as models_folder
 from holdfast.search.embed.hashed import HashEmbedder as HashEmbedder
 from holdfast.search.embed.static import JointEmbedder as JointEmbedder

@@ -37,7 +37,6 @@ class Embedder(Protocol):
     @property
     def space(self) -> Space:
         """The space of its vectors. It never changes; two embedders share one only if their vectors agree."""
-        ...
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
         """Return one row of length 1 for each text; a row of zeros for a text without content.
@@ -47,7 +46,6 @@ class Embedder(Protocol):
         Raises:
             EmbeddingError: The texts cannot be embedded.
         """
-        ...
 
 
 def clean(text: str) -> str:
@@ -94,15 +92,10 @@ class CachedEmbedder:
     """An embedder with a cache for the vectors of recent queries. Threads may share it."""
 
     def __init__(self, embedder: Embedder, *, size: int = MAX_CACHED_QUERIES) -> None:
-        self.embedder = embedder
+        self.embedder, self.space = embedder, embedder.space
         self._size = size
         self._rows: dict[str, Floats] = {}  # the most recently used last
         self._lock = Lock()
-
-    @property
-    def space(self) -> Space:
-        """The space of the wrapped embedder."""
-        return self.embedder.space
 
     def __repr__(self) -> str:
         return f"CachedEmbedder({self.embedder!r}, size={self._size})"

@@ -25,13 +25,7 @@ _NAME: Final = re.compile(r"[\w][\w.\-]*(?:/[\w][\w.\-]*)*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HubModel:
-    """A model on the Hugging Face Hub.
-
-    Attributes:
-        repository: Its repository, which is that of its publisher.
-        licence: The licence of the weights.
-        files: The SHA-256 of each file, in hexadecimal, by name.
-    """
+    """A model of its publisher on the Hugging Face Hub, and the SHA-256 of each file, in hexadecimal."""
 
     repository: str
     licence: str
@@ -66,18 +60,10 @@ def download_from_hub(name: str, *, folder: Path | None = None) -> Path:
 
 
 def download(url: str, *, name: str, files: Mapping[str, str], folder: Path | None = None) -> Path:
-    """Download the files of a model and return the folder that holds them.
+    """Download the files of a model into a folder, by default in `models_folder()`, and return it.
 
-    Args:
-        url: The address; a file's name is appended to it.
-        name: The name of the model.
-        files: The SHA-256 of each file, in hexadecimal, by name. A file that is there and right is kept.
-        folder: Where models are kept; by default `models_folder()`.
-
-    Raises:
-        EmbeddingError: A file cannot be downloaded or has another digest.
-        MissingExtraError: The HTTP client is not installed.
-        StorageError: A file cannot be written.
+    A file's name is appended to the address. `files` has the SHA-256 of each, in hexadecimal; a file that is there and
+    right is kept. One that cannot be downloaded, or has another digest, is an EmbeddingError.
     """
     if urlsplit(url).scheme not in {"http", "https"}:
         raise EmbeddingError(f"{url} is not an http or https address", provider="download")

@@ -31,19 +31,14 @@ class HashEmbedder:
     """Embeds by hashing trigrams. Two texts are similar as far as they are spelled alike."""
 
     def __init__(self, *, dimension: int = DIMENSION) -> None:
-        self._space = Space(name="hash", dimension=dimension, digest=make_digest("hash", "sha256-trigrams", "1"))
-
-    @property
-    def space(self) -> Space:
-        """The space of all hash embedders of this dimension."""
-        return self._space
+        self.space = Space(name="hash", dimension=dimension, digest=make_digest("hash", "sha256-trigrams", "1"))
 
     def __repr__(self) -> str:
-        return f"HashEmbedder(dimension={self._space.dimension})"
+        return f"HashEmbedder(dimension={self.space.dimension})"
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:  # noqa: ARG002 - both are the same
         """Count each text's trigrams, with the sign of their hash, at the place of their hash."""
-        rows = np.zeros((len(texts), self._space.dimension), np.float32)
+        rows = np.zeros((len(texts), self.space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             counts = [0] * len(row)
             for trigram in _trigrams(text):

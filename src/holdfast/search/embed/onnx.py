@@ -80,24 +80,19 @@ class OnnxEmbedder:
         outputs = [each.name for each in self._session.get_outputs()]
         self._output = _POOLED_OUTPUT if _POOLED_OUTPUT in outputs else outputs[0]
         files = [*sorted(model.parent.glob(f"{model.name}*")), folder / "tokenizer.json"]
-        self._space = Space(
+        self.space = Space(
             name=folder.resolve().name,
             dimension=len(self._vector("a")),
             digest=make_digest(repr(self._recipe), files=files),
         )
 
-    @property
-    def space(self) -> Space:
-        """Named after the folder; the digest is that of the model, its tokenizer and its recipe."""
-        return self._space
-
     def __repr__(self) -> str:
-        return f"OnnxEmbedder({self._space.name!r})"
+        return f"OnnxEmbedder({self.space.name!r})"
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
         """Embed one text at a time: batches gain little on a CPU, and would change the last digits."""
         before = self._recipe.before_query if kind == "query" else self._recipe.before_passage
-        rows = np.zeros((len(texts), self._space.dimension), np.float32)
+        rows = np.zeros((len(texts), self.space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             if cleaned := clean(text):
                 row[:] = self._vector((before + cleaned)[: _CHARS_PER_TOKEN * self._recipe.tokens])

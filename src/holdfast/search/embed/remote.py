@@ -69,22 +69,10 @@ class _UnavailableError(Exception):
 
 
 class RemoteEmbedder:
-    """Embeds by requests to a provider. Threads may share it.
+    """Embeds by requests to one of `PROVIDERS`. Threads may share it.
 
-    Args:
-        provider: One of `PROVIDERS`.
-        model: The provider's model name; by default the provider's usual model.
-        dimension: The length of the vectors; by default the model's own.
-        key: The API key.
-        base_url: The address; by default the provider's.
-        batch_size: The number of texts in a request, at most.
-        query_seconds: The time for a query with all of its retries.
-        passage_seconds: The time for a batch of passages with all of its retries.
-        policy: How often a request is tried, and the waits in between.
-
-    Raises:
-        EmbeddingError: A setting is missing or wrong.
-        MissingExtraError: The HTTP client is not installed.
+    The model, the dimension and the address are by default the provider's. The seconds are for a query, or a batch of
+    passages, with all of its retries.
     """
 
     def __init__(
@@ -123,7 +111,7 @@ class RemoteEmbedder:
         if dimension is None:
             raise self._error(f"the dimension of {self._model} is not known: set embedding.dimension")
         digest = make_digest(self._name, self._model, str(dimension), *self._prefixes.values())
-        self._space = Space(name=f"{self._name}/{self._model}", dimension=dimension, digest=digest)
+        self.space = Space(name=f"{self._name}/{self._model}", dimension=dimension, digest=digest)
 
     def _make_headers(self, key: Secret | None) -> dict[str, str]:
         if key is None:
@@ -136,11 +124,6 @@ class RemoteEmbedder:
         name, prefix = self._provider.header
         return {name: prefix + value}
 
-    @property
-    def space(self) -> Space:
-        """Identified by provider, model and dimension, since the weights cannot be seen."""
-        return self._space
-
     def __repr__(self) -> str:
         return f"RemoteEmbedder({self._name!r}, model={self._model!r})"
 
@@ -152,7 +135,7 @@ class RemoteEmbedder:
         for place in places:
             text, tokens = cleaned[place], max(MAX_TEXT_TOKENS, count_text(cleaned[place]))
             inputs.append(self._prefixes[kind] + text[: len(text) * MAX_TEXT_TOKENS // tokens])
-        rows = np.zeros((len(texts), self._space.dimension), np.float32)
+        rows = np.zeros((len(texts), self.space.dimension), np.float32)
         vectors = [self._embed_batch(batch, kind) for batch in batches(inputs, size=self._batch_size)]
         if vectors:
             rows[places] = np.concatenate(vectors)
@@ -251,10 +234,10 @@ class RemoteEmbedder:
             lengths = {len(vector) for vector in vectors}
             if len(vectors) != count:
                 raise self._error(f"{len(vectors)} vectors for {count} texts")
-            if lengths != {self._space.dimension}:
+            if lengths != {self.space.dimension}:
                 actual = ", ".join(map(str, sorted(lengths)))
                 raise self._error(
-                    f"vectors of {actual} values instead of {self._space.dimension}; set embedding.dimension"
+                    f"vectors of {actual} values instead of {self.space.dimension}; set embedding.dimension"
                 )
             rows = np.array(vectors, np.float32)
         except (KeyError, TypeError, ValueError, AttributeError, OverflowError):

@@ -20,16 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed.base import (
-    Embedder,
-    Floats,
-    Purpose,
-    Space,
-    behind_cache,
-    clean,
-    make_digest,
-    unit,
-)
+from holdfast.search.embed.base import Embedder, Floats, Purpose, Space, behind_cache, clean, make_digest, unit
 from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, import_tokenizers, load_tokenizer
 from holdfast.text import is_unsegmented
 
@@ -54,24 +45,14 @@ _MAX_HEADER_BYTES: Final = 100_000_000
 
 
 class StaticEmbedder:
-    """Embeds a text as the mean of its tokens' vectors.
-
-    Args:
-        table: The file of vectors.
-        tokenizer: The `tokenizer.json`.
-        name: The name of the model.
-
-    Raises:
-        EmbeddingError: A file cannot be used; for the tokenizer, when the first text is embedded.
-        MissingExtraError: The `tokenizers` package is not installed.
-    """
+    """Embeds a text as the mean of its tokens' vectors. The tokenizer is loaded with the first text."""
 
     def __init__(self, table: Path, tokenizer: Path, *, name: str) -> None:
         import_tokenizers(provider="static", extra=_EXTRA)
         self._tokenizer = tokenizer
         self._vectors = _load_vectors(table)
         digest = make_digest(files=[table, tokenizer])
-        self._space = Space(name=name, dimension=self._vectors.table.shape[1], digest=digest)
+        self.space = Space(name=name, dimension=self._vectors.table.shape[1], digest=digest)
 
     @classmethod
     def from_folder(cls, folder: Path) -> StaticEmbedder:
@@ -89,13 +70,8 @@ class StaticEmbedder:
             raise EmbeddingError(f"{WORDLLAMA} is not installed: pip install 'holdfast[local]'", provider="static")
         return cls(*files, name=WORDLLAMA)
 
-    @property
-    def space(self) -> Space:
-        """Named after the model; the digest is that of its vectors and its tokenizer."""
-        return self._space
-
     def __repr__(self) -> str:
-        return f"StaticEmbedder({self._space.name!r})"
+        return f"StaticEmbedder({self.space.name!r})"
 
     def token_ids(self, text: str) -> Ints:
         """Return the first 1,024 tokens of a text that have a vector."""
@@ -113,7 +89,7 @@ class StaticEmbedder:
         # Sums of float32 are faster. Conversion pays for many passages; one question should not wait for it.
         if kind == "passage" and table.dtype == np.float16 and 4 * table.size <= MAX_FLOAT32_BYTES:
             self._vectors = replace(self._vectors, table=table.astype(np.float32))
-        rows = np.zeros((len(texts), self._space.dimension), np.float32)
+        rows = np.zeros((len(texts), self.space.dimension), np.float32)
         for row, text in zip(rows, texts, strict=True):
             if len(tokens := self.token_ids(text)):
                 row[:] = self._vectors.sum(tokens)
@@ -131,16 +107,11 @@ class JointEmbedder:
             raise ValueError("a joint embedder needs a model")
         self._embedders = tuple(embedders)
         spaces = [embedder.space for embedder in self._embedders]
-        self._space = Space(
+        self.space = Space(
             name="+".join(space.name for space in spaces),
             dimension=sum(space.dimension for space in spaces),
             digest=make_digest("joint", *(space.digest for space in spaces)),
         )
-
-    @property
-    def space(self) -> Space:
-        """Named after all models; the digest is that of theirs, in order."""
-        return self._space
 
     def __repr__(self) -> str:
         return f"JointEmbedder({list(self._embedders)!r})"

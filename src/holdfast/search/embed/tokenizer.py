@@ -58,11 +58,7 @@ _UNSUPPORTED_BPE_OPTIONS: Final = ("dropout", "continuing_subword_prefix", "end_
 
 
 def import_tokenizers(*, provider: str, extra: str) -> Any:
-    """Import the `tokenizers` package.
-
-    Raises:
-        MissingExtraError: It is not installed.
-    """
+    """Import the `tokenizers` package, which is an extra."""
     try:
         return importlib.import_module("tokenizers")
     except ImportError:
@@ -70,12 +66,7 @@ def import_tokenizers(*, provider: str, extra: str) -> Any:
 
 
 def load_tokenizer(path: Path, *, provider: str, extra: str) -> Any:
-    """Load a `tokenizer.json`, without padding and truncation.
-
-    Raises:
-        MissingExtraError: The `tokenizers` package is not installed.
-        EmbeddingError: The file cannot be read.
-    """
+    """Load a `tokenizer.json`, without padding and truncation; an EmbeddingError says why it cannot be read."""
     tokenizers = import_tokenizers(provider=provider, extra=extra)
     try:
         # The other constructors raise nothing more precise than Exception.
