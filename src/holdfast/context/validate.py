@@ -340,7 +340,7 @@ def _keep_parts(message: Message, parts: Sequence[Part]) -> Message:
 
 _Make: TypeAlias = Callable[[Sequence[Message]], ValidWindow]
 """Makes messages valid for one provider."""
-MIN_CACHED: Final = 24
+MIN_CACHED: Final = 8
 """Messages that are validated again each time, before their beginning is cached."""
 _RESPONSES: Final = "openai_responses"
 _UNIQUE_IDS: Final = frozenset({"anthropic", _RESPONSES})

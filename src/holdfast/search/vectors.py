@@ -63,11 +63,11 @@ class Matrix:
         self._squares: dict[int, Floats] = {}
         self._signs: dict[int, Signs] = {}
         self._compared: npt.NDArray[np.int64] | None = None  # the windows that the last query was compared with
-        self._known_mean: tuple[int, Floats | None, float] = (-1, None, 0.0)
+        self._known_mean: tuple[tuple[int, int], Floats | None, float] = ((-1, 0), None, 0.0)
 
     def store(self, first: int, rows: Bytes) -> None:
         """Set the vectors of the windows from `first` on."""
-        self._known_mean = (-1, None, 0.0)
+        self._known_mean = ((-1, 0), None, 0.0)
         while len(rows):
             number, offset = divmod(first, PAGE)
             if number not in self._pages:
@@ -150,18 +150,22 @@ class Matrix:
 
     def _mean(self, windows: int, visible: Bools | None) -> tuple[Floats | None, float]:
         """The mean of an even sample of the visible windows, and the share with a vector; cached for all windows."""
-        if visible is None and self._known_mean[0] == windows:
+        seen = None if visible is None else np.flatnonzero(visible)
+        count = windows if seen is None else len(seen)
+        sample = np.arange(0, count, max(1, count // SAMPLE))
+        key = (len(sample), int(sample[-1]) if len(sample) else 0)
+        if seen is None and self._known_mean[0] == key:
             return self._known_mean[1:]
-        seen = np.arange(windows) if visible is None else np.flatnonzero(visible)
-        rows = self._rows(seen[:: max(1, len(seen) // SAMPLE)]).astype(np.float32)
+        sample = sample if seen is None else seen[sample]
+        rows = self._rows(sample).astype(np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         known = lengths > 0
         # einsum, not a product of matrices: for so little, the threads of linear algebra cost more than they do.
         total = np.einsum("i,ij->j", 1 / lengths[known], rows[known])
         count = int(np.count_nonzero(known))
         mean = (total / (count + FEW_WINDOWS), count / len(known)) if count else (None, 0.0)
-        if visible is None:
-            self._known_mean = (windows, *mean)
+        if seen is None:
+            self._known_mean = (key, *mean)
         return mean
 
     def _rows(self, windows: npt.NDArray[np.int64]) -> Bytes:
