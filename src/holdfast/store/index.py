@@ -36,9 +36,6 @@ from holdfast.store.rows import RowReader
 MAX_CACHED_BYTES: Final = 24 << 20
 """Posting lists cached in memory: the queries of one conversation share their words."""
 
-MAX_REUSED_BYTES: Final = 31 << 20
-"""Arrays up to this size take memory that earlier ones have freed, just below the most that glibc allows."""
-
 MAX_CHEAP_WINDOWS: Final = 1_000_000
 """Where the terms of a query occur in no more windows than this, all of their lists are read at once."""
 
@@ -134,8 +131,6 @@ class Index:
     """The index as of the last search."""
 
     def __init__(self) -> None:
-        # glibc gives memory of large arrays back to the system after each query, until one as large was freed.
-        np.empty(MAX_REUSED_BYTES, np.uint8)
         self.reset()
 
     def reset(self) -> None:
