@@ -42,9 +42,17 @@ EDIT: Final = "edit"
 class WindowSource(Struct, frozen=True, kw_only=True):
     """What a past window can be made of again, and its size. It is stored beside the report of its turn.
 
-    Its history begins with the first `kept` messages of the turn `base`, if there is one, and goes on with those that
-    were added; messages are named by their numbers. `edits` has the number of the first edit that is new in this turn,
-    and of the first one after them; `changes` has their kinds. `sizes` are the tokens of each category of the report.
+    Attributes:
+        base: The key of the turn whose history this one continues; empty where it continues none.
+        kept: How many messages of that history it begins with.
+        added: The numbers of the messages after them.
+        system: The numbers of the system prompts.
+        edits: The number of the first edit that is new in this turn, and of the first one after them.
+        limit: The tokens that it had to fit into.
+        provider: The provider whose rules it keeps.
+        window: The tokens of the model's window.
+        sizes: The tokens of each category of the report, in its order.
+        changes: The kinds of the edits that are new in this turn.
     """
 
     base: str
@@ -63,13 +71,23 @@ class WindowSource(Struct, frozen=True, kw_only=True):
 class SessionState:
     """What this process knows of a session. The lock of the session guards every use.
 
-    `given` are the messages of the last request after the system prompt, copied, since the caller may change its own;
-    `history` are these without those that were nothing but recalled text, and `stripped` has a line for each new one
-    from which some was removed. `sent` is the window that was sent last; `sent_tokens` is 0 once
-    these were compared with reported usage, which gives the `scale`. `summary_parts` are kept when a compaction did not
-    complete; after one that failed, the next is tried once the history has `compact_from` messages. `notes` are
-    warnings of the background for the next report. `recorded` has the key of the last recorded turn, and the numbers of
-    its history. The next window is replayed from the last one that was `shown`, if it is made with the same.
+    Attributes:
+        given: The messages of the last request after the system prompt, copied: the caller may change its own.
+        system: The system prompt of the last request.
+        history: The messages after it, without those that were nothing but recalled text.
+        edits: Every edit recorded so far.
+        sent: The window that was sent last.
+        turn, last_time: How many requests there were, and when the last one was made.
+        stripped: One line for each new message of the last request from which recalled text was removed.
+        summary_parts: Finished parts of a summary, kept when a compaction did not complete.
+        limits: The limits of the last request.
+        notes: Warnings of a background compaction for the next report.
+        compact_from: How long the history must be before a compaction is tried again after one that failed.
+        reported_edits: How many of the edits are in earlier reports; None before the first request.
+        sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
+        scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
+        recorded: The key of the last recorded turn, and the numbers of its history.
+        shown, shown_with: The last window that was recorded, from which the next one is replayed, and its `replay_key`.
     """
 
     scope: Scope
@@ -409,12 +427,12 @@ def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:
     """The edits of a branch: a client that goes back no longer has a message that an edit is anchored to."""
     gone = {number for edit in edits if isinstance(edit.change, Forgotten) for number in edit.ids}
     known = present | gone if gone else present
-    if all(not edit.anchors or not known.isdisjoint(edit.anchors) for edit in edits):  # the most frequent case
+    absent = [edit for edit in edits if edit.anchors and known.isdisjoint(edit.anchors)]
+    if not absent:  # the most frequent case
         return list(edits)
     first = min(present - {0}, default=0)  # a client that drops old messages itself has only newer ones
-    return [
-        edit for edit in edits if not edit.anchors or max(edit.anchors) < first or not known.isdisjoint(edit.anchors)
-    ]
+    lost = {id(edit) for edit in absent if max(edit.anchors) >= first}
+    return [edit for edit in edits if id(edit) not in lost]
 
 
 def _count_equal(before: Sequence[object], now: Sequence[object]) -> int:

@@ -15,7 +15,7 @@ from holdfast.memory.recall import recall, search
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed.base import CachedEmbedder
 from holdfast.search.embed.static import JointEmbedder, StaticEmbedder
-from holdfast.search.fuse import Order, Weighted
+from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.vectors import quantise
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, VectorRow
@@ -261,3 +261,17 @@ def test_of_a_long_message_the_right_stretch_is_quoted(store: SqliteStore) -> No
     quoted = next(hit.text for hit in found.hits if hit.speaker == "assistant")
     assert "frankfurt" in quoted
     assert len(quoted) < 1000
+
+
+@pytest.mark.parametrize("words", [0, 60])
+def test_a_block_has_more_short_quotes_and_fewer_long_ones(store: SqliteStore, words: int) -> None:
+    """The same block made without regard to their length has fewer short ones, and more long ones."""
+    filler = [" ".join(f"{chr(97 + place % 26)}x{number}{place}" for place in range(words)) for number in range(60)]
+    names = ["billing", *(f"{letter}ount" for letter in "bcdfghjklmnpr")]
+    said = [f"The {names[number % 14]} service uses port {8000 + number}. {filler[number]}" for number in range(60)]
+    say(store, *said)
+    counts, plain = (
+        len(recall(store, asking("Which port does the billing service use?", order=order), marks=MARKS).hits)
+        for order in (Order(), Order(recipe=Recipe(brevity=0.0, plenty=0.0)))
+    )
+    assert counts < plain if words else counts > plain

@@ -161,16 +161,6 @@ def test_short_quotes_come_first_where_room_is_scarce() -> None:
     assert worth[0] > worth[1] > worth[2]
 
 
-def test_more_is_quoted_where_all_quotes_are_short() -> None:
-    """The same scores are worth more in a conversation of short messages than in one of long ones."""
-    worth = []
-    for words in (1, 80):
-        said = [Said("port " + "word " * words, session=number) for number in range(3)]
-        known = signals(said, "port", cosine=[0.9, 0.5, 0.4])
-        worth.append(rank(known, order=PLAIN).for_quoting(known.candidates.sizes, Recipe(brevity=0.0))[1])
-    assert (worth[0] > worth[1]).all()
-
-
 def test_an_empty_archive_has_no_order() -> None:
     """Nothing is found in nothing, by any way of ordering."""
     for fusion in ("recipe", "weighted", "rrf"):

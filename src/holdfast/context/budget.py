@@ -21,11 +21,17 @@ MAX_RESERVE_SHARE: Final = 0.25
 class Budget:
     """The limits of one request, in tokens.
 
-    `overhead` is what it holds beside the messages, such as tool definitions; `recall` the most of one recalled block,
-    and `live_recall` of all blocks together; `soft_threshold` how far below the compaction threshold the memory flush
-    runs; `history` the most that a compaction keeps; `source` where `window` comes from. `scale` says how many tokens
-    the provider may count for each one that we count: `window` and `reserve` are the provider's, everything else is
-    ours.
+    Attributes:
+        window: The size of the model's context window.
+        reserve: Kept free for the reply.
+        overhead: What every request holds beside the messages, such as tool definitions.
+        recall: The most that one recalled block may take.
+        live_recall: The most that all blocks in the window may take together.
+        soft_threshold: How far below the compaction threshold the memory flush runs.
+        history: The most that history kept by a compaction may take.
+        source: Where `window` comes from.
+        scale: How many tokens the provider may count for each one that we count. `window` and `reserve` are the
+            provider's tokens, everything else is ours.
     """
 
     window: int
@@ -75,10 +81,13 @@ def budget(
     reserve: int | None = None,
     scale: float = 1.0,
 ) -> Budget:
-    """Compute the limits of a request; a window that has no room beside the reserve is an InputError.
+    """Compute the limits of a request.
 
     The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
     what is known of the model's name. The reserve is by default that of the settings, at most a quarter of the window.
+
+    Raises:
+        InputError: The window is not positive, or the reserve leaves no room in it.
     """
     size, source = _window(settings.agent, window, model, model_window)
     compaction = settings.compaction

@@ -61,8 +61,10 @@ def plan_edits(
 
     `items` are the window with the `standing` edits applied, `idle` is the time since the last request, and `tool` the
     name of the tool that shows archived messages, where the model has one. Where protected messages do not fit, the
-    longest tool results shrink, whatever their age, and then the room for the reply; a WindowTooSmallError says that
-    they still do not.
+    longest tool results shrink, whatever their age, and then the room for the reply.
+
+    Raises:
+        WindowTooSmallError: What is protected does not fit.
     """
     pruning, excess = settings.pruning, 0
     plan = Plan(items)
@@ -105,7 +107,10 @@ def trim(
     """Return the cut that makes a window fit; none where it does.
 
     Where what is protected fits only without a recalled block, the block gets less room; as a last resort the reply
-    does, and then it is a WindowTooSmallError. Switched off, trimming only keeps a window from overflowing.
+    does. Switched off, trimming only keeps a window from overflowing.
+
+    Raises:
+        WindowTooSmallError: What is protected does not fit.
     """
     usual = budget.safe_limit if settings.enabled else budget.prompt
     if _fits(items, usual, budget):

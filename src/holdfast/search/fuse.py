@@ -125,10 +125,14 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """What passages are ranked by: what the store knows of them, and the dates that the query names.
+    """What passages are ranked by.
 
-    `length` is the number of words in the query, without those of scripts without spaces. `vector_weight` is how much
-    vectors count for it, 0 to 1. The time of the query is in Unix milliseconds.
+    Attributes:
+        candidates: The passages, with what the store knows of them.
+        dates: The dates that the query names.
+        length: The number of words in the query, without those of scripts without spaces.
+        vector_weight: How much vectors count for this query, 0 to 1.
+        now: The time of the query, in Unix milliseconds.
     """
 
     candidates: Candidates
@@ -168,7 +172,10 @@ class Ranking:
     stages: dict[str, Floats]
 
     def for_quoting(self, sizes: Ints, recipe: Recipe) -> tuple[Ints, Floats]:
-        """Return the best candidates, then the others by what they are worth, and that: their score for their size."""
+        """Return the best candidates, then the others by worth, and the worth of each in a block.
+
+        That is the score, less for a long quote, and more for all where quotes are short.
+        """
         cost = (np.minimum(sizes[self.order], MAX_QUOTE_CHARS) + HEADER_CHARS) / TYPICAL_QUOTE_CHARS
         worth = relative(self.scores[self.order]) * cost**-recipe.brevity
         order = np.argsort(-worth[recipe.best :], kind="stable") + recipe.best

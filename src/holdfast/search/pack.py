@@ -58,11 +58,16 @@ Span = tuple[int, int]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quotable:
-    """A passage that may be quoted, its windows as offsets, and the score of each, 0 to 1.
+    """A passage that may be quoted.
 
-    `headers` may be before the quote, the longest first, each with the group of passages that needs it once. The quote
-    may take `room` characters. `said_in` is the session of what a person said, who may say it again in another one;
-    None for any other text.
+    Attributes:
+        passage: Its number.
+        text: Its text.
+        windows: Its windows, as offsets.
+        window_scores: The score of each window, 0 to 1.
+        headers: What may be before the quote, the longest first, each with the group of passages that needs it once.
+        room: The number of characters it may take.
+        said_in: The session of what a person said, who may say it again in another one; None for any other text.
     """
 
     passage: int

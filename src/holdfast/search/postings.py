@@ -78,7 +78,14 @@ def term_id(term: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """Where one term stands, and how often, at most 255 times: by window and by passage, both in rising order."""
+    """Where one term stands: by window, and by passage.
+
+    Attributes:
+        windows: The windows, in rising order.
+        counts: How often it stands in each, at most 255.
+        passages: The passages, in rising order.
+        times: How often it stands in each.
+    """
 
     windows: Windows
     counts: Counts

@@ -244,8 +244,12 @@ _MIN_SQUARE: Final = np.float32(1e-3)
 class Centering:
     """The mean of the visible windows' vectors.
 
-    The more similar the windows, the longer it is, 0 to 1. `question` is the cosine of the query with it, and `cosines`
-    those of the `windows`. `known` is the share of the visible windows that have a vector, by the same sample.
+    Attributes:
+        length: The length of the mean, 0 to 1: the more similar the windows, the longer.
+        question: The cosine of the query with the mean.
+        windows: The windows whose cosines are centred.
+        cosines: The cosine of each of them with the mean.
+        known: The share of the visible windows that have a vector, by the same sample.
     """
 
     length: float

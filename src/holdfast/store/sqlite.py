@@ -58,7 +58,8 @@ class SqliteStore(TableStore):
                 self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
                 with translate_errors(self.path):
                     migrate(self._writer, path=self.path)
-                    self._writer.execute("PRAGMA cache_size = -4096")  # a reader drops its pages after each write
+                    # In KB. Few written pages are needed again: the other connection reads.
+                    self._writer.execute("PRAGMA cache_size = -4096")
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)
