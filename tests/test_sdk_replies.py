@@ -119,6 +119,23 @@ def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Eng
             assert window.report.repairs == ()
 
 
+@pytest.mark.parametrize(("came", "sent"), [("", None), (None, "")])
+def test_a_call_is_archived_once_with_an_empty_text_and_without(
+    engine: Engine, came: str | None, sent: str | None
+) -> None:
+    """Servers stream an empty text before a call, and clients send none back, or the other way round."""
+    session, history = engine.session("s"), list[dict[str, Any]]()
+    for turn in range(3):
+        history.append({"role": "user", "content": f"Read it, round {turn}."})
+        session.assemble(history)
+        reply = {"role": "assistant", "tool_calls": [{**CALL, "id": f"c{turn}"}]}
+        session.append([{**reply, "content": came}])
+        history.append({**reply, "content": sent})
+        history.append({"role": "tool", "tool_call_id": f"c{turn}", "content": "x = 1"})
+    session.assemble(history)
+    assert [row.message.role for row in session.get(range(1, 20))] == ["user", "assistant", "tool"] * 3
+
+
 def test_what_a_reply_cost_is_known_and_not_sent_back(engine: Engine) -> None:
     """The envelope of a reply tells model, usage and why it stopped."""
     engine.session("s").append([message()])

@@ -235,8 +235,8 @@ class Message(_FromWire):
 
     @cached_property
     def digest(self) -> str:
-        """A stable digest of role and parts, independent of format, id and time."""
-        content = [self.role, *(_to_plain(part) for part in self.parts)]
+        """A stable digest of role and parts, independent of format, id and time, and of texts without a character."""
+        content = [self.role, *(_to_plain(part) for part in self.parts if not isinstance(part, Text) or part.text)]
         return hashlib.sha256(_PLAIN.encode(content).encode()).hexdigest()[:32]
 
 
