@@ -52,9 +52,9 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
 
 def look_outside(home: Path | None) -> Outside:
     """Find what the inspector shows from outside the store: checks, settings and notes."""
-    from holdfast.agent.note_files import find_notes  # noqa: PLC0415 - takes time
     from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
+    from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time
 
     def health() -> Health:
         loaded = configuration.load(files=configuration.default_files())

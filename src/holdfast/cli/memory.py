@@ -14,7 +14,16 @@ import click
 
 from holdfast.cli.opening import no_transcript, open_memory, owner_of, owners, scope_of, session_scope
 from holdfast.cli.options import as_json, home_option, opens_memory
-from holdfast.cli.output import align_to_words, echo, echo_styled, emit_json, human_bytes, plural, print_result
+from holdfast.cli.output import (
+    align_to_words,
+    drop_input,
+    echo,
+    echo_styled,
+    emit_json,
+    human_bytes,
+    plural,
+    print_result,
+)
 from holdfast.errors import InputError
 from holdfast.moments import minute
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
@@ -246,7 +255,7 @@ class _Plan:
 
     def forget(self, memory: Memory, scope: Scope) -> int:
         """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
-        from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
+        from holdfast_agent.sessions import Sessions  # noqa: PLC0415 - only for this
 
         ids = None if self.ids is None else tuple(self.ids["ids"])
         rows = memory.store.read_messages(Select(scope=scope, across=self.across, ids=ids))
@@ -281,8 +290,6 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
 
 
 def _confirm(question: str) -> None:
-    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
-
     if sys.stdin.isatty():
         drop_input(sys.stdin.fileno())
     if not click.confirm(printable(question, one_line=True), err=True):
