@@ -235,11 +235,15 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         copies = damaged_copies(database_file(memory.store.path))
         plan = _make_plan(memory, ids, whose)
         if not yes:
-            _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
+            if sys.stdin.isatty():
+                drop_input(sys.stdin.fileno())
+            question = f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?"
+            if not click.confirm(printable(question, one_line=True), err=True):
+                raise InputError("nothing was forgotten: you answered no")
         number = sum(plan.forget(memory, scope) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
-    text = f"{number} forgotten." + (" Damaged copies of the store were deleted." if number and copies else "")
+    text = f"{number} forgotten." + " Damaged copies of the store were deleted." * bool(number and copies)
     print_result({"forgotten": number}, text, as_json=as_json)
 
 
@@ -287,13 +291,6 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
         ids={"ids": numbers, "fact_ids": fact_ids},
         across=whose["session"] is None,
     )
-
-
-def _confirm(question: str) -> None:
-    if sys.stdin.isatty():
-        drop_input(sys.stdin.fileno())
-    if not click.confirm(printable(question, one_line=True), err=True):
-        raise InputError("nothing was forgotten: you answered no")
 
 
 def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], list[str]]:
