@@ -174,7 +174,10 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
     if style == "compact":
         ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
     shown: set[Hashable] = set()
-    if entries := "".join(choose_header(headers(one, style), shown) + _escape(one.text) for one in ordered):
+    entries = ""
+    for one in ordered:
+        entries += choose_header(headers(one.role, one.time, one.session, style), shown) + _escape(one.text)
+    if entries:
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
         return ""
@@ -188,17 +191,19 @@ def fact_line(fact: Fact) -> str:
     return f"- [{_name(fact.type)}] {_escape(_BREAK.sub(' ', fact.text.strip()))}"
 
 
-def headers(detail: Detail, style: Style) -> tuple[Header, ...]:
+@lru_cache(maxsize=4096)
+def headers(role: str, time: int, session: int, style: Style) -> tuple[Header, ...]:
     """Return the headers of a passage, the longest first, each after its line ends.
 
     Each but the last has the group of passages of which one needs it: those of a day or a minute of a session.
     """
-    day, clock = _format_time(detail.time)
-    full = f"\n\n[{day}{clock}{_name(detail.role)}] "
+    day, _, clock = minute(time).partition(" ") if time > 0 else ("", "", "")
+    name = _name(role)
+    full = f"\n\n[{day} {clock} {name}] " if clock else f"\n\n[{name}] "
     if style == "full" or not clock:
         return ((None, full),)
-    minute = ((detail.time // _MINUTE, detail.session), f"\n[{clock}{_name(detail.role)}] ")
-    return ((detail.time // _DAY, detail.session, "day"), full), minute, (None, f"\n[{_name(detail.role)}] ")
+    by_minute = ((time // _MINUTE, session), f"\n[{clock} {name}] ")
+    return ((time // _DAY, session, "day"), full), by_minute, (None, f"\n[{name}] ")
 
 
 def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:
@@ -213,18 +218,11 @@ def _name(role: str) -> str:
     return _escape(re.sub(_CLOSED, ")", " ".join(role.split())[:_LONGEST_NAME]))
 
 
-@lru_cache(maxsize=4096)
-def _format_time(milliseconds: int) -> tuple[str, str]:
-    """Return the day and the time of day, each with a space behind it; empty where the time is not known."""
-    day, _, clock = minute(milliseconds).partition(" ") if milliseconds > 0 else ("", "", "")
-    return (f"{day} ", f"{clock} ") if clock else ("", "")
-
-
 def _escape(text: str) -> str:
     # Few texts need these patterns, which take 20 ms to compile.
-    if any(mark in text for mark in "<\uff1c\ufe64"):
+    if "<" in text or "\uff1c" in text or "\ufe64" in text:
         text = compile_once(_TAG, re.IGNORECASE).sub("&lt;", text)
-    if any(mark in text for mark in "[\uff3b"):
+    if "[" in text or "\uff3b" in text:
         text = compile_once(_ENTRY, re.IGNORECASE).sub(r"\g<0>\\", text)
     return text
 

@@ -88,8 +88,9 @@ class Keywords:
         wanted = numbers.astype(np.uint32)
         times = np.zeros((len(self.terms), len(numbers)), np.float32)
         for row, (postings, _) in zip(times, self.terms, strict=True):
-            places = np.minimum(postings.windows.searchsorted(wanted), len(postings.windows) - 1)
-            np.multiply(postings.counts[places], postings.windows[places] == wanted, out=row)
+            places = postings.windows.searchsorted(wanted)
+            found = postings.windows.take(places, mode="clip") == wanted
+            np.multiply(postings.counts.take(places, mode="clip"), found, out=row)
         weights = np.array([[weight] for _, weight in self.terms], np.float32).reshape(-1, 1)
         scores: Floats = (weights * _saturate(times, lengths, average)).sum(axis=0, dtype=np.float32)
         return scores
