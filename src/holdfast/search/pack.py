@@ -160,13 +160,8 @@ def pack(
     packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
     for quote in after:
         packed.add(quote)
-    for passage, size, score in order:
-        if score < packed.least or passage in packed.quotes:
-            continue
-        left = room - packed.spent
-        if left < MIN_QUOTE_TOKENS or len(packed.quotes) == limit:
-            break
-        if not _may_fit(size, left) or (candidate := read(passage)) is None:
+    for passage, _, left in packed.choose(order, room=room, limit=limit):
+        if (candidate := read(passage)) is None:
             continue
         quote = candidate.quote(weights, measure, headed=packed.headed, left=left)
         if quote.tokens <= left and not packed.repeats(quote):
@@ -181,20 +176,10 @@ def select_likely(
     packed, likely = _Packed(seen=[], adaptive=adaptive), []
     for quote in after:
         packed.add(quote)
-    for passage, size, score in order:
-        if score < packed.least or passage in packed.quotes:
-            continue
-        left = room - packed.spent
-        if left < MIN_QUOTE_TOKENS:
-            break
-        if _may_fit(size, left):
-            likely.append(passage)
-            packed.spend(min(size, MIN_EXCERPT_CHARS) / TYPICAL_CHARS_PER_TOKEN)
+    for passage, chars, _ in packed.choose(order, room=room):
+        likely.append(passage)
+        packed.spend(chars / TYPICAL_CHARS_PER_TOKEN)
     return likely
-
-
-def _may_fit(size: int, left: float) -> bool:
-    return min(size, MIN_EXCERPT_CHARS) <= CHARS_PER_TOKEN * left
 
 
 @dataclass(slots=True, kw_only=True)
@@ -213,6 +198,19 @@ class _Packed:
 
     def __post_init__(self) -> None:
         self.spend(0.0)
+
+    def choose(
+        self, order: Iterable[tuple[int, int, float]], *, room: float, limit: int | None = None
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield the passages that may fit, with the characters of a short excerpt and the tokens that are left."""
+        for passage, size, score in order:
+            if score < self.least or passage in self.quotes:
+                continue
+            left, chars = room - self.spent, min(size, MIN_EXCERPT_CHARS)
+            if left < MIN_QUOTE_TOKENS or len(self.quotes) == limit:
+                break
+            if chars <= CHARS_PER_TOKEN * left:
+                yield passage, chars, left
 
     def spend(self, tokens: float) -> None:
         self.spent += tokens
