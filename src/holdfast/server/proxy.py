@@ -179,7 +179,7 @@ class Proxy:
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
         format = ROUTES.get(request.url.path)
-        exchange: _Exchange | None = None
+        exchange = _Exchange(format="", body={}, content=b"")
         try:
             if request.method == "POST" and format:
                 exchange = await self._prepare(request, format)
@@ -198,7 +198,7 @@ class Proxy:
             return Response(status_code=CLIENT_LEFT)
         except httpx.HTTPError as error:
             message = f"{_address(httpx.URL(self._upstreams.url(request)))} did not answer: {_reason(error)}"
-            _warn(message, session=exchange.session_id if exchange else "")
+            _warn(message, session=exchange.session_id)
             reason = {"type": "api_error", "message": f"holdfast: {message}"}
             openai, anthropic = {"error": {**reason, "param": None, "code": None}}, {"type": "error", "error": reason}
             is_anthropic = format == "anthropic" if format else _is_anthropic(request)
