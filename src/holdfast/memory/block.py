@@ -22,7 +22,7 @@ import re
 import secrets
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -163,11 +163,19 @@ class Detail:
 
 
 def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, style: Style = "compact") -> str:
-    """Render a block; an empty text where there is nothing to quote."""
+    """Render a block; an empty text where there is nothing to quote.
+
+    Passages are rendered oldest first; a compact block keeps those of a day and session together.
+    """
     parts: list[str] = []
     if facts:
         parts.append("\n".join(["<knowledge>", *map(fact_line, facts), "</knowledge>"]))
-    if entries := "".join(_render_entries(details, style)):
+    ordered = sorted(details, key=attrgetter("time"))  # stable: those of one moment stay in order
+    if style == "compact":
+        ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
+    shown: set[Hashable] = set()
+    each = ((headers(one.role, one.time, one.session, style), one.text) for one in ordered)
+    if entries := "".join(choose_header(found, shown) + _escape(text) for found, text in each):
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
         return ""
@@ -179,17 +187,6 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
 def fact_line(fact: Fact) -> str:
     """Render a fact: `- [decision] Use Stripe`."""
     return f"- [{_name(fact.type)}] {_escape(_BREAK.sub(' ', fact.text.strip()))}"
-
-
-def _render_entries(details: Iterable[Detail], style: Style) -> Iterator[str]:
-    """Render passages oldest first; a compact block keeps those of a day and session together."""
-    ordered = sorted(details, key=attrgetter("time"))  # stable: those of one moment stay in order
-    if style == "compact":
-        ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
-    shown: set[Hashable] = set()
-    for detail in ordered:
-        found = headers(detail.role, detail.time, detail.session, style)
-        yield choose_header(found, shown) + _escape(detail.text)
 
 
 @lru_cache(maxsize=4096)

@@ -135,7 +135,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
 
 NEAR_WORDS: Final = 0.8
 NEAR_COMBINED: Final = 0.75
-"""The parts of the gate that are enough for a short block where words and vectors both reach theirs."""
+"""The parts of the gate, by words and by vectors that know the script, that are enough for a short block."""
 NEAR_SHARE: Final = 1 / 3
 """The share of the cap that such a block may take."""
 
@@ -149,7 +149,8 @@ def _block_share(found: _Found, query: RecallQuery) -> float:
         return float(found.candidates.cosine is not None and len(found.ranking.order) > 0)
     if combined >= query.gate:
         return 1.0
-    is_near = words >= NEAR_WORDS * query.gate and combined >= NEAR_COMBINED * query.gate
+    near_combined = NEAR_COMBINED * query.gate * found.signals.vector_weight
+    is_near = words >= NEAR_WORDS * query.gate and combined >= near_combined
     return NEAR_SHARE if is_near else 0.0
 
 

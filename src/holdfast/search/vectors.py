@@ -94,9 +94,6 @@ class Matrix:
             return np.zeros(windows, np.float32)
         if windows >= self._many and (visible is None or np.count_nonzero(visible) >= self._many):
             return self._cosine_of_best(wanted, windows, visible)
-        return self._cosine_of_all(wanted, windows, visible)
-
-    def _cosine_of_all(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         alike = np.zeros(windows, np.float32)
         for number, page in self._pages.items():
             part = alike[number * PAGE : (number + 1) * PAGE]

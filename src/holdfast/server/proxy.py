@@ -180,7 +180,7 @@ class Proxy:
                 counted = await self._preview(request, content)
                 sending = self._send(request, counted, is_changed=counted is not content)
                 return _relay(await _while_connected(request, sending))
-            if not _has_body(request):
+            if not {"content-length", "transfer-encoding"}.intersection(request.headers):
                 return _relay(await _while_connected(request, self._send(request, None)))
             received = asyncio.Event()
             sending = self._send(request, _upload(request, received))
@@ -273,7 +273,11 @@ class Proxy:
         if is_continued(exchange.body):
             await exchange.session.append(exchange.messages, format=exchange.format)
             return
-        known = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
+        known = self._engine.settings.agent.context_tokens
+        if known is None:
+            mark, tokens = LARGE_WINDOW
+            window = context_tokens(str(exchange.body.get("model") or ""))
+            known = max(window, tokens) if mark in headers.get("anthropic-beta", "") else window
         exchange.limit = min(known, self._limits.get(exchange.session.sync.scope, known))
         await self._assemble(exchange)
 
@@ -573,17 +577,6 @@ def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange
     for name, value in ({} if exchange is None else exchange.headers()).items():
         made.headers[name] = value
     return made
-
-
-def _has_body(request: Request) -> bool:
-    return "content-length" in request.headers or "transfer-encoding" in request.headers
-
-
-def _limit(headers: Mapping[str, str], body: Mapping[str, Any]) -> int:
-    """Return the window of the model that a request names."""
-    mark, tokens = LARGE_WINDOW
-    known = context_tokens(str(body.get("model") or ""))
-    return max(known, tokens) if mark in headers.get("anthropic-beta", "") else known
 
 
 def _header(text: str) -> str:
