@@ -174,10 +174,8 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
     if style == "compact":
         ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
     shown: set[Hashable] = set()
-    entries = ""
-    for one in ordered:
-        entries += choose_header(headers(one.role, one.time, one.session, style), shown) + _escape(one.text)
-    if entries:
+    each = ((headers(one.role, one.time, one.session, style), one.text) for one in ordered)
+    if entries := "".join(choose_header(found, shown) + _escape(text) for found, text in each):
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
         return ""
