@@ -258,16 +258,17 @@ def replay(
 
 @bench.command()
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.option("--sheet", type=click.Choice(["coding", "coding-2"]), default="coding", show_default=True)
 @click.option("--no-vectors", is_flag=True, help="By words alone.")
 @as_json
-def coding(*, path: Path, no_vectors: bool, as_json: bool) -> None:
-    """How many of 40 questions over real sessions of coding agents, in the folder PATH, the block answers."""
+def coding(*, path: Path, sheet: str, no_vectors: bool, as_json: bool) -> None:
+    """How many questions over real sessions of coding agents, in the folder PATH, the block answers."""
     from benchmarks.coding import measure  # noqa: PLC0415 - as above
 
     embedder, notes = _embedder(no_vectors=no_vectors)
-    found = measure(path, embedder=embedder)
+    found = measure(path, embedder=embedder, name=sheet)
     row = {name: value for name, value in found.items() if not isinstance(value, list)}
-    show({**found, "embedder": notes}, {"coding agents": row}, first="", as_json=as_json)
+    show({**found, "embedder": notes}, {sheet: row}, first="", as_json=as_json)
 
 
 def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:

@@ -16,9 +16,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 import line_archives
+from holdfast import Engine
 from holdfast.cli import holdfast
 from holdfast.memory import archive
 from holdfast.messages import Message, Text
+from holdfast.settings import Settings
 from holdfast.store.base import PassageText, Scope, Select
 from holdfast.store.sqlite import SqliteStore
 
@@ -165,6 +167,18 @@ class TestAsking:
         assert "#3 " in call("get", "3").stdout
         missing = call("get", "3", "999")
         assert (missing.exit_code, "Not found: #999" in missing.stderr) == (1, True)
+
+    def test_a_reply_that_broke_off_says_so(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
+        """To people and to programs, beside that it is not recalled."""
+        broken = Message(role="assistant", parts=(Text(text="Port 54"),), stop="aborted")
+        with Engine.open(tmp_path / "memory", settings=Settings()) as engine:
+            engine.session("s1").append([broken, Message(role="user", parts=(Text(text="Which port?"),))])
+        data("exclude", "1")
+        assert [(row["stop"], row["excluded"]) for row in data("get", "1", "2")] == [("aborted", True), (None, False)]
+        first, second = (call("get", number).stdout.splitlines()[0] for number in ("1", "2"))
+        assert first.startswith("#1 (not recalled) assistant")
+        assert first.endswith("tokens  broken off")
+        assert "broken" not in second
 
     def test_hits_are_shown_to_people(self, data: Run, call: Callable[..., Result]) -> None:
         """Snippets with their number, and with --explain what each score is made of."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import itertools
 import json
 import socket
 import threading
@@ -189,11 +190,14 @@ class TestLeaving:
             assert wait_for(lambda: pair.upstream.seen)
         assert wait_for(pair.upstream.left.is_set)
 
-    def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels_it(self, pair: Pair) -> None:
-        """What has come of the reply is archived."""
+    @pytest.mark.parametrize("text", ["Port 54", ""])
+    def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels_it(
+        self, pair: Pair, caplog: pytest.LogCaptureFixture, text: str
+    ) -> None:
+        """What has come of the reply is archived, marked as broken and not recalled, with a line in the log."""
         ended = threading.Event()
 
-        block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": "Port 54"}
+        block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": text}
         sent: list[dict[str, Any]] = [
             {"type": "message_start", "message": {}},
             {"type": "content_block_start", "index": 0, "content_block": block},
@@ -211,26 +215,35 @@ class TestLeaving:
         pair.upstream.answer = lambda _: StreamingResponse(events(), media_type="text/event-stream")
         with leaving(pair.url, "/v1/messages", BODY) as connection:
             received = b""
-            while b"Port 54" not in received:
+            while b"text_delta" not in received:
                 received += connection.recv(4096)
         assert wait_for(ended.is_set)
         (scope,) = pair.engine.sessions()
         session = pair.engine.session(scope.session, project=scope.project)
-        assert wait_for(lambda: [row.message.text for row in session.get([2])] == ["Port 54"])
+        assert wait_for(lambda: caplog.messages)
+        (line,) = caplog.messages
+        assert line.startswith(f"session {scope.session}: the client left in the middle of the reply of http://127.")
+        assert [(row.message.text, row.message.is_broken, row.excluded) for row in session.get([2])] == (
+            [(text, True, True)] if text else []
+        )
         pair.upstream.answer = lambda _: Response(json.dumps(REPLY))
         assert patient.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
 
-    def test_an_upstream_that_is_not_there_is_a_502(self, tmp_path: Path) -> None:
-        """In the shape of the client's own provider."""
+    def test_an_upstream_that_is_not_there_is_a_502(self, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+        """In the shape of the client's own provider, with a line in the log that holds no key."""
         with (
             Engine.open(tmp_path / "memory", settings=Settings()) as engine,
             serve(create_app(engine, token=TOKEN, upstreams=Upstreams.parse(["http://127.0.0.1:9"]))) as url,
         ):
-            for path in ("messages", "chat/completions", "responses", "models"):
-                reply = patient.post(f"{url}/v1/{path}", json=BODY)
+            paths = ["messages", "messages/count_tokens", "chat/completions", "responses", "models"]
+            for path, headers in itertools.product(paths, ({}, {"anthropic-version": "2023-06-01"})):
+                reply = patient.post(f"{url}/v1/{path}?key=abc", json=BODY, headers=headers)
                 assert reply.status_code == 502
-                assert "did not answer" in reply.json()["error"]["message"]
-                assert reply.json().get("type") == ("error" if path == "messages" else None)
+                assert "did not answer: no connection to 127.0.0.1:9: Connection refused" in reply.text
+                is_anthropic = path.startswith("messages") or (path == "models" and bool(headers))
+                assert reply.json().get("type") == ("error" if is_anthropic else None)
+        assert len(caplog.messages) == 10
+        assert "key=abc" not in caplog.text
 
     def test_a_proxy_of_the_user_is_asked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         upstream = Upstream()

@@ -191,7 +191,22 @@ class TestAnthropic:
             message = server.engine.session("s1").get([2])[0].message
             assert (message.text.strip(), message.is_broken) == ("half of it", True)
             assert [(one.name, one.arguments) for one in message.calls] == [("write", '{"path')]
-            until(lambda: [line.partition("broke off")[1] for line in caplog.messages] == ["broke off"])
+            until(lambda: caplog.messages)
+            (line,) = caplog.messages
+            reason = "no last event" if cleanly else "the connection was closed"
+            assert line == f"session s1: the reply of {server.provider.url}/v1/messages broke off: {reason}"
+
+    @pytest.mark.parametrize("path", ["messages", "chat/completions", "responses"])
+    def test_nothing_is_archived_of_a_reply_that_breaks_off_before_its_text(
+        self, start: Start, caplog: pytest.LogCaptureFixture, path: str
+    ) -> None:
+        asked = [{"role": "user", "content": "Go."}]
+        body = {"model": "m", "max_tokens": 9, "messages": asked, "input": asked, "stream": True}
+        with start([Cut(Said(text="half"), after=3 if path == "messages" else 1, cleanly=True)]) as server:
+            patient.post(f"{server.url}/v1/{path}", json=body, headers={"x-holdfast-session": "s1"})
+            until(lambda: "broke off" in caplog.text)
+            assert texts(server.engine) == ["Go."]
+            assert len(caplog.messages) == 1
 
     def test_recall_reaches_the_request(self, start: Start) -> None:
         with start(["Noted.", "5433."]) as server:
@@ -323,6 +338,23 @@ class TestSessions:
             assert reply.status_code == 200
             assert "set-cookie" not in reply.headers
 
+    def test_every_api_has_the_same_rule_for_one_message_without_tools(self, start: Start) -> None:
+        """With the session of a host it is a request for a title; a client that names none asks its first question."""
+        said = [{"role": "user", "content": "Which port?"}]
+        bodies = [
+            ("messages", {"messages": said, "max_tokens": 9}),
+            ("chat/completions", {"messages": said}),
+            ("responses", {"input": said}),
+            ("responses", {"input": "Which port?"}),
+        ]
+        with start(lambda _: "Fine.") as server:
+            for path, body in bodies:
+                managed = [
+                    "x-holdfast-session" in patient.post(f"{server.url}/v1/{path}", json=body, headers=headers).headers
+                    for headers in ({}, {"session-id": "s1"}, {"x-holdfast-session": "mine"})
+                ]
+                assert managed == [True, False, True]
+
     def test_a_title_request_of_a_host_passes_unmanaged(self, start: Start) -> None:
         with start(["A title"]) as server:
             anthropic(server.url).messages.create(
@@ -383,12 +415,19 @@ class TestSafety:
             reply = patient.post(f"{server.url}/holdfast/rpc", json=call, headers={"authorization": "Bearer the-token"})
             assert reply.json()["result"]["version"]
 
-    def test_what_cannot_be_read_passes_unchanged(self, start: Start) -> None:
+    @pytest.mark.parametrize("path", ["messages", "messages/count_tokens"])
+    def test_what_cannot_be_read_passes_unchanged(
+        self, start: Start, caplog: pytest.LogCaptureFixture, path: str
+    ) -> None:
+        """With a line in the log."""
         with start([Raw(400, {"error": {"message": "bad"}})]) as server:
-            reply = patient.post(f"{server.url}/v1/messages", json={"messages": 5})
+            headers = {"x-claude-code-session-id": "s1"}
+            reply = patient.post(f"{server.url}/v1/{path}", json={"messages": 5}, headers=headers)
             assert reply.status_code == 400
-            assert "passed unchanged" in reply.headers["x-holdfast-warning"]
+            assert path != "messages" or "passed unchanged" in reply.headers["x-holdfast-warning"]
             assert server.provider.bodies == [{"messages": 5}]
+        (line,) = caplog.messages
+        assert line.startswith(f"session s1: a request to /v1/{path} passed unchanged: body: ")
 
     def test_the_header_names_only_trouble_of_its_request(self, start: Start) -> None:
         """What the whole memory lacks is in the report."""

@@ -69,7 +69,8 @@ def print_message(screen: Console, message: Message, *, full: bool, label: str =
     line = Styled(label, style="bold").append(message.role, style=f"bold {_COLOURS[message.role]}")
     when = minute(message.timestamp)
     line.append(f"  {when}  " if when else "  ", style="dim")
-    screen.print(line.append(f"{human_tokens(count_message(message))} tokens", style="dim"))
+    mark = "  broken off" if message.is_broken else ""
+    screen.print(line.append(f"{human_tokens(count_message(message))} tokens{mark}", style="dim"))
     for part in message.parts:
         content = printable(part_text(part))
         if not full:
@@ -86,6 +87,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
         "id": message.id,
         "timestamp": message.timestamp,
         "tokens": count_message(message),
+        "stop": message.stop,
         "parts": [{"kind": type(part).__name__, "text": part_text(part)} for part in message.parts],
     }
 

@@ -157,9 +157,7 @@ def pack(
     fit. Text that is `known` is not quoted. The quotes in `after` come first and take their part of the room. `limit`
     is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already.
     """
-    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
-    for quote in after:
-        packed.add(quote)
+    packed = _begin(after, known=known, adaptive=adaptive)
     for passage, size, score in order:
         if score < packed.least or passage in packed.quotes:
             continue
@@ -178,9 +176,7 @@ def select_likely(
     order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote] = (), adaptive: bool = False
 ) -> list[int]:
     """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens."""
-    packed, likely = _Packed(seen=[], adaptive=adaptive), []
-    for quote in after:
-        packed.add(quote)
+    packed, likely = _begin(after, adaptive=adaptive), []
     for passage, size, score in order:
         if score < packed.least or passage in packed.quotes:
             continue
@@ -191,6 +187,13 @@ def select_likely(
             likely.append(passage)
             packed.spend(min(size, MIN_EXCERPT_CHARS) / TYPICAL_CHARS_PER_TOKEN)
     return likely
+
+
+def _begin(after: Iterable[Quote], *, known: Iterable[str] = (), adaptive: bool) -> _Packed:
+    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
+    for quote in after:
+        packed.add(quote)
+    return packed
 
 
 def _may_fit(size: int, left: float) -> bool:

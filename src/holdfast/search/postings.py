@@ -71,11 +71,6 @@ def _powers(base: np.uint64, count: int) -> npt.NDArray[np.uint64]:
     return powers.cumprod(dtype=np.uint64)
 
 
-def term_id(term: str) -> int:
-    """The number of one term."""
-    return int(term_ids([term])[0])
-
-
 @dataclass(frozen=True, slots=True)
 class Postings:
     """Where one term stands: by window, and by passage.

@@ -188,6 +188,7 @@ def run(
         uvicorn.Config(
             app,
             log_level="warning",
+            log_config=None,
             lifespan="on",
             server_header=False,
             date_header=False,
@@ -195,6 +196,8 @@ def run(
         )
     )
 
+    logging.Formatter.converter = time.gmtime
+    logging.basicConfig(format="%(asctime)sZ %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
     # The proxy says why it has ended a reply in its middle.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.msg)
 

@@ -27,11 +27,12 @@ from holdfast import providers
 from holdfast.aio import AsyncEngine, AsyncSession
 from holdfast.compaction.host_summary import find_lost, is_summary_request
 from holdfast.errors import CompactionError, HoldfastError, InputError
-from holdfast.messages import Message
+from holdfast.messages import Message, Text, Thinking
 from holdfast.providers import Incoming, read_request
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow
 from holdfast.providers.replies import ReplyCollector, is_stream
+from holdfast.redact import redact
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import OWN_HEADER, Conversations, host_session
@@ -40,11 +41,13 @@ from holdfast.server.transport import (
     CONNECT_SECONDS,
     IDLE_SECONDS,
     READ_SECONDS,
+    Body,
     Transport,
     decompress,
     reply_decoder,
 )
 from holdfast.store.base import Scope, Select
+from holdfast.text import printable
 from holdfast.window import Window
 
 log = logging.getLogger("holdfast.server")
@@ -130,11 +133,16 @@ class _Exchange:
     model: ClientModel | None = None
     warnings: list[str] = field(default_factory=list)
 
+    @property
+    def session_id(self) -> str:
+        """The name of its session; empty where it has none."""
+        return "" if self.session is None else self.session.id
+
     def headers(self) -> dict[str, str]:
         """The headers about it that are added to the reply."""
         found: dict[str, str] = {}
         if self.session is not None:
-            found["x-holdfast-session"] = _header(self.session.id)
+            found["x-holdfast-session"] = _header(self.session_id)
         if self.window is not None:
             found["x-holdfast-tokens"] = str(self.window.report.total_tokens)
             found["x-holdfast-milliseconds"] = f"{self.milliseconds:.1f}"
@@ -171,6 +179,7 @@ class Proxy:
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
         format = ROUTES.get(request.url.path)
+        exchange = _Exchange(format="", body={}, content=b"")
         try:
             if request.method == "POST" and format:
                 exchange = await self._prepare(request, format)
@@ -188,11 +197,12 @@ class Proxy:
         except ClientDisconnect:
             return Response(status_code=CLIENT_LEFT)
         except httpx.HTTPError as error:
-            message = f"{self._upstreams.url(request)} did not answer: {_reason(error)}"
-            log.warning("upstream: %s", message)
+            message = f"{_address(httpx.URL(self._upstreams.url(request)))} did not answer: {_reason(error)}"
+            _warn(message, session=exchange.session_id)
             reason = {"type": "api_error", "message": f"holdfast: {message}"}
             openai, anthropic = {"error": {**reason, "param": None, "code": None}}, {"type": "error", "error": reason}
-            return JSONResponse(anthropic if _is_anthropic(request) else openai, status_code=502)
+            is_anthropic = format == "anthropic" if format else _is_anthropic(request)
+            return JSONResponse(anthropic if is_anthropic else openai, status_code=502)
 
     # --- requests --------------------------------------------------------------------
 
@@ -213,6 +223,7 @@ class Proxy:
                 await self._apply_memory(exchange, request.headers)
         except (HoldfastError, OSError, ValueError) as error:
             exchange.warnings.append(f"the request passed unchanged: {error}")
+            _warn_unchanged(request, error, session=exchange.session_id)
         except Exception as error:  # a fault of ours must not stop the agent
             log.exception("a request passed unchanged")
             exchange.warnings.append(f"the request passed unchanged: {type(error).__name__}")
@@ -234,7 +245,8 @@ class Proxy:
             window = await session.preview(exchange.messages, provider=exchange.format)
             changed = changed_fields(body, exchange.messages, window, format=exchange.format) if window else {}
             return json.dumps({**body, **changed}, separators=(",", ":")).encode() if changed else content
-        except (HoldfastError, OSError, ValueError):
+        except (HoldfastError, OSError, ValueError) as error:
+            _warn_unchanged(request, error)
             return content
         except Exception:  # a fault of ours must not stop the agent
             log.exception("a request to count tokens passed unchanged")
@@ -315,16 +327,16 @@ class Proxy:
         archived = self._archive_on_the_way(sent, passing, exchange, exchange.session)
         return _reply(sent, archived if is_stream(sent) else b"".join([chunk async for chunk in archived]), exchange)
 
-    async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> _Body:
+    async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> Body:
         """Send a model request; where the provider refuses its size, compact and send it once more."""
-        body = _Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
+        body = Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
         if exchange.window is None or self._shadow:
             return body
         error, content = await _read_refusal(body, exchange.format), exchange.content
         if not error or not await self._compact(exchange, error) or exchange.content == content:
             return body
         await body.sent.aclose()
-        return _Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
+        return Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
 
     async def _complete_summary(
         self, sent: httpx.Response, passing: AsyncIterator[bytes], exchange: _Exchange
@@ -351,7 +363,8 @@ class Proxy:
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
         collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), reply_decoder(sent)
-        is_archived, is_left = False, True
+        reply, is_archived = f"the reply of {_address(sent.url)}", False
+        warning = f"the client left in the middle of {reply}"
         try:
             async for chunk in chunks:
                 collector.feed(decode(chunk))
@@ -359,15 +372,15 @@ class Proxy:
                     is_archived = True
                     await self._archive(session, collector, exchange)
                 yield chunk
-            is_left = False
+            warning = f"{reply} broke off: {collector.error[:200] or 'no last event'}"
         except httpx.HTTPError:
-            is_left = False
+            warning = ""  # what passes it on says so
             raise
         finally:  # also of a reply that broke off, or whose client has left
             if not is_archived:
-                await self._archive(session, collector, exchange, is_left=is_left)
-        if collector.is_cut:
-            log.warning("upstream: the reply of %s broke off: %s", sent.url, collector.error[:200] or "no last event")
+                await self._archive(session, collector, exchange)
+            if collector.is_cut and warning:
+                _warn(warning, session=session.id)
 
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window; whether there is one."""
@@ -390,18 +403,16 @@ class Proxy:
             return False
         return True
 
-    async def _archive(
-        self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange, *, is_left: bool = False
-    ) -> None:
-        """Archive a reply, or what has come of it. `is_left` says that the client did not wait for more."""
+    async def _archive(self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange) -> None:
+        """Archive a reply, or what has come of it."""
         try:
             messages: Sequence[Incoming] = collector.received()
             if collector.is_cut:
                 read = providers.read(messages, format=exchange.format)
-                messages = [replace(message, stop="aborted") for message in read]
+                messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
             if messages:
                 numbers = await session.append(messages, format=exchange.format)
-                if collector.is_cut and not is_left:  # the client asks again: half an answer is not recalled for that
+                if collector.is_cut:  # the client asks again: half an answer is not recalled for that
                     await session.exclude(numbers)
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
@@ -478,44 +489,7 @@ def _owner(request: Request) -> Scope:
     return Scope(project=headers.get("x-holdfast-project", ""), agent=headers.get("x-holdfast-agent", "main"))
 
 
-class _Body:
-    """The body of a reply, of which the beginning may be read before it is passed on."""
-
-    def __init__(self, sent: httpx.Response) -> None:
-        self.sent = sent
-        self._chunks = sent.aiter_raw()
-        self._held: list[bytes] = []
-        self._next: asyncio.Future[bytes | None] | None = None
-
-    async def peek(self, *, seconds: float | None = None) -> bytes | None:
-        """Read one more chunk and keep it; None at the end, or where none comes in time."""
-        if seconds is None and self._next is None:
-            chunk = await anext(self._chunks, None)
-        else:
-            self._next = self._next or asyncio.ensure_future(anext(self._chunks, None))
-            done, _ = await asyncio.wait({self._next}, timeout=seconds)
-            if not done:
-                return None
-            chunk, self._next = self._next.result(), None
-        self._held += [chunk] if chunk is not None else []
-        return chunk
-
-    async def pass_on(self) -> AsyncIterator[bytes]:
-        """Yield what was read, then the rest, and close the reply."""
-        try:
-            if self._held:
-                yield b"".join(self._held)
-            if self._next is not None and (late := await self._next) is not None:
-                yield late
-            async for chunk in self._chunks:
-                yield chunk
-        finally:
-            if self._next is not None:
-                self._next.cancel()
-            await self.sent.aclose()
-
-
-async def _read_refusal(body: _Body, format: str) -> str:
+async def _read_refusal(body: Body, format: str) -> str:
     """Return the provider's error that a window does not fit; empty for any other reply.
 
     An error is read whole; of a stream only the opening, for a moment, after which an error may come.
@@ -545,9 +519,9 @@ class _PassedOn(StreamingResponse):
     the reply is not whole.
     """
 
-    def __init__(self, content: AsyncIterator[bytes], *, url: httpx.URL) -> None:
+    def __init__(self, content: AsyncIterator[bytes], *, url: httpx.URL, session: str) -> None:
         super().__init__(content)
-        self._url = url
+        self._url, self._session = url, session
 
     async def __call__(self, scope: ASGIScope, receive: Receive, send: Send) -> None:
         try:
@@ -555,21 +529,41 @@ class _PassedOn(StreamingResponse):
         except ClientDisconnect:
             pass
         except httpx.HTTPError as error:
-            log.warning("upstream: the reply of %s broke off: %s", self._url, _reason(error))
+            _warn(f"the reply of {_address(self._url)} broke off: {_reason(error)}", session=self._session)
 
 
 def _reason(error: httpx.HTTPError) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return str(error) or type(error).__name__
+
+
+def _address(url: httpx.URL) -> str:
+    """Return an address without the keys that may be in it."""
+    return str(url.copy_with(userinfo=b"", query=None))
+
+
+def _warn_unchanged(request: Request, error: Exception, *, session: str = "") -> None:
+    session = session or host_session(request.headers, {})
+    _warn(f"a request to {request.url.path} passed unchanged: {error}", session=session)
+
+
+def _warn(text: str, *, session: str) -> None:
+    """Write a line to the log."""
+    log.warning("%s", printable(redact(f"session {session}: {text}" if session else text), one_line=True))
+
+
+def _has_content(message: Message) -> bool:
+    return any(not isinstance(part, Text | Thinking) or part.text for part in message.parts)
 
 
 def _relay(sent: httpx.Response) -> Response:
     """Pass a reply on as it comes."""
-    return _reply(sent, _Body(sent).pass_on())
+    return _reply(sent, Body(sent).pass_on())
 
 
 def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange: _Exchange | None = None) -> Response:
     """Make the reply to the client, with the provider's status and headers, and those of ours."""
-    made = Response(content) if isinstance(content, bytes) else _PassedOn(content, url=sent.url)
+    session = exchange.session_id if exchange else ""
+    made = Response(content) if isinstance(content, bytes) else _PassedOn(content, url=sent.url, session=session)
     made.status_code = sent.status_code
     made.raw_headers = [(name.lower(), value) for name, value in sent.headers.raw if name.lower() not in _HOP_HEADERS]
     if isinstance(content, bytes) and "content-length" in sent.headers:

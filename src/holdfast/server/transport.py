@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import os
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
@@ -54,7 +56,7 @@ class Transport(httpx.AsyncBaseTransport):
                 data=(request.content or None) if is_whole else request.stream,
                 allow_redirects=False,
             )
-        return httpx.Response(reply.status, headers=reply.raw_headers, stream=_Body(reply), request=request)
+        return httpx.Response(reply.status, headers=reply.raw_headers, stream=_Chunks(reply), request=request)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -62,7 +64,7 @@ class Transport(httpx.AsyncBaseTransport):
             await self._session.close()
 
 
-class _Body(httpx.AsyncByteStream):
+class _Chunks(httpx.AsyncByteStream):
     def __init__(self, reply: aiohttp.ClientResponse) -> None:
         self._reply = reply
 
@@ -80,7 +82,58 @@ def _translate_errors() -> Iterator[None]:
     try:
         yield
     except (aiohttp.ClientError, OSError) as error:  # also where it took too long
-        raise httpx.NetworkError(str(error) or type(error).__name__) from error
+        raise httpx.NetworkError(_describe(error)) from error
+
+
+def _describe(error: Exception) -> str:
+    """Say in plain words why there is no reply, or no more of it."""
+    match error:
+        case aiohttp.ClientConnectorError(host=host, port=port, os_error=OSError(errno=number, strerror=text)):
+            return f"no connection to {host}:{port}: {os.strerror(number) if number and number > 0 else text}"
+        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
+            return "the connection was closed"
+        case TimeoutError():
+            return "nothing came in time"
+        case aiohttp.ClientResponseError(message=text):
+            return f"not HTTP: {text.splitlines()[0]}"
+    return str(error) or type(error).__name__
+
+
+class Body:
+    """The body of a reply, of which the beginning may be read before it is passed on."""
+
+    def __init__(self, sent: httpx.Response) -> None:
+        self.sent = sent
+        self._chunks = sent.aiter_raw()
+        self._held: list[bytes] = []
+        self._next: asyncio.Future[bytes | None] | None = None
+
+    async def peek(self, *, seconds: float | None = None) -> bytes | None:
+        """Read one more chunk and keep it; None at the end, or where none comes in time."""
+        if seconds is None and self._next is None:
+            chunk = await anext(self._chunks, None)
+        else:
+            self._next = self._next or asyncio.ensure_future(anext(self._chunks, None))
+            done, _ = await asyncio.wait({self._next}, timeout=seconds)
+            if not done:
+                return None
+            chunk, self._next = self._next.result(), None
+        self._held += [chunk] if chunk is not None else []
+        return chunk
+
+    async def pass_on(self) -> AsyncIterator[bytes]:
+        """Yield what was read, then the rest, and close the reply."""
+        try:
+            if self._held:
+                yield b"".join(self._held)
+            if self._next is not None and (late := await self._next) is not None:
+                yield late
+            async for chunk in self._chunks:
+                yield chunk
+        finally:
+            if self._next is not None:
+                self._next.cancel()
+            await self.sent.aclose()
 
 
 def reply_decoder(sent: httpx.Response) -> Callable[[bytes], bytes]:

@@ -135,7 +135,10 @@ class ScriptedProvider:
         self._thread.join()
 
     def set_script(self, script: Script) -> None:
-        """Follow a script from the next request on, and forget the requests so far."""
+        """Follow a script from the next request on, and forget the requests so far.
+
+        `requests` and `bodies` are empty afterwards, and `check` lists only what later requests break: call it before.
+        """
         with self._lock:
             self._script = script if callable(script) else iter(script)
             self.requests.clear()
