@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import itertools
 import json
@@ -17,10 +18,11 @@ from openai import OpenAI
 import patient
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import Hang, Said
 from holdfast.settings import Agent, Settings
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, overflow
+from holdfast.window import Window
 from waiting import until
 
 from .conftest import TOKEN, Start
@@ -354,6 +356,17 @@ class TestSessions:
                     for headers in ({}, {"session-id": "s1"}, {"x-holdfast-session": "mine"})
                 ]
                 assert managed == [True, False, True]
+
+    def test_a_request_is_not_held_while_its_reply_streams(self, start: Start) -> None:
+        """Many streams of long conversations are open at once."""
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Which port?"}]}
+        with (
+            start([Hang()]) as server,
+            patient.stream("POST", f"{server.url}/v1/chat/completions", json=body) as reply,
+        ):
+            chunks = reply.iter_raw()
+            assert next(chunks)
+            until(lambda: not any(isinstance(one, Window) for one in gc.get_objects()))
 
     def test_a_title_request_of_a_host_passes_unmanaged(self, start: Start) -> None:
         with start(["A title"]) as server:

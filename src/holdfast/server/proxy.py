@@ -320,7 +320,7 @@ class Proxy:
             return await self._complete_summary(sent, passing, exchange)
         if exchange.session is None:
             return _reply(sent, passing, exchange)
-        archived = self._archive_on_the_way(sent, passing, exchange, exchange.session)
+        archived = self._archive_on_the_way(sent, passing, exchange.session, format=exchange.format)
         return _reply(sent, archived if is_stream(sent) else b"".join([chunk async for chunk in archived]), exchange)
 
     async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> Body:
@@ -355,10 +355,10 @@ class Proxy:
         return _reply(sent, content, exchange)
 
     async def _archive_on_the_way(
-        self, sent: httpx.Response, chunks: AsyncIterator[bytes], exchange: _Exchange, session: AsyncSession
+        self, sent: httpx.Response, chunks: AsyncIterator[bytes], session: AsyncSession, *, format: str
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), reply_decoder(sent)
+        collector, decode = ReplyCollector(format, is_stream=is_stream(sent)), reply_decoder(sent)
         reply, is_archived = f"the reply of {_address(sent.url)}", False
         warning = f"the client left in the middle of {reply}"
         try:
@@ -366,7 +366,7 @@ class Proxy:
                 collector.feed(decode(chunk))
                 if collector.is_complete and not is_archived:
                     is_archived = True
-                    await self._archive(session, collector, exchange)
+                    await self._archive(session, collector, format=format)
                 yield chunk
             warning = f"{reply} broke off: {collector.error[:200] or 'no last event'}"
         except httpx.HTTPError:
@@ -374,7 +374,7 @@ class Proxy:
             raise
         finally:  # also of a reply that broke off, or whose client has left
             if not is_archived:
-                await self._archive(session, collector, exchange)
+                await self._archive(session, collector, format=format)
             if collector.is_cut and warning:
                 _warn(warning, session=session.id)
 
@@ -399,15 +399,15 @@ class Proxy:
             return False
         return True
 
-    async def _archive(self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange) -> None:
+    async def _archive(self, session: AsyncSession, collector: ReplyCollector, *, format: str) -> None:
         """Archive a reply, or what has come of it."""
         try:
             messages: Sequence[Incoming] = collector.received()
             if collector.is_cut:
-                read = providers.read(messages, format=exchange.format)
+                read = providers.read(messages, format=format)
                 messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
             if messages:
-                numbers = await session.append(messages, format=exchange.format)
+                numbers = await session.append(messages, format=format)
                 if collector.is_cut:  # the client asks again: half an answer is not recalled for that
                     await session.exclude(numbers)
         except Exception:  # the reply has come: the agent gets it in any case

@@ -90,10 +90,12 @@ def _describe(error: Exception) -> str:
     match error:
         case aiohttp.ClientConnectorError(host=host, port=port, os_error=OSError(errno=number, strerror=text)):
             return f"no connection to {host}:{port}: {os.strerror(number) if number and number > 0 else text}"
-        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
-            return "the connection was closed"
+        case aiohttp.ClientConnectorCertificateError(certificate_error=reason):
+            return f"no valid certificate: {reason}"
         case TimeoutError():
             return "nothing came in time"
+        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
+            return "the connection was closed"
         case aiohttp.ClientResponseError(message=text):
             return f"not HTTP: {text.splitlines()[0]}"
     return str(error) or type(error).__name__
