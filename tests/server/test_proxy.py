@@ -268,6 +268,25 @@ class TestOpenAI:
             rows = server.engine.session("s1").get([1, 2])
             assert [row.message.role for row in rows][-1] == "assistant"
 
+    @pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+    def test_a_conversation_of_the_provider_is_a_session(self, start: Start, conversation: Any) -> None:
+        with start(lambda _: "Fine.") as server:
+            body = {"model": "m", "input": "Which port?", "conversation": conversation}
+            assert patient.post(f"{server.url}/v1/responses", json=body).headers["x-holdfast-session"] == "conv_1"
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_requests_that_go_on_from_each_other_are_one_session(self, start: Start, *, stream: bool) -> None:
+        """Where the client names none: the request names the response that it goes on from."""
+        with start(lambda _: "Fine.") as server:
+            names, previous = set(), {}
+            for number in range(3):
+                body = {"model": "m", "input": f"Question {number}?", "stream": stream, **previous}
+                reply = patient.post(f"{server.url}/v1/responses", json=body)
+                names.add(reply.headers["x-holdfast-session"])
+                previous = {"previous_response_id": f"resp_{number + 1}"}
+            (name,) = names
+            assert texts(server.engine, name)[::2] == ["Question 0?", "Question 1?", "Question 2?"]
+
     @pytest.mark.parametrize("path", ["chat/completions", "responses"])
     def test_what_has_come_of_a_reply_that_breaks_off_is_archived(self, start: Start, path: str) -> None:
         asked = [{"role": "user", "content": "Go."}]
