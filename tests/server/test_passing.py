@@ -103,8 +103,8 @@ def leaving(url: str, path: str, body: Any = None, **headers: str) -> Iterator[s
 
 
 def wait_for(done: Callable[[], object]) -> bool:
-    """Wait at most five seconds."""
-    end = time.monotonic() + 5
+    """Wait at most a minute: the machine may be busy."""
+    end = time.monotonic() + 60
     while not done() and time.monotonic() < end:
         time.sleep(0.02)
     return bool(done())
