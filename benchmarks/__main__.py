@@ -180,10 +180,17 @@ def followups(*, messages: int, seed: int, as_json: bool) -> None:
 @click.option(
     "--other", "others", type=(str, click.Path(path_type=Path)), multiple=True, help="Also ask questions of this set."
 )
+@click.option("--turns", type=click.IntRange(min=1), help="Ask 100 questions of archives of so many turns.")
 @click.option("--no-vectors", is_flag=True, help="By words alone.")
 @as_json
 def offtopic(
-    *, path: Path, dataset: str, others: tuple[tuple[str, Path], ...], no_vectors: bool, as_json: bool
+    *,
+    path: Path,
+    dataset: str,
+    others: tuple[tuple[str, Path], ...],
+    turns: int | None,
+    no_vectors: bool,
+    as_json: bool,
 ) -> None:
     """How often a question gets a block from an archive that has nothing to do with it.
 
@@ -191,10 +198,13 @@ def offtopic(
     each other set.
     """
     from benchmarks.datasets import load  # noqa: PLC0415 - as above
-    from benchmarks.recall import measure_offtopic  # noqa: PLC0415 - as above
+    from benchmarks.recall import measure_offtopic, shorten  # noqa: PLC0415 - as above
 
     embedder, notes = _embedder(no_vectors=no_vectors)
-    found = measure_offtopic(load(dataset, path), embedder=embedder, unrelated=_unrelated(others))
+    conversations = load(dataset, path)
+    if turns is not None:
+        conversations = shorten(conversations, turns=turns)
+    found = measure_offtopic(conversations, embedder=embedder, unrelated=_unrelated(others))
     show({**found, "embedder": notes}, {dataset: found}, first="data", as_json=as_json)
 
 
@@ -248,16 +258,17 @@ def replay(
 
 @bench.command()
 @click.argument("path", type=click.Path(path_type=Path, exists=True))
+@click.option("--sheet", type=click.Choice(["coding", "coding-2"]), default="coding", show_default=True)
 @click.option("--no-vectors", is_flag=True, help="By words alone.")
 @as_json
-def coding(*, path: Path, no_vectors: bool, as_json: bool) -> None:
-    """How many of 40 questions over real sessions of coding agents, in the folder PATH, the block answers."""
+def coding(*, path: Path, sheet: str, no_vectors: bool, as_json: bool) -> None:
+    """How many questions over real sessions of coding agents, in the folder PATH, the block answers."""
     from benchmarks.coding import measure  # noqa: PLC0415 - as above
 
     embedder, notes = _embedder(no_vectors=no_vectors)
-    found = measure(path, embedder=embedder)
+    found = measure(path, embedder=embedder, name=sheet)
     row = {name: value for name, value in found.items() if not isinstance(value, list)}
-    show({**found, "embedder": notes}, {"coding agents": row}, first="", as_json=as_json)
+    show({**found, "embedder": notes}, {sheet: row}, first="", as_json=as_json)
 
 
 def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:

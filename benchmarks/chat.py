@@ -18,14 +18,14 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.notes import Notes
-from holdfast.agent.sessions import Sessions, session_key
 from holdfast.engine import Engine
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.settings import Embedding, Settings, Workspace
+from holdfast_agent.agent import Agent
+from holdfast_agent.notes import Notes
+from holdfast_agent.sessions import Sessions, session_key
 
 __all__ = ["FIRST_SCREEN", "OWN_TIME", "first_screens", "measure"]
 

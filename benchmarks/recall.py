@@ -364,6 +364,24 @@ def split(conversation: Conversation) -> list[Conversation]:
     ]
 
 
+def shorten(conversations: Iterable[Conversation], *, turns: int, most: int = 100) -> list[Conversation]:
+    """Return an archive of a few turns for each of some questions: those up to a little behind its first evidence."""
+    asked = [(conversation, question) for conversation in conversations for question in conversation.questions]
+    return [_shorten(*pair, turns=turns) for pair in asked[:: -(-len(asked) // most)]]
+
+
+def _shorten(conversation: Conversation, question: Question, *, turns: int) -> Conversation:
+    first = min(question.evidence)
+    places = [(number, place) for number, one in enumerate(conversation.sessions) for place in range(len(one.turns))]
+    end = places.index((first[0], max(0, first[1]))) + 1 + turns // 4
+    kept = set(places[max(0, end - turns) : max(end, turns)])
+    sessions = [
+        replace(one, turns=tuple(turn for place, turn in enumerate(one.turns) if (number, place) in kept))
+        for number, one in enumerate(conversation.sessions)
+    ]
+    return Conversation(tuple(sessions), (replace(question, limit=None),))
+
+
 @contextmanager
 def _archive(conversation: Conversation, embedder: Embedder | None) -> Iterator[Archive]:
     with tempfile.TemporaryDirectory() as folder:

@@ -30,7 +30,8 @@ def main() -> None:
     files = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.is_file()]
     missing = [name for name in files if name not in names and not FORBIDDEN.search(name)]
     require(not missing, f"{wheel.name} lacks {missing[:3]}")
-    require("holdfast/py.typed" in names, f"{wheel.name} has no holdfast/py.typed")
+    for package in ("holdfast", "holdfast_agent"):
+        require(f"{package}/py.typed" in names, f"{wheel.name} has no {package}/py.typed")
     extra = [name for name in names if FORBIDDEN.search(name)]
     require(not extra, f"{wheel.name} has {extra[:3]}")
     require(metadata["Requires-Python"] == ">=3.11", "Requires-Python is not >=3.11")
@@ -40,6 +41,7 @@ def main() -> None:
         members = source.getnames()
     for wanted in (
         "/src/holdfast/__init__.py",
+        "/src/holdfast_agent/__init__.py",
         "/tests/conftest.py",
         "/benchmarks/__main__.py",
         "/scripts/check_build.py",

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.sessions import Sessions, session_key
 from holdfast.engine import Engine
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.settings import Embedding, Settings, Workspace
+from holdfast_agent.agent import Agent
+from holdfast_agent.sessions import Sessions, session_key
 from waiting import UNHURRIED
 
 __all__ = ["BASE", "AgentFixture", "Watched", "talker"]

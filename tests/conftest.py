@@ -10,8 +10,8 @@ pytest_plugins = ["holdfast.testing.fixtures"]
 
 if sys.platform == "win32":  # the agent does not run there; links, file modes, pipes and `kill -9` are POSIX
     collect_ignore_glob = [
-        *("agent/*", "e2e/*", "cli/test_chat.py", "cli/test_forget.py", "cli/test_screen*.py", "cli/test_terminal.py"),
-        *("cli/test_trust.py", "properties/test_paths.py", "properties/test_tools.py", "benchmarks/test_c*.py"),
+        *("agent/*", "e2e/*", "cli/test_forget.py", "cli/test_trust.py"),
+        *("properties/test_paths.py", "properties/test_tools.py", "benchmarks/test_c*.py"),
         *("test_resource_limits.py", "test_seeds_*.py", "test_settings_trust.py", "test_store_faults.py"),
         *("test_docs.py", "transcripts/test_journal.py", "transcripts/test_places.py"),
     ]

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from holdfast.agent.note_files import NoteResults
-from holdfast.agent.notes import Notes
-from holdfast.agent.qmd import Qmd
 from holdfast.settings import Embedding, Memory, Settings
+from holdfast_agent.note_files import NoteResults
+from holdfast_agent.notes import Notes
+from holdfast_agent.qmd import Qmd
 
 NOW = 1_770_732_000_000
 MINUTE = 60_000

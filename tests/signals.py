@@ -11,7 +11,7 @@ from holdfast.search.bm25 import Corpus, score
 from holdfast.search.candidates import select_candidates
 from holdfast.search.columns import Columns
 from holdfast.search.fuse import Signals
-from holdfast.search.postings import NO_OCCURRENCES, Postings, gather, term_id
+from holdfast.search.postings import NO_OCCURRENCES, Postings, gather, term_ids
 from holdfast.search.vectors import Centering
 from holdfast.text import terms
 from passage_rows import PassageRow, append
@@ -45,7 +45,7 @@ def signals(
     for number, said in enumerate(passages):
         words = terms(said.text)
         windows += [number] * len(words)
-        found += [term_id(word) for word in words]
+        found += term_ids(words).tolist()
         row = PassageRow(
             message=number + 1,
             scope=said.session,
@@ -60,7 +60,7 @@ def signals(
     eligible = np.ones(len(passages), np.bool_)
     eligible[list(hidden)] = False
     asked = Counter(terms(question))
-    found_lists = Postings.of([lists.get(term_id(term), NO_OCCURRENCES) for term in asked], columns)
+    found_lists = Postings.of([lists.get(number, NO_OCCURRENCES) for number in term_ids(list(asked)).tolist()], columns)
     postings = list(zip(found_lists, map(float, asked.values()), strict=True))
     candidates = select_candidates(
         columns,

@@ -12,11 +12,11 @@ import pytest
 from click.testing import CliRunner
 
 from agent_fixture import BASE, AgentFixture, talker
-from holdfast.agent.commands import run
 from holdfast.cli import holdfast
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text
 from holdfast.settings import Archive, Compaction, Embedding, Pruning, Search, Session, Settings
+from holdfast_agent.commands import run
 from waiting import UNHURRIED
 
 CLOCKS = (

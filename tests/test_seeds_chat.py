@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from agent_fixture import AgentFixture, talker
-from holdfast.agent.commands import run
 from holdfast.cli import main
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said
 from holdfast.tokens import human_tokens
+from holdfast_agent.commands import run
 
 FLUSH = "Pre-compaction memory flush"
 

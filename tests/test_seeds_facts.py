@@ -12,14 +12,14 @@ import pytest
 
 from agent_fixture import BASE, AgentFixture
 from embed_models import static_folder
-from holdfast.agent.commands import run
-from holdfast.agent.notes import Notes
 from holdfast.cli import main
 from holdfast.engine import Engine
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.settings import Archive, Embedding, LongTerm, Pruning, load
+from holdfast_agent.commands import run
+from holdfast_agent.notes import Notes
 from talk import answer, call, reply, results, user
 from waiting import UNHURRIED
 

@@ -13,9 +13,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from holdfast.agent import shell
 from holdfast.server.process import find
 from holdfast.settings import Recall
+from holdfast_agent import shell
 
 __all__ = ["UNHURRIED", "stop_server", "time_is_over_with", "until", "when"]
 

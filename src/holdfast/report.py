@@ -157,12 +157,12 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
     sums = dict.fromkeys(NAMES[:-2], 0)
     sums["tools"] = budget.overhead
     for item in items:
-        sums[_categorise(item)] += item.tokens
+        sums[categorise(item)] += item.tokens
         if item.block:
             sums["recall"] += item.block.tokens
     for item, files in _list_files(items):
         in_files = min(sum(file.tokens for file in files), item.tokens)
-        sums[_categorise(item)] -= in_files
+        sums[categorise(item)] -= in_files
         sums["workspace files"] += in_files
     used = sum(sums.values())
     return (
@@ -172,7 +172,8 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
     )
 
 
-def _categorise(item: Item) -> str:
+def categorise(item: Item) -> str:
+    """Return the part of the window that an item belongs to."""
     if item.kind == "message":
         return "tool results" if item.message.role == "tool" else "history"
     return item.kind

@@ -153,7 +153,7 @@ def _weigh(text: str, start: int, family: str) -> int:
         codes = symbols.take(np.frombuffer(piece.encode("utf-16-le", "surrogatepass"), "<u2")).tobytes()
     # Two neighbouring bytes are one number: those at even places, and those at odd ones.
     even, odd = (np.frombuffer(codes, "<u2", (len(codes) - start) // 2, start) for start in (0, 1))
-    return int(weights.take(even).sum()) + int(weights.take(odd).sum())
+    return int(np.add.reduce(weights.take(even)) + np.add.reduce(weights.take(odd)))
 
 
 @lru_cache(maxsize=4096)

@@ -9,8 +9,6 @@ from pathlib import Path
 import pytest
 
 from agent_fixture import AgentFixture, Watched, talker
-from holdfast.agent import agent as agent_module
-from holdfast.agent.agent import Agent
 from holdfast.errors import ModelBusyError, ModelError, StorageError
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
@@ -19,6 +17,8 @@ from holdfast.providers import check, render
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Trim, Workspace
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read
+from holdfast_agent import agent as agent_module
+from holdfast_agent.agent import Agent
 from waiting import UNHURRIED
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"

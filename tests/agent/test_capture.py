@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.memories import CATEGORIES, capture, category_of, refuse
 from holdfast.memory import block
+from holdfast_agent.memories import CATEGORIES, capture, category_of, refuse
 from strategies import examples
 from talk import MARKS
 

@@ -9,9 +9,9 @@ import pytest
 
 from agent_fixture import AgentFixture, talker
 from holdfast import transcripts
-from holdfast.agent.commands import COMMANDS, complete, is_command, run
 from holdfast.models.scripted import Scripted
 from holdfast.tokens import human_tokens
+from holdfast_agent.commands import COMMANDS, complete, is_command, run
 
 
 @pytest.fixture

@@ -2,8 +2,8 @@
 
 import pytest
 
-from holdfast.agent.workspace import local_time
 from holdfast.errors import SettingsError
+from holdfast_agent.workspace import local_time
 
 NOW = 1_770_768_000_000
 """2026-02-11T00:00:00Z."""

@@ -8,9 +8,6 @@ import msgspec
 import pytest
 
 from agent_fixture import AgentFixture
-from holdfast.agent.memories import Memories
-from holdfast.agent.toolbox import Toolbox
-from holdfast.agent.tools import memory_tools
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
 from holdfast.memory.facts import LONG_TERM
@@ -19,6 +16,9 @@ from holdfast.search.embed import Choice, Purpose, Space
 from holdfast.search.embed.base import Floats
 from holdfast.settings import Embedding, LongTerm, Settings
 from holdfast.store.base import Select
+from holdfast_agent.memories import Memories
+from holdfast_agent.toolbox import Toolbox
+from holdfast_agent.tools import memory_tools
 
 
 @pytest.fixture

@@ -12,13 +12,13 @@ import pytest
 
 from agent_fixture import BASE, AgentFixture
 from embed_models import Endpoint, Reply, endpoint
-from holdfast.agent.commands import run
-from holdfast.agent.memories import Memories, embedding_settings
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Said, Scripted
 from holdfast.settings import Embedding, LongTerm, LongTermEmbedding, Secret, Settings, load
+from holdfast_agent.commands import run
+from holdfast_agent.memories import Memories, embedding_settings
 
 KEY = "sk-canary-0123456789abcdef"
 MOMO = "The cat of the user is called Momo"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.paths import Bounds, append_bytes, locate, open_file, read_bytes, write_bytes
 from holdfast.errors import InputError
+from holdfast_agent.paths import Bounds, append_bytes, locate, open_file, read_bytes, write_bytes
 
 
 @pytest.fixture

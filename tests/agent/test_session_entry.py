@@ -7,9 +7,9 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from holdfast.agent.sessions import SessionEntry, reset_reason
 from holdfast.messages import Usage
 from holdfast.settings import Session, SessionReset, Settings
+from holdfast_agent.sessions import SessionEntry, reset_reason
 
 NOW = 1_770_732_000_000
 

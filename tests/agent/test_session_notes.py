@@ -13,15 +13,15 @@ import msgspec
 import pytest
 
 from agent_fixture import BASE, AgentFixture, talker
-from holdfast.agent import session_notes
-from holdfast.agent.commands import run
-from holdfast.agent.notes import Notes
-from holdfast.agent.paths import Bounds
-from holdfast.agent.session_notes import last_words, make_slug, write_session_note
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall
 from holdfast.models.scripted import Hang, Said, Scripted
 from holdfast.settings import Session, Workspace
+from holdfast_agent import session_notes
+from holdfast_agent.commands import run
+from holdfast_agent.notes import Notes
+from holdfast_agent.paths import Bounds
+from holdfast_agent.session_notes import last_words, make_slug, write_session_note
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 WANTED = msgspec.structs.replace(BASE, session=Session(memory_file=True))

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.sessions import SessionEntry, Sessions, session_key
 from holdfast.errors import InputError, StorageError
 from holdfast.settings import Session as SessionSettings
 from holdfast.settings import SessionReset, Settings
 from holdfast.transcripts.registry import read
+from holdfast_agent.sessions import SessionEntry, Sessions, session_key
 from sessions import START, Ids, says
 
 FOREVER = Settings(session=SessionSettings(reset=SessionReset(mode="never")))

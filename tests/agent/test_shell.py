@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent import shell
-from holdfast.agent.shell import environment, run
 from holdfast.errors import InputError
+from holdfast_agent import shell
+from holdfast_agent.shell import environment, run
 from waiting import time_is_over_with, until, when
 
 

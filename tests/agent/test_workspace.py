@@ -5,10 +5,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from holdfast.agent.workspace import FILES, bounds_of, context_files, prepare, system_prompt, truncate
 from holdfast.errors import StorageError
 from holdfast.models.base import Tool
 from holdfast.settings import Memory, Settings, Workspace
+from holdfast_agent.workspace import FILES, bounds_of, context_files, prepare, system_prompt, truncate
 
 NOW = 1_770_768_000_000
 """2026-02-11T00:00:00Z."""

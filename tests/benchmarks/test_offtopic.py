@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.datasets import Conversation, Question, Session, Turn, load
-from benchmarks.recall import measure_offtopic
+from benchmarks.recall import measure_offtopic, shorten
 from holdfast.errors import InputError
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
@@ -31,6 +31,15 @@ def test_the_halves_of_one_are_two() -> None:
     found = measure_offtopic([Conversation(sessions, questions)], embedder=None)
     assert found.pop("kept_tokens") > 0
     assert found == {"questions": 4, "kept": 1.0, "injected_near": 0.0, "injected_near_tokens": 0.0}
+
+
+def test_an_archive_can_be_of_a_few_turns() -> None:
+    """Each question has an archive of its own, with what answers it."""
+    sessions = tuple(Session(None, (Turn("user", f"word{n}"), Turn("user", f"other{n}"))) for n in range(9))
+    questions = tuple(Question(text=f"word{n}", evidence=frozenset({(n, 0)})) for n in range(9))
+    short = shorten([Conversation(sessions, questions)], turns=4)
+    assert [sum(len(one.turns) for one in conversation.sessions) for conversation in short] == [4] * 9
+    assert measure_offtopic(short, embedder=None)["kept"] == 1
 
 
 def test_it_takes_two() -> None:

@@ -43,8 +43,9 @@ def test_the_command_records_and_measures(tmp_path: Path) -> None:
 
 
 def test_the_sheet_is_for_certain_files(tmp_path: Path) -> None:
-    """There are 40 questions of each kind; other sessions cannot be asked them."""
-    sheet = load_sheet()
-    assert (len(sheet.questions), len(sheet.off_topic)) == (40, 40)
+    """There are 40 questions of each kind, and 43 on the second sheet; other sessions cannot be asked them."""
+    sheet, second = load_sheet(), load_sheet("coding-2")
+    assert (len(sheet.questions), len(sheet.off_topic), len(second.questions)) == (40, 40, 43)
+    assert not set(sheet.questions) & set(second.questions)
     with pytest.raises(InputError, match="not the file"):
         measure(tmp_path, embedder=None)

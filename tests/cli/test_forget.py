@@ -9,13 +9,13 @@ from click.testing import CliRunner
 from msgspec.structs import replace
 
 from agent_fixture import BASE, AgentFixture
-from holdfast.agent.note_files import find_sessions, read_messages
-from holdfast.agent.notes import Notes
 from holdfast.cli.commands import doctor
 from holdfast.cli.memory import forget, remember
-from holdfast.cli.terminal import MaskedHistory
 from holdfast.engine import Engine
 from holdfast.settings.schema import Experimental, MemorySearch
+from holdfast_agent.note_files import find_sessions, read_messages
+from holdfast_agent.notes import Notes
+from holdfast_agent.terminal import MaskedHistory
 from talk import user
 
 

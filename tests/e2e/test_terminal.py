@@ -10,10 +10,10 @@ import pexpect
 import pytest
 
 from e2e.pty import PROMPT, Terminal, readable
-from holdfast.agent.sessions import Sessions, session_key
 from holdfast.engine import Engine
 from holdfast.settings import Embedding, Settings
 from holdfast.transcripts import read
+from holdfast_agent.sessions import Sessions, session_key
 from waiting import until
 
 ALT_ENTER = "\x1b\r"

@@ -52,7 +52,7 @@ def test_a_compact_block_has_a_date_once() -> None:
 def test_an_unknown_moment_is_left_out() -> None:
     """A passage whose time is not known, or beyond any calendar, stands under its speaker alone."""
     for time in (0, -5, 10**18):
-        assert headers(replace(DETAIL, time=time), "compact") == ((None, "\n\n[user] "),)
+        assert headers("user", time, 0, "compact") == ((None, "\n\n[user] "),)
 
 
 @pytest.mark.parametrize(

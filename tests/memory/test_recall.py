@@ -212,6 +212,17 @@ def test_static_vectors_are_not_trusted_with_scripts_without_spaces(store: Sqlit
     assert search(store, asking("猫在哪"), embedder=embedder)[0].text == "猫在哪里"
 
 
+def test_a_chinese_near_miss_gets_a_short_block(store: SqliteStore, tmp_path: Path) -> None:
+    """Where vectors do not know the script, most of the words that a block needs are enough for a third of it."""
+    say(store, "发布窗口改到周四晚上八点", "今天午饭吃面条", "猫在睡觉", "会议室在三楼")
+    embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
+    embed(store, embedder)
+    near = recall(store, asking("周四几点开始发布新版本软件"), embedder=embedder)
+    assert near.relevance < 1
+    assert "周四晚上八点" in near.block
+    assert not recall(store, asking("猫粮在哪里买比较便宜"), embedder=embedder).block
+
+
 def test_settings_choose_the_order() -> None:
     """Fusion, weights, decay, the least score and variety come from the settings."""
     given = {

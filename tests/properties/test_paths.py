@@ -6,8 +6,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.paths import Bounds, append_bytes, read_bytes, write_bytes
 from holdfast.errors import InputError
+from holdfast_agent.paths import Bounds, append_bytes, read_bytes, write_bytes
 from strategies import examples
 
 SECRET = b"the secret outside"

@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.paths import Bounds
-from holdfast.agent.toolbox import Toolbox
-from holdfast.agent.tools import file_tools, flush_tools
 from holdfast.messages import ToolCall
+from holdfast_agent.paths import Bounds
+from holdfast_agent.toolbox import Toolbox
+from holdfast_agent.tools import file_tools, flush_tools
 from strategies import examples
 
 JSON: st.SearchStrategy[Any] = st.recursive(

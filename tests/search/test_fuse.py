@@ -50,7 +50,8 @@ def test_a_long_message_takes_over_less() -> None:
     """The longer a message, the less of its neighbours' score it gets."""
     said = [Said("hm " * 300), Said("the port is 8080"), Said("hm " * 3)]
     found = rank(signals(said, "port"))
-    assert found.parts(0).neighbours < found.parts(2).neighbours
+    long, short = found.parts([0, 2])
+    assert long.neighbours < short.neighbours
 
 
 def test_sessions_do_not_touch() -> None:
@@ -77,7 +78,8 @@ def test_a_named_day_lifts_and_hides_nothing() -> None:
     said = [Said("we met", session=0, time=DAY), Said("we met", session=1, time=50 * DAY)]
     found = rank(signals(said, "met", dates=[(40 * DAY, 60 * DAY)]))
     assert found.order.tolist() == [1, 0]
-    assert found.parts(1).date > 0 == found.parts(0).date
+    other, named = found.parts([0, 1])
+    assert named.date > 0 == other.date
 
 
 def test_equal_passages_stand_in_the_order_they_were_said() -> None:
@@ -107,7 +109,7 @@ def test_weighted_scores_lose_with_age() -> None:
     said = [Said("the port is 8080", time=DAY), Said("the port is 9090", session=1, time=101 * DAY)]
     found = rank(signals(said, "port", now=101 * DAY), order=Order(fusion="weighted", weighted=Weighted(least=0)))
     assert found.order.tolist() == [1, 0]
-    assert found.parts(0).decay == pytest.approx(0.995**100, rel=1e-4)
+    assert found.parts([0])[0].decay == pytest.approx(0.995**100, rel=1e-4)
 
 
 def test_weighted_scores_have_a_least_by_the_channels_that_found_them() -> None:
@@ -126,7 +128,7 @@ def test_reciprocal_ranks_join_both_lists() -> None:
 def test_every_hit_says_why() -> None:
     """All parts of a score are kept."""
     found = rank(signals(TALK, "cat", cosine=[0, 0.5, 0, 0.4]))
-    parts = found.parts(1)
+    (parts,) = found.parts([1])
     assert parts.keyword == pytest.approx(1)
     assert parts.vector == pytest.approx(1)
     assert parts.cosine == pytest.approx(0.5)
@@ -148,7 +150,7 @@ def test_in_a_large_archive_only_what_may_be_best_is_weighed() -> None:
     best = few.candidates.passages[short.order[:200]].tolist()
     assert best == whole.order[:200].tolist()
     assert short.scores[short.order[:200]].tolist() == pytest.approx(whole.scores[whole.order[:200]].tolist())
-    assert all(short.parts(place) == whole.parts(n) for place, n in zip(short.order[:20].tolist(), best, strict=False))
+    assert short.parts(short.order[:20].tolist()) == whole.parts(best[:20])
 
 
 def test_short_quotes_come_first_where_room_is_scarce() -> None:

@@ -2,15 +2,25 @@
 
 import pytest
 
-from holdfast.search.relevance import MIN_COSINE, MIN_WINDOW_SHARE, combined_relevance, relevance, word_relevance
+from holdfast.search.relevance import (
+    GROWTH,
+    MIN_COSINE,
+    MIN_WINDOW_SHARE,
+    TYPICAL_WINDOWS,
+    combined_relevance,
+    relevance,
+    word_relevance,
+)
 from signals import Said, signals
 
 TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good")]
+LESS = (len(TALK) / TYPICAL_WINDOWS) ** GROWTH
+"""The part of it that is enough in a memory as small as this."""
 
 
 def test_words_are_judged_by_what_stands_together() -> None:
     """Without vectors the relevance is the part of the question that one window holds, of the part that is enough."""
-    assert relevance(signals(TALK, "deploy to Frankfurt")) == pytest.approx(1 / MIN_WINDOW_SHARE)
+    assert relevance(signals(TALK, "deploy to Frankfurt")) == pytest.approx(1 / MIN_WINDOW_SHARE / LESS)
     assert relevance(signals(TALK, "quantum chromodynamics")) == 0
     assert relevance(signals(TALK, "deploy quantum chromodynamics")) < 1
 
@@ -19,6 +29,14 @@ def test_one_word_of_several_may_be_chance() -> None:
     """A rare word alone opens no block where the question has more; a question of one word needs no second."""
     assert word_relevance(signals(TALK, "Frankfurt sausage")) < 1
     assert word_relevance(signals(TALK, "Frankfurt")) > 1
+
+
+def test_in_a_small_memory_less_is_enough() -> None:
+    """Where there is little to be similar by chance, a question needs less in common, by words and by vectors."""
+    many = [*TALK, *(Said(f"unlike{n} other{n}") for n in range(100))]
+    small, large = (signals(talk, "deploy quantum", cosine=[0.3] * len(talk)) for talk in (TALK, many))
+    assert word_relevance(small) > word_relevance(large)
+    assert combined_relevance(small) > combined_relevance(large)
 
 
 def test_of_a_long_question_less_is_enough() -> None:
@@ -30,16 +48,17 @@ def test_of_a_long_question_less_is_enough() -> None:
 
 def test_vectors_count_as_far_as_words_go_with_them() -> None:
     """What is alike counts half without a word in common, and whole with all of them."""
-    assert combined_relevance(signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4])) == pytest.approx(0.2 / MIN_COSINE)
+    unknown = signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4])
+    assert combined_relevance(unknown) == pytest.approx(0.2 / MIN_COSINE / LESS)
     known = signals(TALK, "deploy Frankfurt", cosine=[0.4, 0.4, 0.4])
-    assert combined_relevance(known) == pytest.approx(0.4 / MIN_COSINE)
+    assert combined_relevance(known) == pytest.approx(0.4 / MIN_COSINE / LESS)
     assert combined_relevance(signals(TALK, "deploy Frankfurt")) == 0
 
 
 def test_one_passage_is_enough() -> None:
     """In a small memory one window that is like the question, and has its words, is not outweighed by the others."""
     alone = signals(TALK, "deploy Frankfurt", cosine=[0.5, 0.0, -0.2])
-    assert combined_relevance(alone) == pytest.approx(0.5 / MIN_COSINE)
+    assert combined_relevance(alone) == pytest.approx(0.5 / MIN_COSINE / LESS)
     assert relevance(signals(TALK, "quantum", cosine=[0.5, 0.0, -0.2])) < 1
 
 
@@ -59,7 +78,7 @@ def test_where_vectors_know_nothing_words_decide() -> None:
     on = signals([*TALK, Said("東京の天気は晴れ")], "東京の天気", cosine=[0, 0, 0, 0], vector_weight=0.0)
     assert relevance(on) > 1
     mixed = signals(TALK, "quantum", cosine=[0.4, 0.4, 0.4], vector_weight=0.5)
-    assert relevance(mixed) == pytest.approx(0.1 / MIN_COSINE)
+    assert relevance(mixed) == pytest.approx(0.1 / MIN_COSINE / LESS)
 
 
 def test_what_may_not_be_seen_says_nothing() -> None:

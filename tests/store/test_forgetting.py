@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import StorageError
-from holdfast.search.postings import term_id
+from holdfast.search.postings import term_ids
 from holdfast.store import forgetting, upkeep
 from holdfast.store.base import Select, VectorRow
 from holdfast.store.codec import encode_message
@@ -62,7 +62,7 @@ def test_terms_and_vectors_of_a_forgotten_message_are_gone(tmp_path: Path) -> No
             (number,) = store.add_messages([says(word("secret", place))])
             passage = store.read_passages(Select(scope=HERE))[-1].number
             store.add_vectors([VectorRow(space=MODEL, passage=passage, vectors=secret)])
-            term = term_id(word("secret", place))
+            (term,) = term_ids([word("secret", place)]).tolist()
             assert any(term.to_bytes(8, order, signed=True) in raw(tmp_path) for order in ("little", "big"))
             store.remove_messages(Select(scope=HERE, ids=(number,)))
             for data in (

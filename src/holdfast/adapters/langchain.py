@@ -186,15 +186,11 @@ def _render(placed: Placed, given: Sequence[BaseMessage]) -> list[BaseMessage]:
 
 def _edit(old: BaseMessage, message: Message) -> BaseMessage:
     blocks = [{"type": "text", "text": old.content}] if isinstance(old.content, str) else list(old.content)
-    edit = _drop_thinking if message.role == "assistant" else _add_texts
-    return old.model_copy(update={"content": edit(blocks, message)})
-
-
-def _drop_thinking(blocks: Sequence[Any], message: Message) -> list[Any]:
-    """Return the blocks of a reply without the thinking that an edit removed."""
-    if any(isinstance(part, Thinking) for part in message.parts):
-        return list(blocks)
-    return [block for block in blocks if not isinstance(block, dict) or block.get("type") != "thinking"]
+    if message.role != "assistant":
+        blocks = _add_texts(blocks, message)
+    elif not any(isinstance(part, Thinking) for part in message.parts):  # an edit removed it
+        blocks = [block for block in blocks if not isinstance(block, dict) or block.get("type") != "thinking"]
+    return old.model_copy(update={"content": blocks})
 
 
 def _add_texts(blocks: Sequence[Any], message: Message) -> list[Any]:

@@ -83,14 +83,23 @@ class HoldfastStore(BaseStore):
         validate_op_namespace(op)
         match op:
             case GetOp():
-                return next(map(_item, self._records(op.namespace, op.key)), None)
+                items = (
+                    Item(value=row.data["value"], key=row.key, namespace=_namespace(row), **_times(row))
+                    for row in self._records(op.namespace, op.key)
+                )
+                return next(items, None)
             case PutOp():
                 self._write(op)
                 return None
             case SearchOp():
                 return self._search(op)
             case ListNamespacesOp():
-                return self._list_namespaces(op)
+                matching = {
+                    namespace[: op.max_depth]
+                    for namespace in map(_namespace, self._all_records())
+                    if all(_matches(condition, namespace) for condition in op.match_conditions or ())
+                }
+                return sorted(matching)[op.offset : op.offset + op.limit]
 
     def _scope(self, namespace: tuple[str, ...]) -> Scope:
         return Scope(**self._owner, session=".".join(namespace))  # a label contains no period
@@ -141,15 +150,6 @@ class HoldfastStore(BaseStore):
                 return
             limit *= 4
 
-    def _list_namespaces(self, op: ListNamespacesOp) -> list[tuple[str, ...]]:
-        namespaces = {_namespace(row) for row in self._all_records()}
-        matching = {
-            namespace[: op.max_depth]
-            for namespace in namespaces
-            if all(_matches(condition, namespace) for condition in op.match_conditions or ())
-        }
-        return sorted(matching)[op.offset : op.offset + op.limit]
-
     def _all_records(self) -> list[Record]:
         return self._memory.store.read_records(Select(scope=self._scope(()), across=True), kind=ITEM)
 
@@ -178,10 +178,6 @@ def _texts(value: Any, name: str = "") -> Iterator[str]:
 
 def _namespace(row: Record) -> tuple[str, ...]:
     return tuple(row.scope.session.split("."))
-
-
-def _item(row: Record) -> Item:
-    return Item(value=row.data["value"], key=row.key, namespace=_namespace(row), **_times(row))
 
 
 def _search_item(row: Record, score: float | None) -> SearchItem:

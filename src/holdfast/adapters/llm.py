@@ -121,7 +121,10 @@ class _Memory:
             self._session,
             [*_read(given[:systems]), *self._earlier, *_read(given[systems:])],
             model=self._model.model_id,
-            tools=[_tool(tool) for tool in prompt.tools],
+            tools=[
+                {"name": one.name, "description": one.description or "", "parameters": getattr(one, "input_schema", {})}
+                for one in prompt.tools
+            ],
             write=write,
         )
         if placed is not None:
@@ -143,10 +146,6 @@ class _Memory:
 
 def _prompts(messages: Sequence[dict[str, Any]]) -> list[llm.Message]:
     return [llm.Message(one["role"], [TextPart(one["content"])]) for one in messages]
-
-
-def _tool(tool: Any) -> dict[str, Any]:
-    return {"name": tool.name, "description": tool.description or "", "parameters": getattr(tool, "input_schema", {})}
 
 
 def _copy(prompt: llm.Prompt, messages: Sequence[llm.Message]) -> llm.Prompt:

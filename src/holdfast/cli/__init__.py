@@ -27,7 +27,7 @@ os.environ.setdefault(
 )  # no command multiplies large matrices; its threads take 0.1 s to start
 
 COMMANDS: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_name("commands.json").read_bytes())
-"""The module of each command, which is loaded when it is called, and its line in the list."""
+"""The module of each command, here or with its full name, which is loaded when it is called; its line in the list."""
 
 
 class _Lazy(click.Group):
@@ -40,7 +40,8 @@ class _Lazy(click.Group):
         if cmd_name not in COMMANDS:
             return None
         name = "import_" if cmd_name == "import" else cmd_name
-        command: click.Command = getattr(import_module(f"holdfast.cli.{COMMANDS[cmd_name][0]}"), name)
+        module = COMMANDS[cmd_name][0]
+        command: click.Command = getattr(import_module(module if "." in module else f"holdfast.cli.{module}"), name)
         return command
 
     def resolve_command(

@@ -58,26 +58,24 @@ def compact_conversation(
             session = engine.session(scope.session, project=scope.project, agent=scope.agent)
         stack.enter_context(Console(stderr=True).status("compacting ..."))
         result = session.compact(messages, limit=limit, dry_run=dry_run, instructions=instructions)
-    if as_json:
-        emit_json(_to_json(result, dry_run=dry_run))
-    else:
+    if not as_json:
         _print(open_console(), name, result)
-
-
-def _to_json(result: Compaction, *, dry_run: bool) -> dict[str, Any]:
+        return
     plan = result.plan
-    return {
-        **result.to_json(),
-        "dryRun": dry_run,
-        "ids": list(plan.ids),
-        "kept": len(plan.kept),
-        "tokensKept": plan.tokens_kept,
-        "splitsTurn": plan.splits_turn,
-        "request": plan.request,
-        "readFiles": list(plan.activity.read),
-        "modifiedFiles": list(plan.activity.modified),
-        "failures": [str(failure) for failure in plan.activity.failures],
-    }
+    emit_json(
+        {
+            **result.to_json(),
+            "dryRun": dry_run,
+            "ids": list(plan.ids),
+            "kept": len(plan.kept),
+            "tokensKept": plan.tokens_kept,
+            "splitsTurn": plan.splits_turn,
+            "request": plan.request,
+            "readFiles": list(plan.activity.read),
+            "modifiedFiles": list(plan.activity.modified),
+            "failures": [str(failure) for failure in plan.activity.failures],
+        }
+    )
 
 
 def _print(screen: Console, name: str, result: Compaction) -> None:

@@ -17,7 +17,6 @@ from rich.text import Text as Styled
 
 from holdfast import __version__, transcripts
 from holdfast import settings as configuration
-from holdfast.agent.qmd import missing_command
 from holdfast.cli.console import open_console
 from holdfast.cli.install import open_installer
 from holdfast.cli.output import emit_json
@@ -127,6 +126,8 @@ class _Checks:
         for reason in self.choice.reasons:
             yield Finding("ok" if self.choice.embedder is not None else "note", f"embedding: {reason}")
         if self.settings.memory.backend == "qmd":
+            from holdfast_agent.qmd import missing_command  # noqa: PLC0415 - only for this
+
             missing = missing_command(self.settings)
             backend = self.settings.memory.qmd.command if missing is None else f"our own index, {missing}"
             yield Finding("ok" if missing is None else "note", f"search of notes: {backend}")

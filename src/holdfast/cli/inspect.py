@@ -52,16 +52,19 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
 
 def look_outside(home: Path | None) -> Outside:
     """Find what the inspector shows from outside the store: checks, settings and notes."""
-    from holdfast.agent.note_files import find_notes  # noqa: PLC0415 - takes time
     from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
+    from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time
 
     def health() -> Health:
         loaded = configuration.load(files=configuration.default_files())
-        return Health(
-            findings=[(one.level, one.what) for one in check_all(home)],
-            settings=[(name, _show(loaded.settings, name), source) for name, source in loaded.origins.items()],
-        )
+        values, settings = configuration.as_dict(loaded.settings), []
+        for name, source in loaded.origins.items():
+            value: Any = values
+            for part in name.split("."):
+                value = value.get(part) if isinstance(value, dict) else None
+            settings.append((name, "" if value is None else json.dumps(value, ensure_ascii=False), source))
+        return Health(findings=[(one.level, one.what) for one in check_all(home)], settings=settings)
 
     def notes() -> list[Note]:
         workspace = load_settings().workspace.path
@@ -71,10 +74,3 @@ def look_outside(home: Path | None) -> Outside:
         return [Note(path=one.name, text=one.path.read_text(errors="replace")) for one in found]
 
     return Outside(health=health, notes=notes)
-
-
-def _show(settings: configuration.Settings, name: str) -> str:
-    value: Any = configuration.as_dict(settings)
-    for part in name.split("."):
-        value = value.get(part) if isinstance(value, dict) else None
-    return "" if value is None else json.dumps(value, ensure_ascii=False)

@@ -12,7 +12,7 @@ import click
 
 from holdfast.cli.opening import store_of
 from holdfast.cli.options import as_json, home_option
-from holdfast.cli.output import echo, emit_json
+from holdfast.cli.output import echo, emit_json, print_result
 from holdfast.hooks.hosts import HOSTS, Keys
 from holdfast.hooks.install import FileChange, Installer
 
@@ -36,7 +36,13 @@ def open_installer(name: str, *, memory: Path) -> Installer:
 def install(*, host: str | None, dry_run: bool, home: Path | None, as_json: bool) -> None:
     """Give the agent HOST its memory; without HOST, list the agents. What is in its files is kept."""
     if host is None:
-        _list_hosts(home, as_json=as_json)
+        rows: list[dict[str, Any]] = []
+        for name in HOSTS:
+            one = open_installer(name, memory=store_of(home).parent)
+            rows.append({"host": name, "title": one.host.title, "is_present": one.is_present, "state": one.state})
+        absent = "  (not found on this machine)"
+        lines = (f"{row['host']:12} {row['state']:10}{absent * (not row['is_present'])}".rstrip() for row in rows)
+        print_result(rows, "\n".join(lines), as_json=as_json)
         return
     installer = open_installer(host, memory=store_of(home).parent)
     changes = installer.plan() if dry_run else installer.install()
@@ -57,19 +63,6 @@ def uninstall(*, host: str, dry_run: bool, home: Path | None, as_json: bool) -> 
     installer = open_installer(host, memory=store_of(home).parent)
     changes = installer.plan_removal() if dry_run else installer.uninstall()
     _print(installer, changes, [], dry_run=dry_run, as_json=as_json)
-
-
-def _list_hosts(home: Path | None, *, as_json: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    for name in HOSTS:
-        one = open_installer(name, memory=store_of(home).parent)
-        rows.append({"host": name, "title": one.host.title, "is_present": one.is_present, "state": one.state})
-    if as_json:
-        emit_json(rows)
-        return
-    for row in rows:
-        where = "" if row["is_present"] else "  (not found on this machine)"
-        echo(f"{row['host']:12} {row['state']:10}{where}".rstrip())
 
 
 def _print(

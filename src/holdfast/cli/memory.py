@@ -14,7 +14,16 @@ import click
 
 from holdfast.cli.opening import no_transcript, open_memory, owner_of, owners, scope_of, session_scope
 from holdfast.cli.options import as_json, home_option, opens_memory
-from holdfast.cli.output import align_to_words, echo, echo_styled, emit_json, human_bytes, plural, print_result
+from holdfast.cli.output import (
+    align_to_words,
+    drop_input,
+    echo,
+    echo_styled,
+    emit_json,
+    human_bytes,
+    plural,
+    print_result,
+)
 from holdfast.errors import InputError
 from holdfast.moments import minute
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
@@ -226,11 +235,15 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         copies = damaged_copies(database_file(memory.store.path))
         plan = _make_plan(memory, ids, whose)
         if not yes:
-            _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
+            if sys.stdin.isatty():
+                drop_input(sys.stdin.fileno())
+            question = f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?"
+            if not click.confirm(printable(question, one_line=True), err=True):
+                raise InputError("nothing was forgotten: you answered no")
         number = sum(plan.forget(memory, scope) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
-    text = f"{number} forgotten." + (" Damaged copies of the store were deleted." if number and copies else "")
+    text = f"{number} forgotten." + " Damaged copies of the store were deleted." * bool(number and copies)
     print_result({"forgotten": number}, text, as_json=as_json)
 
 
@@ -246,7 +259,7 @@ class _Plan:
 
     def forget(self, memory: Memory, scope: Scope) -> int:
         """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
-        from holdfast.agent.sessions import Sessions  # noqa: PLC0415 - only for this
+        from holdfast_agent.sessions import Sessions  # noqa: PLC0415 - only for this
 
         ids = None if self.ids is None else tuple(self.ids["ids"])
         rows = memory.store.read_messages(Select(scope=scope, across=self.across, ids=ids))
@@ -278,15 +291,6 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
         ids={"ids": numbers, "fact_ids": fact_ids},
         across=whose["session"] is None,
     )
-
-
-def _confirm(question: str) -> None:
-    from holdfast.cli.agent import drop_input  # noqa: PLC0415 - only for this
-
-    if sys.stdin.isatty():
-        drop_input(sys.stdin.fileno())
-    if not click.confirm(printable(question, one_line=True), err=True):
-        raise InputError("nothing was forgotten: you answered no")
 
 
 def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], list[str]]:

@@ -1,4 +1,4 @@
-"""The output of commands: JSON, plain text, and human-readable figures.
+"""The output of commands: JSON, plain text, and human-readable figures; and `drop_input`, for a question to the user.
 
 All text goes through `printable`, which removes control codes: `echo` and `SafeConsole` call it. `holdfast version` is
 here because it needs nothing else.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 from typing import Any, Final
 
 import click
@@ -19,6 +20,8 @@ from holdfast.text import ACTING, printable
 
 _WORD_END: Final = r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]"
 """White space, and the characters of scripts that are written without it."""
+QUIET_SECONDS: Final = 0.15
+MAX_DROP_ROUNDS: Final = 100
 
 
 def emit_json(value: Any) -> None:
@@ -74,6 +77,18 @@ def human_bytes(size: float) -> str:
 def plural(count: int, what: str) -> str:
     """Format a count with its noun: `1 cut`, `2 cuts`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
+
+
+def drop_input(descriptor: int) -> None:
+    """Drop what was typed or pasted so far, until nothing comes in for a moment. Without a terminal do nothing."""
+    try:
+        import termios  # noqa: PLC0415 - not every system has it
+    except ImportError:
+        return
+    for _ in range(MAX_DROP_ROUNDS if os.isatty(descriptor) else 0):
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+        if not select.select([descriptor], [], [], QUIET_SECONDS)[0]:
+            return
 
 
 @click.command()

@@ -18,7 +18,7 @@ from holdfast.errors import InputError, StorageError
 from holdfast.moments import minute
 from holdfast.settings.loading import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
-from holdfast.store.base import Scope, Select
+from holdfast.store.base import Select
 from holdfast.store.opening import database_file, server_address, store_file
 
 if TYPE_CHECKING:
@@ -153,29 +153,28 @@ def export(
 
     Damaged rows are skipped and listed; the exit code is then 1.
     """
+    from holdfast.memory import transfer  # noqa: PLC0415 - only for exports
+
     with open_memory(home) as memory:
-        count = _export(memory, owners(memory, project=project, agent=agent), target, form)
+        scopes = owners(memory, project=project, agent=agent)
+        if form == "folder":
+            from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
+            from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form
+
+            # Vectors are computed again: free with a local model, but a remote provider would be paid twice.
+            local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
+            count = transfer.save_folder(memory.store, scopes, target, embedder=local)
+        else:
+            with _create_private(target) as file:
+                if form == "jsonl":
+                    count = transfer.to_jsonl(memory.store, scopes, file)
+                else:
+                    count = transfer.to_markdown(memory.store, scopes, file, moment=minute)
         gaps = memory.store.gaps
     data = {"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]}
     print_result(data, f"{count:,} rows in {target}", as_json=as_json, err=True)
     if gaps:
         click.get_current_context().exit(1)
-
-
-def _export(memory: Memory, scopes: list[Scope], target: Path, form: str) -> int:
-    from holdfast.memory import transfer  # noqa: PLC0415 - only for exports
-
-    if form == "folder":
-        from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
-        from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form
-
-        # Vectors are computed again: free with a local model, but a remote provider would be paid twice.
-        local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
-        return transfer.save_folder(memory.store, scopes, target, embedder=local)
-    with _create_private(target) as file:
-        if form == "jsonl":
-            return transfer.to_jsonl(memory.store, scopes, file)
-        return transfer.to_markdown(memory.store, scopes, file, moment=minute)
 
 
 def _create_private(target: Path) -> Any:

@@ -212,20 +212,18 @@ class HostHooks:
     def _find(self, scope: Scope) -> _Host:
         """Return what is known of a session; of an earlier process, what was recorded."""
         with self._lock:
-            host = self._hosts.pop(scope, None) or self._load(scope)
+            host = self._hosts.pop(scope, None)
+            if host is None:
+                host = _Host(scope)
+                for row in self._memory.store.read_records(Select(scope=scope), kind=HOST):
+                    host.previous, host.compacted = row.data.get("previous", 0), row.data.get("compacted", 0)
+                    host.transcript = (row.data.get("path", ""), row.data.get("size", 0), row.data.get("messages", 0))
+                shown = self._memory.store.read_messages(Select(scope=scope, after=host.compacted))
+                host.messages = [row.id for row in shown]
             self._hosts[scope] = host  # the session that was used last is the last to go
             while len(self._hosts) > MAX_HOSTS:
                 del self._hosts[next(iter(self._hosts))]
             return host
-
-    def _load(self, scope: Scope) -> _Host:
-        host = _Host(scope)
-        for row in self._memory.store.read_records(Select(scope=scope), kind=HOST):
-            host.previous, host.compacted = row.data.get("previous", 0), row.data.get("compacted", 0)
-            host.transcript = (row.data.get("path", ""), row.data.get("size", 0), row.data.get("messages", 0))
-        shown = self._memory.store.read_messages(Select(scope=scope, after=host.compacted))
-        host.messages = [row.id for row in shown]
-        return host
 
     def _record(self, host: _Host) -> None:
         path, size, count = host.transcript

@@ -22,7 +22,7 @@ import re
 import secrets
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -163,11 +163,19 @@ class Detail:
 
 
 def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, style: Style = "compact") -> str:
-    """Render a block; an empty text where there is nothing to quote."""
+    """Render a block; an empty text where there is nothing to quote.
+
+    Passages are rendered oldest first; a compact block keeps those of a day and session together.
+    """
     parts: list[str] = []
     if facts:
         parts.append("\n".join(["<knowledge>", *map(fact_line, facts), "</knowledge>"]))
-    if entries := "".join(_render_entries(details, style)):
+    ordered = sorted(details, key=attrgetter("time"))  # stable: those of one moment stay in order
+    if style == "compact":
+        ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
+    shown: set[Hashable] = set()
+    each = ((headers(one.role, one.time, one.session, style), one.text) for one in ordered)
+    if entries := "".join(choose_header(found, shown) + _escape(text) for found, text in each):
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
         return ""
@@ -181,27 +189,19 @@ def fact_line(fact: Fact) -> str:
     return f"- [{_name(fact.type)}] {_escape(_BREAK.sub(' ', fact.text.strip()))}"
 
 
-def _render_entries(details: Iterable[Detail], style: Style) -> Iterator[str]:
-    """Render passages oldest first; a compact block keeps those of a day and session together."""
-    ordered = sorted(details, key=attrgetter("time"))  # stable: those of one moment stay in order
-    if style == "compact":
-        ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
-    shown: set[Hashable] = set()
-    for detail in ordered:
-        yield choose_header(headers(detail, style), shown) + _escape(detail.text)
-
-
-def headers(detail: Detail, style: Style) -> tuple[Header, ...]:
+@lru_cache(maxsize=4096)
+def headers(role: str, time: int, session: int, style: Style) -> tuple[Header, ...]:
     """Return the headers of a passage, the longest first, each after its line ends.
 
     Each but the last has the group of passages of which one needs it: those of a day or a minute of a session.
     """
-    day, clock = _format_time(detail.time)
-    full = f"\n\n[{day}{clock}{_name(detail.role)}] "
+    day, _, clock = minute(time).partition(" ") if time > 0 else ("", "", "")
+    name = _name(role)
+    full = f"\n\n[{day} {clock} {name}] " if clock else f"\n\n[{name}] "
     if style == "full" or not clock:
         return ((None, full),)
-    minute = ((detail.time // _MINUTE, detail.session), f"\n[{clock}{_name(detail.role)}] ")
-    return ((detail.time // _DAY, detail.session, "day"), full), minute, (None, f"\n[{_name(detail.role)}] ")
+    by_minute = ((time // _MINUTE, session), f"\n[{clock} {name}] ")
+    return ((time // _DAY, session, "day"), full), by_minute, (None, f"\n[{name}] ")
 
 
 def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:
@@ -216,18 +216,11 @@ def _name(role: str) -> str:
     return _escape(re.sub(_CLOSED, ")", " ".join(role.split())[:_LONGEST_NAME]))
 
 
-@lru_cache(maxsize=4096)
-def _format_time(milliseconds: int) -> tuple[str, str]:
-    """Return the day and the time of day, each with a space behind it; empty where the time is not known."""
-    day, _, clock = minute(milliseconds).partition(" ") if milliseconds > 0 else ("", "", "")
-    return (f"{day} ", f"{clock} ") if clock else ("", "")
-
-
 def _escape(text: str) -> str:
     # Few texts need these patterns, which take 20 ms to compile.
-    if any(mark in text for mark in "<\uff1c\ufe64"):
+    if "<" in text or "\uff1c" in text or "\ufe64" in text:
         text = compile_once(_TAG, re.IGNORECASE).sub("&lt;", text)
-    if any(mark in text for mark in "[\uff3b"):
+    if "[" in text or "\uff3b" in text:
         text = compile_once(_ENTRY, re.IGNORECASE).sub(r"\g<0>\\", text)
     return text
 

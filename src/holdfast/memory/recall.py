@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Final
 
@@ -86,7 +87,7 @@ def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None
     found = _search(store, query, embedder, Deadline.after(None))
     best = found.ranking.order[:limit].tolist()
     texts = _read_passages(store, query, found.candidates, best)
-    return [_make_hit(texts[place], place, texts[place].text, found) for place in best if place in texts]
+    return list(_make_hits({place: texts[place] for place in best if place in texts}, found, quoted=texts))
 
 
 def recall(
@@ -134,7 +135,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
 
 NEAR_WORDS: Final = 0.8
 NEAR_COMBINED: Final = 0.75
-"""The parts of the gate that are enough for a short block where words and vectors both reach theirs."""
+"""The parts of the gate, by words and by vectors that know the script, that are enough for a short block."""
 NEAR_SHARE: Final = 1 / 3
 """The share of the cap that such a block may take."""
 
@@ -148,7 +149,8 @@ def _block_share(found: _Found, query: RecallQuery) -> float:
         return float(found.candidates.cosine is not None and len(found.ranking.order) > 0)
     if combined >= query.gate:
         return 1.0
-    is_near = words >= NEAR_WORDS * query.gate and combined >= NEAR_COMBINED * query.gate
+    near_combined = NEAR_COMBINED * query.gate * found.signals.vector_weight
+    is_near = words >= NEAR_WORDS * query.gate and combined >= near_combined
     return NEAR_SHARE if is_near else 0.0
 
 
@@ -363,14 +365,14 @@ class _Quoter:
         passage = passages.get(place)
         if passage is None:
             return None
-        detail = _make_detail(passage, candidates, place, text="")
+        session = int(candidates.sessions[place])
         return Quotable(
             passage=place,
             text=passage.text,
             windows=passage.windows,
             window_scores=self._scores[place],
-            headers=block.headers(detail, self._query.header),
-            said_in=detail.session if candidates.human[place] else None,
+            headers=block.headers(passage.speaker, passage.time, session, self._query.header),
+            said_in=session if candidates.human[place] else None,
             room=MAX_EXCERPT_CHARS if place in self._best else MIN_EXCERPT_CHARS,
         )
 
@@ -395,23 +397,25 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
     both = relate(words)
     if cosines is not None:
         both = (both + relate(np.maximum(cosines, 0))) / np.float32(2)
-    scores.update(zip(chosen.tolist(), np.split(both, stops[:-1]), strict=True))
+    parts = (both[start:stop] for start, stop in pairwise([0, *stops.tolist()]))
+    scores.update(zip(chosen.tolist(), parts, strict=True))
     return scores
 
 
-def _add_answers(values: Mapping[int, float], found: Candidates) -> dict[int, float]:
+def _add_answers(values: dict[int, float], found: Candidates) -> dict[int, float]:
     """Add short passages that follow the best ones: the answer of a tool contains no word of the question."""
     places: dict[int, float] = {}
-    for count, (place, value) in enumerate(values.items()):
+    for place in islice(values, _MAX_QUESTIONS):
+        value = values[place]
         places[place] = max(value, places.get(place, 0.0))
         follower = place
-        for _ in range(_ANSWER_REACH if count < _MAX_QUESTIONS else 0):
+        for _ in range(_ANSWER_REACH):
             follower = int(found.following[follower])
             if follower < 0 or found.human[follower]:
                 break
             if found.sizes[follower] <= _MAX_ANSWER_CHARS and found.eligible[follower]:
                 places[follower] = max(value, places.get(follower, 0.0))
-    return places
+    return places | values | {place: max(value, values.get(place, 0.0)) for place, value in places.items()}
 
 
 # --- the block ---------------------------------------------------------------------------
@@ -464,17 +468,25 @@ def _compose(
     if tokens > query.cap or not text:
         return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
-    hits = tuple(_make_hit(found.texts[place], place, details[place].text, found) for place in ordered)
+    hits = _make_hits({place: found.texts[place] for place in ordered}, found, quoted=details)
     return replace(nothing, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
 
 
-def _make_hit(passage: PassageText, place: int, text: str, found: _Found) -> Hit:
-    return Hit(
-        message=passage.message,
-        passage=passage.number,
-        text=text,
-        speaker=passage.speaker,
-        time=passage.time,
-        score=float(found.ranking.scores[place]),
-        parts=found.ranking.parts(place),
+def _make_hits(
+    passages: Mapping[int, PassageText], found: _Found, *, quoted: Mapping[int, PassageText | block.Detail]
+) -> tuple[Hit, ...]:
+    """Return the hits of passages by place, with the text that is `quoted` of each."""
+    places = list(passages)
+    rows = zip(passages.items(), found.ranking.scores[places].tolist(), found.ranking.parts(places), strict=True)
+    return tuple(
+        Hit(
+            message=passage.message,
+            passage=passage.number,
+            text=quoted[place].text,
+            speaker=passage.speaker,
+            time=passage.time,
+            score=score,
+            parts=parts,
+        )
+        for (place, passage), score, parts in rows
     )

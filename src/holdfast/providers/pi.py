@@ -134,17 +134,12 @@ def _read_image(data: Json, where: str) -> Image:
     return Image(media_type=media_type or None, data=inline or None, url=url or None)
 
 
-def _read_opaque(data: Json, where: str) -> Opaque:
-    """Read an opaque part of another format, as `_make_block` carries it."""
-    return Opaque(
-        kind=expect(data, "kind", str, where, default="opaque"), data=wire.limit_depth(data.get("data"), where)
-    )
-
-
 _RESULT_BLOCKS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
     "text": lambda data, where: Text(text=expect(data, "text", str, where, default="")),
     "image": _read_image,
-    "opaque": _read_opaque,
+    "opaque": lambda data, where: Opaque(  # a part of another format, as `_make_block` carries it
+        kind=expect(data, "kind", str, where, default="opaque"), data=wire.limit_depth(data.get("data"), where)
+    ),
 }
 _BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {
     **_RESULT_BLOCKS,

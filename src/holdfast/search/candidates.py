@@ -99,11 +99,13 @@ def select_candidates(
     chosen.
     """
     best = None if cosine is None else _best_cosines(columns, cosine, centre)
-    numbers = np.flatnonzero(visible)
-    if len(numbers) > limit:
+    if np.count_nonzero(visible) > limit:
         numbers = _shortlist(columns, keywords, best, visible, eligible, limit=limit, neighbours=neighbours)
-    ends = np.append(columns["first_window"], columns.windows)
-    firsts, counts = ends[numbers], ends[numbers + 1] - ends[numbers]
+    else:
+        numbers = np.flatnonzero(visible)
+    firsts = columns["first_window"].take(numbers)
+    stops = columns["first_window"].take(numbers + 1, mode="clip")
+    counts = np.where(numbers + 1 < columns.passages, stops, columns.windows) - firsts
     top_session = keywords.sessions.max(initial=0) or np.float32(1)
     total = columns.windows if visible.all() else int(np.count_nonzero(visible.take(columns["passage"])))
 
@@ -161,8 +163,10 @@ def _shortlist(
     promise = keywords.passages / (keywords.passages.max(initial=0) or np.float32(1))
     promise += keywords.together
     if cosine is not None:
-        promise += cosine / (cosine.max(initial=0) or np.float32(1))
-    promise *= eligible
+        similar = np.flatnonzero(cosine > 0)  # few: in a large store only the best windows have a cosine
+        promise[similar] += cosine[similar] / (cosine.max(initial=0) or np.float32(1))
+    if not eligible.all():
+        promise *= eligible
     best = highest(promise, limit)
     chosen = np.zeros(columns.passages + 1, np.bool_)  # -1 means none, and is the place after the last
     chosen[best] = True
@@ -171,7 +175,8 @@ def _shortlist(
         for _ in range(neighbours):
             beside = columns.beside(beside, side)
             chosen[beside] = True
-    return np.flatnonzero(chosen[:-1] & visible)
+    numbers = np.flatnonzero(chosen[:-1])
+    return numbers[visible.take(numbers)]
 
 
 def _places(numbers: Ints, wanted: Ints) -> Ints:

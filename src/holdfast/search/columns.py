@@ -50,21 +50,22 @@ class Columns:
 
     def extend(self, *stretches: Mapping[str, npt.NDArray[Any]]) -> None:
         """Add many passages at once, as `decode` gives them."""
-        passages, windows = (sum(len(arrays[name]) for arrays in stretches) for name in ("message", "passage"))
-        self._reserve(PASSAGE_TYPES | DERIVED_TYPES, self.passages + passages)
-        self._reserve(WINDOW_TYPES, self.windows + windows)
-        for arrays in stretches:
-            self._add(arrays)
-
-    def _add(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Add passages for which there is room."""
-        shift = {"first_window": self.windows, "passage": self.passages}
-        for name, values in arrays.items():
-            start = self.windows if name in WINDOW_TYPES else self.passages
-            self._arrays[name][start : start + len(values)] = values + shift[name] if name in shift else values
-        self._link(arrays["previous"], self.passages)
-        self.passages += len(arrays["message"])
-        self.windows += len(arrays["passage"])
+        if not stretches:
+            return
+        passages, windows = (np.array([len(arrays[name]) for arrays in stretches]) for name in ("message", "passage"))
+        self._reserve(PASSAGE_TYPES | DERIVED_TYPES, self.passages + int(passages.sum()))
+        self._reserve(WINDOW_TYPES, self.windows + int(windows.sum()))
+        for name in stretches[0]:
+            start, counts = (self.windows, windows) if name in WINDOW_TYPES else (self.passages, passages)
+            added = self._arrays[name][start : start + int(counts.sum())]
+            np.concatenate([arrays[name] for arrays in stretches], out=added, casting="unsafe")
+            if name == "first_window":
+                added += np.repeat(self.windows + windows.cumsum() - windows, passages)
+            elif name == "passage":
+                added += np.repeat(self.passages + passages.cumsum() - passages, windows)
+        first, self.passages = self.passages, self.passages + int(passages.sum())
+        self.windows += int(windows.sum())
+        self._link(self["previous"][first:], first)
 
     def truncate(self, passages: int) -> None:
         """Keep only the first passages."""

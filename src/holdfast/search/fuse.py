@@ -184,9 +184,10 @@ class Ranking:
             worth = worth * cost[:_MEASURED_QUOTES].mean() ** -recipe.plenty
         return self.order[order], worth[order].astype(np.float32)
 
-    def parts(self, place: int) -> Parts:
-        """Return the parts of a candidate's score."""
-        return Parts(**{name: float(values[place]) for name, values in self.stages.items()})
+    def parts(self, places: Sequence[int]) -> list[Parts]:
+        """Return the parts of the scores of some candidates."""
+        columns = (values[places].tolist() for values in self.stages.values())
+        return [Parts(**dict(zip(self.stages, values, strict=True))) for values in zip(*columns, strict=True)]
 
 
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen

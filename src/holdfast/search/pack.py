@@ -6,6 +6,7 @@ passages get more room than the others, and keep a list or code that they announ
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -159,12 +160,7 @@ def pack(
     packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
     for quote in after:
         packed.add(quote)
-    for passage, size, score in order:
-        left = room - packed.spent
-        if left < MIN_QUOTE_TOKENS or len(packed.quotes) == limit:
-            break
-        if packed.leaves_out(passage, size=size, score=score, left=left):
-            continue
+    for passage, _, left in packed.choose(order, room=room, limit=limit):
         if (candidate := read(passage)) is None:
             continue
         quote = candidate.quote(weights, measure, headed=packed.headed, left=left)
@@ -180,37 +176,51 @@ def select_likely(
     packed, likely = _Packed(seen=[], adaptive=adaptive), []
     for quote in after:
         packed.add(quote)
-    for passage, size, score in order:
-        left = room - packed.spent
-        if left < MIN_QUOTE_TOKENS:
-            break
-        if not packed.leaves_out(passage, size=size, score=score, left=left):
-            likely.append(passage)
-            packed.spent += min(size, MIN_EXCERPT_CHARS) / TYPICAL_CHARS_PER_TOKEN
+    for passage, chars, _ in packed.choose(order, room=room):
+        likely.append(passage)
+        packed.spend(chars / TYPICAL_CHARS_PER_TOKEN)
     return likely
 
 
 @dataclass(slots=True, kw_only=True)
 class _Packed:
-    """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated."""
+    """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated.
+
+    A passage must score at `least` as much as this to be quoted beside them.
+    """
 
     seen: list[tuple[str, int | None]]
     adaptive: bool
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable] = field(default_factory=set)
     spent: float = 0.0
+    least: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.spend(0.0)
+
+    def choose(
+        self, order: Iterable[tuple[int, int, float]], *, room: float, limit: int | None = None
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield the passages that may fit, with the characters of a short excerpt and the tokens that are left."""
+        for passage, size, score in order:
+            if score < self.least or passage in self.quotes:
+                continue
+            left, chars = room - self.spent, min(size, MIN_EXCERPT_CHARS)
+            if left < MIN_QUOTE_TOKENS or len(self.quotes) == limit:
+                break
+            if chars <= CHARS_PER_TOKEN * left:
+                yield passage, chars, left
+
+    def spend(self, tokens: float) -> None:
+        self.spent += tokens
+        self.least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM if self.adaptive else -math.inf
 
     def add(self, quote: Quote) -> None:
         self.quotes[quote.passage] = quote
         self.headed.update(quote.groups)
         self.seen.append((quote.plain, quote.said_in))
-        self.spent += quote.tokens
-
-    def leaves_out(self, passage: int, *, size: int, score: float, left: float) -> bool:
-        """Tell whether a passage is quoted already, scores too little beside the others, or cannot fit."""
-        if passage in self.quotes or min(size, MIN_EXCERPT_CHARS) > CHARS_PER_TOKEN * left:
-            return True
-        return self.adaptive and score < MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
+        self.spend(quote.tokens)
 
     def repeats(self, quote: Quote) -> bool:
         """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""

@@ -72,11 +72,6 @@ def _powers(base: np.uint64, count: int) -> npt.NDArray[np.uint64]:
     return powers.cumprod(dtype=np.uint64)
 
 
-def term_id(term: str) -> int:
-    """The number of one term."""
-    return int(term_ids([term])[0])
-
-
 @dataclass(frozen=True, slots=True)
 class Postings:
     """Where one term stands: by window, and by passage.
@@ -103,8 +98,9 @@ class Postings:
         changes = np.append(_changes(owners), True)
         changes[stops] = True
         first = np.flatnonzero(changes[:-1])
-        sums = np.append(0, counts.cumsum(dtype=np.int64))  # faster than adding up each stretch
-        times = np.diff(sums[np.append(first, len(counts))]).astype(np.float32)
+        sums = np.zeros(len(counts) + 1, np.uint32)  # faster than adding up each stretch
+        np.cumsum(counts, out=sums[1:])
+        times = np.diff(sums.take(first), append=sums[-1:]).astype(np.float32)
         passages = owners[first].astype(np.intp)
         found, start, begin = [], 0, 0
         for stop, end in zip(stops.tolist(), np.searchsorted(first, stops).tolist(), strict=True):
@@ -235,41 +231,34 @@ class Unindexed:
     """The terms of the passages from `first` on."""
 
     def __init__(self, first: int = 0) -> None:
-        self.first = first
-        self._terms: list[Terms] = []
-        self._occurrences: tuple[npt.NDArray[np.uint32], Terms] | None = None
-        self._ends: npt.NDArray[np.uint16] | None = None
-
-    @property
-    def stop(self) -> int:
-        """The number of the passage after the last."""
-        return self.first + len(self._terms)
+        self.first = self.stop = self._joined = first
+        self._new: list[Terms] = []
+        self._windows, self._terms = np.zeros(0, np.uint32), np.zeros(0, np.int64)
+        self._ends = np.zeros(0, np.uint16)
 
     def append(self, terms: Terms) -> None:
         """Add the terms of the next passage."""
-        self._terms.append(terms)
-        self._occurrences = self._ends = None
+        self._new.append(terms)
+        self.stop += 1
 
     def pad(self, stop: int) -> None:
         """Leave room for passages that have no terms, because they were forgotten."""
-        if stop > self.stop:
-            self._terms += [np.zeros(0, np.int64)] * (stop - self.stop)
-            self._occurrences = self._ends = None
+        self.stop = max(stop, self.stop)
 
     def occurrences(self, columns: Columns) -> tuple[npt.NDArray[np.uint32], Terms]:
-        """All occurrences: the window and the term of each."""
-        if self._occurrences is None:
-            start = columns.window_range(self.first).start if self._terms else columns.windows
-            lengths = columns["window_length"][start:]
-            windows = np.repeat(np.arange(start, columns.windows, dtype=np.uint32), lengths)
-            self._occurrences = windows, np.concatenate(self._terms or [np.zeros(0, np.int64)])
-        return self._occurrences
+        """All occurrences: the window and the term of each. Those of new passages are joined to the others."""
+        if self._joined < self.stop:
+            start = columns.window_range(self._joined).start
+            numbers = np.arange(start, columns.windows, dtype=np.uint32)
+            self._windows = np.append(self._windows, numbers.repeat(columns["window_length"][start:]))
+            self._terms = np.concatenate([self._terms, *self._new])
+            self._ends = self._terms.astype(np.uint16)
+            self._joined, self._new = self.stop, []
+        return self._windows, self._terms
 
     def lists(self, terms: Terms, columns: Columns) -> Lists:
         """The posting lists of these terms: all occurrences are looked through once."""
         windows, all_terms = self.occurrences(columns)
-        if self._ends is None:
-            self._ends = all_terms.astype(np.uint16)
         wanted = np.zeros(1 << 16, np.bool_)
         wanted[terms.astype(np.uint16)] = True
         hits = np.flatnonzero(wanted.take(self._ends))  # by the end of their numbers; few others have the same

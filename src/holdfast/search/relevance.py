@@ -3,8 +3,8 @@
 A block is made if the words of the query are enough, or if words and vectors together are. Vectors only add:
 `word_relevance` is the same with any vectors and with none.
 
-The scale is absolute: it does not depend on other queries. In a large memory more is similar by chance, so more is
-needed. The figures were chosen by leaving out whole data sets (docs/benchmarks.md).
+The scale is absolute: it does not depend on other queries. The figures were chosen by leaving out whole data sets
+(docs/benchmarks.md).
 """
 
 from __future__ import annotations
@@ -23,10 +23,12 @@ MIN_LINE_SHARE: Final = 0.27
 """The same in text that is cut into lines, where fewer words occur together by chance."""
 MIN_COSINE: Final = 0.25
 """The cosine that windows must have, if the words of the query are there too."""
-FEW_WINDOWS: Final = 2000
-"""With more windows than this, more is needed of both: the number of windows to the power of"""
-WORDS_GROWTH: Final = 0.05
+TYPICAL_WINDOWS: Final = 2000
+"""With more windows more is similar by chance, and more is needed; with fewer, less: their number to the power of"""
+GROWTH: Final = 0.05
+"""for words, and for vectors where windows are few; of"""
 COSINE_GROWTH: Final = 0.2
+"""for vectors where they are many."""
 
 _LONG_QUERY_WORDS: Final = 8
 """A query of more words is rarely repeated as a whole: less of it is enough."""
@@ -45,7 +47,8 @@ def word_relevance(signals: Signals) -> float:
     is_lines = (found.windows > 1) & (found.sizes <= LINES * found.windows)
     enough = np.where(is_lines, np.float32(MIN_LINE_SHARE), np.float32(MIN_WINDOW_SHARE))
     best = float((found.together * found.eligible / enough).max(initial=0))
-    return best * float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS))) / _grow(signals, WORDS_GROWTH)
+    size = _relative_size(signals)
+    return best * float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS))) / math.pow(size, GROWTH)
 
 
 def combined_relevance(signals: Signals) -> float:
@@ -59,9 +62,10 @@ def combined_relevance(signals: Signals) -> float:
         return 0.0
     share, best = float((found.share * found.eligible).max(initial=0)), found.nearest
     similarity = max(float(best.mean()) * (_WORDLESS_SHARE + (1 - _WORDLESS_SHARE) * share), float(best.max()) * share)
-    return signals.vector_weight * similarity / (MIN_COSINE * _grow(signals, COSINE_GROWTH))
+    size = _relative_size(signals)
+    enough = MIN_COSINE * math.pow(size, COSINE_GROWTH if size > 1 else GROWTH)
+    return signals.vector_weight * similarity / enough
 
 
-def _grow(signals: Signals, power: float) -> float:
-    """Return how much more is needed in a memory of more than a few windows; 1 or more."""
-    return math.pow(max(1.0, signals.candidates.total_windows / FEW_WINDOWS), power)
+def _relative_size(signals: Signals) -> float:
+    return max(1, signals.candidates.total_windows) / TYPICAL_WINDOWS

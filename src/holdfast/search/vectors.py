@@ -62,7 +62,9 @@ class Matrix:
         self._pages: dict[int, Bytes] = {}
         self._squares: dict[int, Floats] = {}
         self._signs: dict[int, Signs] = {}
-        self._compared: npt.NDArray[np.int64] | None = None  # the windows that the last query was compared with
+        self._shared = np.zeros(0, np.uint16)
+        # The windows that the last query was compared with, and their vectors.
+        self._compared: tuple[npt.NDArray[np.int64], Bytes] | None = None
         self._known_mean: tuple[tuple[int, int], Floats | None, float] = ((-1, 0), None, 0.0)
 
     def store(self, first: int, rows: Bytes) -> None:
@@ -92,9 +94,6 @@ class Matrix:
             return np.zeros(windows, np.float32)
         if windows >= self._many and (visible is None or np.count_nonzero(visible) >= self._many):
             return self._cosine_of_best(wanted, windows, visible)
-        return self._cosine_of_all(wanted, windows, visible)
-
-    def _cosine_of_all(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         alike = np.zeros(windows, np.float32)
         for number, page in self._pages.items():
             part = alike[number * PAGE : (number + 1) * PAGE]
@@ -112,7 +111,9 @@ class Matrix:
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
         signs = _signs(wanted)
-        shared = np.zeros(windows, np.uint16)
+        if len(self._shared) < windows:  # kept, since new memory takes as long as half of the comparison
+            self._shared = np.zeros(windows + windows // 8, np.uint16)
+        shared = self._shared[:windows]
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
             part[:] = count_shared(_grown(self._signs, number, page[: len(part)], _signs), signs)
@@ -122,9 +123,9 @@ class Matrix:
 
     def _cosine_of(self, chosen: npt.NDArray[np.int64], wanted: Bytes, windows: int) -> Floats:
         """Compare with some windows (in rising order); the others have 0."""
-        self._compared = chosen
         alike = np.zeros(windows, np.float32)
         rows = self._rows(chosen)
+        self._compared = chosen, rows
         alike[chosen] = _cosine(wanted, rows, _squares(rows))
         return alike
 
@@ -138,13 +139,16 @@ class Matrix:
             return None
         length = float(np.linalg.norm(mean))
         asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
-        if self._compared is None:
-            best = highest(cosine, MAX_CENTERED_WINDOWS)
-        else:
-            best = self._compared[highest(cosine[self._compared], MAX_CENTERED_WINDOWS)]
         if visible is not None and len(cosine) <= MAX_CENTERED_WINDOWS:
             best = np.flatnonzero(visible)
-        rows = self._rows(best)
+            rows = self._rows(best)
+        elif self._compared is None:
+            best = highest(cosine, MAX_CENTERED_WINDOWS)
+            rows = self._rows(best)
+        else:
+            compared, rows = self._compared
+            places = highest(cosine[compared], MAX_CENTERED_WINDOWS)
+            best, rows = compared[places], rows[places]
         cosines = _cosine(quantise(mean[None, :]), rows, _squares(rows))
         return Centering(length, asked, best, cosines, known)
 
@@ -203,14 +207,16 @@ def _squares(rows: Bytes) -> Floats:
 
 def _signs(rows: Bytes) -> Signs:
     """Whether each part of each vector is above 0: a row for each 64 parts, a word in it for each vector."""
-    bits = np.packbits(rows > 0, axis=1)
-    words = np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8))).view(np.uint64)
-    return np.ascontiguousarray(words.T)
+    positive = rows > 0
+    if missing := -rows.shape[1] % 64:
+        positive = np.pad(positive, ((0, 0), (0, missing)))
+    words = np.packbits(positive.reshape(-1)).view(np.uint64)  # as one row, which is faster than many
+    return np.ascontiguousarray(words.reshape(len(rows), positive.shape[1] // 64).T)
 
 
 def count_shared(words: Signs, signs: Signs) -> npt.NDArray[np.uint16]:
     """How many signs each vector shares with one vector, whose words are one column."""
-    shared: npt.NDArray[np.uint16] = np.bitwise_count(words ^ ~signs).sum(axis=0, dtype=np.uint16)
+    shared: npt.NDArray[np.uint16] = np.add.reduce(np.bitwise_count(words ^ ~signs), axis=0, dtype=np.uint16)
     return shared
 
 

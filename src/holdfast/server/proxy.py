@@ -183,7 +183,7 @@ class Proxy:
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
         format = ROUTES.get(request.url.path)
-        exchange: _Exchange | None = None
+        exchange = _Exchange(format="", body={}, content=b"")
         try:
             if request.method == "POST" and format:
                 exchange = await self._prepare(request, format)
@@ -193,7 +193,7 @@ class Proxy:
                 counted = await self._preview(request, content)
                 sending = self._send(request, counted, is_changed=counted is not content)
                 return _relay(await _while_connected(request, sending))
-            if not _has_body(request):
+            if not {"content-length", "transfer-encoding"}.intersection(request.headers):
                 return _relay(await _while_connected(request, self._send(request, None)))
             received = asyncio.Event()
             sending = self._send(request, _upload(request, received))
@@ -202,7 +202,7 @@ class Proxy:
             return Response(status_code=CLIENT_LEFT)
         except httpx.HTTPError as error:
             message = f"{_address(httpx.URL(self._upstreams.url(request)))} did not answer: {_reason(error)}"
-            _warn(message, session=exchange.session_id if exchange else "")
+            _warn(message, session=exchange.session_id)
             reason = {"type": "api_error", "message": f"holdfast: {message}"}
             openai, anthropic = {"error": {**reason, "param": None, "code": None}}, {"type": "error", "error": reason}
             is_anthropic = format == "anthropic" if format else _is_anthropic(request)
@@ -290,7 +290,11 @@ class Proxy:
         if is_continued(exchange.body):
             await exchange.session.append(exchange.messages, format=exchange.format)
             return
-        known = self._engine.settings.agent.context_tokens or _limit(headers, exchange.body)
+        known = self._engine.settings.agent.context_tokens
+        if known is None:
+            mark, tokens = LARGE_WINDOW
+            window = context_tokens(str(exchange.body.get("model") or ""))
+            known = max(window, tokens) if mark in headers.get("anthropic-beta", "") else window
         exchange.limit = min(known, self._limits.get(exchange.session.sync.scope, known))
         await self._assemble(exchange)
 
@@ -581,17 +585,6 @@ def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange
     for name, value in ({} if exchange is None else exchange.headers()).items():
         made.headers[name] = value
     return made
-
-
-def _has_body(request: Request) -> bool:
-    return "content-length" in request.headers or "transfer-encoding" in request.headers
-
-
-def _limit(headers: Mapping[str, str], body: Mapping[str, Any]) -> int:
-    """Return the window of the model that a request names."""
-    mark, tokens = LARGE_WINDOW
-    known = context_tokens(str(body.get("model") or ""))
-    return max(known, tokens) if mark in headers.get("anthropic-beta", "") else known
 
 
 def _header(text: str) -> str:

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any, Final, TypeAlias
 
+import msgspec
+
 from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import (
     PLAIN,
@@ -125,7 +127,11 @@ _NO_TEXT: Final = frozenset(
 
 def decode_words(data: bytes) -> str:
     """Return the readable text of an encoded message; of the usual forms without parsing the rest of it."""
-    known = json.loads(unpack_text(data))
+    text = unpack_text(data)
+    try:
+        known = msgspec.json.decode(text)  # four times as fast, but it refuses half of a character
+    except ValueError:
+        known = json.loads(text)
     wire = known.get("wire", known)
     blocks = wire.get("content", wire.get("parts")) if isinstance(wire, dict) and wire.keys() <= _NO_TEXT else None
     return _join_texts(blocks) or words(from_json(known))
@@ -135,10 +141,15 @@ def _join_texts(blocks: Any) -> str:
     """Return the text of content blocks of the usual types; empty where one is of another."""
     if not isinstance(blocks, list):
         return blocks or ""
-    if not all(isinstance(block, dict) and block.get("type") in {"text", *_SILENT} for block in blocks):
-        return ""
-    texts = [block.get("text") for block in blocks if block["type"] == "text"]
-    return "\n".join(texts) if all(isinstance(text, str) and text for text in texts) else ""
+    texts: list[str] = []
+    for block in blocks:
+        kind = block.get("type") if isinstance(block, dict) else None
+        text = block.get("text") if kind == "text" else None
+        if isinstance(text, str) and text:
+            texts.append(text)
+        elif kind not in _SILENT:
+            return ""
+    return "\n".join(texts)
 
 
 def encode_message(message: Message) -> bytes:

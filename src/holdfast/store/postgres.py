@@ -234,7 +234,11 @@ class PostgresStore(TableStore):
             except UnavailableError as error:
                 is_part = getattr(self._local, "db", None) is not None
                 if not error.can_retry or is_part or time.monotonic() + pause > deadline:
-                    self._is_down = not self._can_connect()
+                    is_down = True
+                    with suppress(psycopg.Error):
+                        psycopg.connect(self._address, connect_timeout=2).close()
+                        is_down = False
+                    self._is_down = is_down
                     raise
             else:
                 self._is_down = False
@@ -243,12 +247,6 @@ class PostgresStore(TableStore):
             pause *= 2
             with suppress(psycopg.Error):
                 self._pool.check()
-
-    def _can_connect(self) -> bool:
-        with suppress(psycopg.Error):
-            psycopg.connect(self._address, connect_timeout=2).close()
-            return True
-        return False
 
     # --- tenants ------------------------------------------------------------------
 
@@ -269,17 +267,6 @@ class PostgresStore(TableStore):
             connection.execute("SELECT set_config('holdfast.tenant', '-1', true)")
             return create_tenant(db, name)
 
-    def _tenant(self, name: str) -> _Tenant:
-        number = self._number(name)
-        with self._lock:
-            known = self._tenants.get(name) or _Tenant(number)
-            if number != NO_TENANT:
-                self._tenants[name] = known
-                self._tenants.move_to_end(name)
-            while len(self._tenants) > MAX_TENANTS:
-                self._tenants.popitem(last=False)
-            return known
-
     def _write_as(self, name: str, number: int | None = None) -> Database:
         """Let the transaction of this thread write rows of a tenant; other writers of that tenant wait for it."""
         db: PostgresDatabase = self._local.db
@@ -296,7 +283,14 @@ class PostgresStore(TableStore):
         return self._retry(lambda: self._read_once(tenant, work))
 
     def _read_once(self, name: str, work: Callable[[RowReader], T]) -> T:
-        tenant = self._tenant(name)
+        number = self._number(name)
+        with self._lock:
+            tenant = self._tenants.get(name) or _Tenant(number)
+            if number != NO_TENANT:
+                self._tenants[name] = tenant
+                self._tenants.move_to_end(name)
+            while len(self._tenants) > MAX_TENANTS:
+                self._tenants.popitem(last=False)
         with tenant.lock, self._reading(tenant.number, name) as db:
             rows = tenant.rows = tenant.rows or RowReader(db)
             rows.db = db

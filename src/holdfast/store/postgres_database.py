@@ -305,8 +305,16 @@ def migrate(connection: Connection, *, schema: str, partitions: int, place: str)
                 connection.execute(
                     sql.SQL("COMMENT ON SCHEMA {} IS {}").format(sql.Identifier(schema), f"holdfast {version + 1}")
                 )
-            if can_bypass(connection):
-                _grant(connection, schema)
+            if not can_bypass(connection):
+                return
+            # The role that cannot bypass row security may change rows of the tables.
+            if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
+                connection.execute(f"CREATE ROLE {ROLE} NOLOGIN".encode())
+            for grant in (
+                f"GRANT USAGE ON SCHEMA {schema} TO {ROLE}",
+                f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {ROLE}",
+            ):
+                connection.execute(grant.encode())
 
 
 def _version(connection: Connection, schema: str, place: str) -> int:
@@ -326,17 +334,6 @@ def can_bypass(connection: Connection) -> bool:
     query = "SELECT rolsuper OR rolbypassrls FROM pg_roles WHERE rolname = session_user"
     found = connection.execute(query).fetchone()
     return bool(found and found[0])
-
-
-def _grant(connection: Connection, schema: str) -> None:
-    """Create the role that cannot bypass row security, and let it change rows of the tables."""
-    if not connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", (ROLE,)).fetchone():
-        connection.execute(f"CREATE ROLE {ROLE} NOLOGIN".encode())
-    for grant in (
-        f"GRANT USAGE ON SCHEMA {schema} TO {ROLE}",
-        f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {ROLE}",
-    ):
-        connection.execute(grant.encode())
 
 
 def column_types(connection: Connection, schema: str) -> dict[tuple[str, str], str]:

@@ -140,21 +140,17 @@ class SignMatrix(ServerMatrix):
             f" WHERE {db.own}space = {self.number} AND id > ? AND {db.has_vectors_after}"
             f" GROUP BY id, passage ORDER BY id LIMIT {_LOADED}"
         )
-        is_all = False
-        while not is_all:
-            rows = db.execute(query, (self._last, self._last)).fetchall()
-            is_all = len(rows) < _LOADED
-            if rows:
-                self._take_signs(*zip(*rows, strict=True))
-
-    def _take_signs(self, numbers: Sequence[int], passages: Sequence[int], signs: Sequence[bytes]) -> None:
         size = -(-self.dimension // 8)
-        counts = np.fromiter(map(len, signs), np.int64, len(signs)) // size
-        starts = self._first[np.array(passages)] - (np.cumsum(counts) - counts)
-        bits = np.frombuffer(b"".join(signs), np.uint8).reshape(-1, size)
-        words = np.pad(bits, ((0, 0), (0, -size % 8))).view(np.uint64)
-        self._words[:, np.arange(len(bits)) + np.repeat(starts, counts)] = words.T
-        self._last = numbers[-1]
+        while rows := db.execute(query, (self._last, self._last)).fetchall():
+            numbers, passages, signs = zip(*rows, strict=True)
+            counts = np.fromiter(map(len, signs), np.int64, len(signs)) // size
+            starts = self._first[np.array(passages)] - (np.cumsum(counts) - counts)
+            bits = np.frombuffer(b"".join(signs), np.uint8).reshape(-1, size)
+            words = np.pad(bits, ((0, 0), (0, -size % 8))).view(np.uint64)
+            self._words[:, np.arange(len(bits)) + np.repeat(starts, counts)] = words.T
+            self._last = numbers[-1]
+            if len(rows) < _LOADED:
+                break
 
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:
         bits = np.packbits(wanted > 0)

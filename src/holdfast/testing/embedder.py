@@ -57,7 +57,8 @@ def rows_have_length_1_or_0(make: Maker) -> None:
     """Whatever the script and however broken the text, its row is of length 1, or all zeros; never without number."""
     embedder = make()
     for kind in _PURPOSES:
-        for text, length in zip(TEXTS, _lengths(embedder.embed(TEXTS, kind=kind)), strict=True):
+        lengths = np.linalg.norm(embedder.embed(TEXTS, kind=kind).astype(np.float64), axis=1)
+        for text, length in zip(TEXTS, lengths.tolist(), strict=True):
             assert np.isfinite(length), f"{text[:40]!r} has no length"
             assert length == 0 or abs(length - 1) < _LOOSE, f"{text[:40]!r} has length {length}"
 
@@ -125,10 +126,6 @@ def threads_share_it(make: Maker) -> None:
         found = list(pool.map(lambda part: embedder.embed(part, kind="passage"), parts))
     for rows, wanted, part in zip(found, expected, parts, strict=True):
         _same(rows, wanted, part, "in a thread")
-
-
-def _lengths(rows: Floats) -> list[float]:
-    return [float(length) for length in np.linalg.norm(rows.astype(np.float64), axis=1)]
 
 
 def _same(first: Floats, second: Floats, texts: Sequence[str], how: str) -> None:

@@ -192,8 +192,12 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
             self.do_GET()
 
         def do_POST(self) -> None:
-            data = b"".join(_read_chunks(self)) if self.headers.get("transfer-encoding") == "chunked" else b""
-            data = data or self.rfile.read(int(self.headers.get("content-length", "0")))
+            data = self.rfile.read(int(self.headers.get("content-length", "0")))
+            if self.headers.get("transfer-encoding") == "chunked":
+                while size := int(self.rfile.readline().split(b";")[0], 16):
+                    data += self.rfile.read(size)
+                    self.rfile.readline()
+                self.rfile.readline()
             body = json.loads(gzip.decompress(data) if self.headers.get("content-encoding") == "gzip" else data)
             number, step = provider.next_step(Request(self.path, dict(self.headers), body))
             self.close_connection = True
@@ -207,13 +211,6 @@ def _handler(provider: ScriptedProvider) -> type[BaseHTTPRequestHandler]:
                 return _answer(self, step, body, wire=wire, number=number, closing=provider.closing)
 
     return Handler
-
-
-def _read_chunks(request: BaseHTTPRequestHandler) -> Iterator[bytes]:
-    while size := int(request.rfile.readline().split(b";")[0], 16):
-        yield request.rfile.read(size)
-        request.rfile.readline()
-    request.rfile.readline()
 
 
 def _answer(
@@ -231,16 +228,11 @@ def _answer(
             _stream(to, iter(events))
         case Cut(said, after, cleanly):
             _stream(to, wire.stream(said, model=model, number=number), most=after, cleanly=cleanly)
-        case silence:
-            _keep_silent(to, closing, has_headers=isinstance(silence, Hang))
-
-
-def _keep_silent(to: BaseHTTPRequestHandler, closing: threading.Event, *, has_headers: bool) -> None:
-    """Send nothing, or the headers and one ping, until the client has left or the server closes."""
-    if has_headers:
-        _begin(to)
-        _write_event(to, "ping", {"type": "ping"})
-    closing.wait(MAX_SILENT_SECONDS)
+        case silence:  # until the client has left or the server closes
+            if isinstance(silence, Hang):
+                _begin(to)
+                _write_event(to, "ping", {"type": "ping"})
+            closing.wait(MAX_SILENT_SECONDS)
 
 
 def _send(to: BaseHTTPRequestHandler, raw: Raw) -> None:

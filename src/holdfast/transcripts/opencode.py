@@ -71,9 +71,16 @@ def _load_database(path: Path) -> Json:
         (row,) = query("SELECT * FROM session WHERE id = ?", session)
         messages = query("SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", session)
         parts = query("SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id", session)
-    parts_of: dict[str, list[Json]] = {}
+    rows_of: dict[str, list[Json]] = {}
     for part in parts:
-        parts_of.setdefault(part["message_id"], []).append({"id": part["id"], **json.loads(part["data"])})
+        rows_of.setdefault(part["message_id"], []).append(part)
+    records: list[Json | Problem] = []
+    for line, message in enumerate(messages, start=2):
+        try:
+            read = [{"id": part["id"], **json.loads(part["data"])} for part in rows_of.get(message["id"], ())]
+            records.append({"info": {"id": message["id"], **json.loads(message["data"])}, "parts": read})
+        except (TypeError, ValueError) as error:
+            records.append(Problem(line, f"message {message['id']}: {error}"))
     return {
         "info": {
             "id": row["id"],
@@ -82,10 +89,7 @@ def _load_database(path: Path) -> Json:
             "parentID": row.get("parent_id"),
             "time": {"created": row["time_created"]},
         },
-        "messages": [
-            {"info": {"id": message["id"], **json.loads(message["data"])}, "parts": parts_of.get(message["id"], [])}
-            for message in messages
-        ],
+        "messages": records,
     }
 
 

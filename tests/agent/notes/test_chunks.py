@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.agent.note_files import CHARS_PER_TOKEN, number_lines, split_chunks
+from holdfast_agent.note_files import CHARS_PER_TOKEN, number_lines, split_chunks
 from strategies import examples
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from holdfast.agent.note_files import MAX_NOTE_BYTES, Source, find_notes, find_sessions, read_lines, read_messages
+from holdfast_agent.note_files import MAX_NOTE_BYTES, Source, find_notes, find_sessions, read_lines, read_messages
 from sessions import answers, begin, calls, says
 
 TOKEN = "ghp_R7tKx2mQ9vLp4WzN8cYb3HdJ6fGsA1eUoT5i"

@@ -14,13 +14,13 @@ import numpy as np
 import pytest
 
 from embed_models import static_folder
-from holdfast.agent.note_files import NoteResults
-from holdfast.agent.notes import Notes
 from holdfast.errors import EmbeddingError
 from holdfast.search.embed import Choice, Purpose, Space
 from holdfast.search.embed.base import Floats
 from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.settings import Embedding, Memory, Settings
+from holdfast_agent.note_files import NoteResults
+from holdfast_agent.notes import Notes
 from sessions import begin, says
 
 NOW = 1_770_732_000_000

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.agent.qmd import parse_rows
-from holdfast.agent.shell import CommandError
 from holdfast.errors import InputError
+from holdfast_agent.qmd import parse_rows
+from holdfast_agent.shell import CommandError
 from qmd_command import KEY, MINUTE, World, background, places
 
 

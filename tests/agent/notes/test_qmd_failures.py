@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from holdfast.agent.note_files import NoteResults
-from holdfast.agent.notes import Notes
-from holdfast.agent.qmd import missing_command
-from holdfast.agent.tools import note_tools
 from holdfast.cli import holdfast
 from holdfast.settings import Settings
+from holdfast_agent.note_files import NoteResults
+from holdfast_agent.notes import Notes
+from holdfast_agent.qmd import missing_command
+from holdfast_agent.tools import note_tools
 from qmd_command import KEY, MINUTE, NOW, World, background
 from sessions import begin, says
 
@@ -119,7 +119,7 @@ class TestFailures:
 
     def test_registering_that_hangs(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """A command that does not come back while collections are registered is ended, with the reason."""
-        monkeypatch.setattr("holdfast.agent.qmd.REGISTER_SECONDS", 0.2)
+        monkeypatch.setattr("holdfast_agent.qmd.REGISTER_SECONDS", 0.2)
         world.order(collection={"sleep": 60})
         assert "qmd collection` took longer than 0.2 s" in reason(world.open().search("deploy"))
 

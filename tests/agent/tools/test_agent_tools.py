@@ -9,13 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.agent.notes import Notes
-from holdfast.agent.paths import Bounds
-from holdfast.agent.toolbox import Action, Toolbox
-from holdfast.agent.tools import agent_tools
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.settings import Embedding, LongTerm, MemorySearch, Settings, Slots, Workspace
+from holdfast_agent.notes import Notes
+from holdfast_agent.paths import Bounds
+from holdfast_agent.toolbox import Action, Toolbox
+from holdfast_agent.tools import agent_tools
 from waiting import time_is_over_with, when
 
 WORDS = Embedding(provider="none")

@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 import pytest
 from msgspec import Meta
 
-from holdfast.agent.toolbox import Answer, Arguments, make_schema, make_tool
 from holdfast.errors import InputError
+from holdfast_agent.toolbox import Answer, Arguments, make_schema, make_tool
 
 
 class Asked(Arguments, frozen=True):

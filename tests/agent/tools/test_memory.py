@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from holdfast.agent.notes import Notes
-from holdfast.agent.toolbox import Toolbox
-from holdfast.agent.tools import cite, note_tools
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.settings import Embedding, Memory, MemorySearch, Settings
+from holdfast_agent.notes import Notes
+from holdfast_agent.toolbox import Toolbox
+from holdfast_agent.tools import cite, note_tools
 from sessions import begin, says
 
 WORDS = Settings(embedding=Embedding(provider="none"))

@@ -6,9 +6,9 @@ from threading import Event
 
 import pytest
 
-from holdfast.agent.toolbox import Answer, Arguments, Toolbox, ToolFunction, make_tool
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall, ToolResult
+from holdfast_agent.toolbox import Answer, Arguments, Toolbox, ToolFunction, make_tool
 
 
 class Nothing(Arguments, frozen=True):

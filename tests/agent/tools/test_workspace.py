@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.agent.paths import Bounds
-from holdfast.agent.toolbox import Action, Toolbox
-from holdfast.agent.tools import MAX_READ_BYTES, MAX_READ_LINES, file_tools, flush_tools, read_page
 from holdfast.messages import ToolCall, ToolResult
+from holdfast_agent.paths import Bounds
+from holdfast_agent.toolbox import Action, Toolbox
+from holdfast_agent.tools import MAX_READ_BYTES, MAX_READ_LINES, file_tools, flush_tools, read_page
 
 
 @pytest.fixture
@@ -167,7 +167,7 @@ class TestEdit:
     def test_files_that_cannot_be_edited(self, box: Toolbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A missing file is named as such, and one that is too large for memory is left alone."""
         assert "no such file" in fails(box, "edit", path="a", oldText="x", newText="y")
-        monkeypatch.setattr("holdfast.agent.tools.MAX_EDIT_BYTES", 10)
+        monkeypatch.setattr("holdfast_agent.tools.MAX_EDIT_BYTES", 10)
         (tmp_path / "a").write_text("x" * 11, "utf-8")
         assert "too large" in fails(box, "edit", path="a", oldText="x", newText="y")
 

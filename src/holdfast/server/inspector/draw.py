@@ -9,7 +9,7 @@ from typing import Final
 from markupsafe import Markup
 
 from holdfast.context.edits import Item
-from holdfast.report import NAMES
+from holdfast.report import NAMES, categorise
 from holdfast.state import WindowSource
 
 PARTS: Final = NAMES[:-2]
@@ -91,13 +91,6 @@ def _marks(kinds: set[str], x: float, height: int) -> str:
     return marks
 
 
-def category(item: Item) -> str:
-    """Return the part of the window that an item belongs to."""
-    if item.kind == "message":
-        return "tool results" if item.message.role == "tool" else "history"
-    return item.kind
-
-
 def window_map(items: Sequence[Item], *, window: int) -> Markup:
     """Draw a window as rows of blocks, each as wide as its tokens; what is free stays empty."""
     per_row = max(1, window) / MAP_ROWS
@@ -105,7 +98,7 @@ def window_map(items: Sequence[Item], *, window: int) -> Markup:
     shapes: list[str] = []
     at = 0.0
     for item in items:
-        pieces = [(category(item), item.tokens)]
+        pieces = [(categorise(item), item.tokens)]
         if item.block:
             pieces.append(("recall", item.block.tokens))
         for part, size in pieces:

@@ -20,9 +20,6 @@ from typing import Any, Final, Literal, Self, TypeAlias
 import msgspec
 from msgspec.structs import replace
 
-from holdfast.agent.notes import forget_notes
-from holdfast.agent.qmd import forget_sessions
-from holdfast.agent.workspace import local_time
 from holdfast.compaction.flush import Cycle
 from holdfast.errors import InputError, StorageError
 from holdfast.memory.archive import mask
@@ -35,6 +32,9 @@ from holdfast.transcripts import journal
 from holdfast.transcripts.records import iso_time, messages_of, wire_messages
 from holdfast.transcripts.session import Session as Transcript
 from holdfast.transcripts.session import newest_session
+from holdfast_agent.notes import forget_notes
+from holdfast_agent.qmd import forget_sessions
+from holdfast_agent.workspace import local_time
 
 DEFAULT_IDLE_MINUTES: Final = 60
 """The pause that ends a conversation with `session.reset.mode = "idle"` if none is set."""

@@ -18,13 +18,13 @@ from rich.segment import Segment
 from rich.spinner import Spinner
 from rich.text import Text as Styled
 
-from holdfast.agent.agent import Agent
-from holdfast.agent.commands import CommandResult
-from holdfast.agent.toolbox import Action
 from holdfast.cli.console import SafeConsole
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.text import printable
 from holdfast.tokens import human_tokens
+from holdfast_agent.agent import Agent
+from holdfast_agent.commands import CommandResult
+from holdfast_agent.toolbox import Action
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0

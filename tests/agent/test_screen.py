@@ -12,13 +12,13 @@ from prompt_toolkit.document import Document
 from rich.console import Console
 
 from agent_fixture import AgentFixture
-from holdfast.agent.agent import Agent
-from holdfast.agent.commands import COMMANDS, CommandResult
-from holdfast.agent.toolbox import Action
-from holdfast.cli.agent import interruptible
-from holdfast.cli.screen import Screen, shorten, status_line
-from holdfast.cli.terminal import WORDS, CommandCompleter, MaskedHistory
 from holdfast.messages import Text, ToolCall, ToolResult
+from holdfast_agent.agent import Agent
+from holdfast_agent.commands import COMMANDS, CommandResult
+from holdfast_agent.opening import interruptible
+from holdfast_agent.screen import Screen, shorten, status_line
+from holdfast_agent.terminal import WORDS, CommandCompleter, MaskedHistory
+from holdfast_agent.toolbox import Action
 
 
 class Seen:

@@ -11,9 +11,6 @@ from threading import Event
 from typing import Final
 from unicodedata import category, normalize
 
-from holdfast.agent.paths import Bounds, locate
-from holdfast.agent.sessions import Opened, id_of
-from holdfast.agent.toolbox import Toolbox
 from holdfast.compaction.digest import make_digest
 from holdfast.compaction.flush import FlushPrompt, strip_silence
 from holdfast.compaction.sections import wrap_summary
@@ -27,6 +24,9 @@ from holdfast.prompts import load
 from holdfast.redact import redact
 from holdfast.text import head
 from holdfast.transcripts import journal, read
+from holdfast_agent.paths import Bounds, locate
+from holdfast_agent.sessions import Opened, id_of
+from holdfast_agent.toolbox import Toolbox
 
 MAX_FLUSH_STEPS: Final = 8
 MAX_FLUSH_TOKENS: Final = 2_048

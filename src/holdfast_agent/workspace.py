@@ -15,13 +15,13 @@ from string import Template
 from typing import Final, Literal
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from holdfast.agent.paths import Bounds, locate, read_bytes
 from holdfast.errors import InputError, SettingsError, StorageError
 from holdfast.models.base import Tool
 from holdfast.moments import utc
 from holdfast.settings import Settings
 from holdfast.settings.trust import trust_file
 from holdfast.text import head, tail
+from holdfast_agent.paths import Bounds, locate, read_bytes
 
 FILES: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
 """The files that are always in the prompt, in this order."""
@@ -189,4 +189,4 @@ def _section(name: str, **values: str) -> str:
 
 
 def _template(name: str) -> str:
-    return resources.files("holdfast.agent").joinpath("templates", name).read_text("utf-8")
+    return resources.files("holdfast_agent").joinpath("templates", name).read_text("utf-8")

@@ -11,11 +11,6 @@ from typing import Annotated, Any, BinaryIO, Final
 import msgspec
 from msgspec import Meta
 
-from holdfast.agent import paths, shell
-from holdfast.agent.memories import CATEGORIES, Category, Memories
-from holdfast.agent.notes import Notes
-from holdfast.agent.paths import Bounds, Place, locate, read_bytes
-from holdfast.agent.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
 from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.facts import FactHit, current, find, load
 from holdfast.messages import Message, Text, ToolCall, ToolResult
@@ -25,6 +20,11 @@ from holdfast.session import Session
 from holdfast.store.base import FactRow
 from holdfast.store.codec import words
 from holdfast.text import head
+from holdfast_agent import paths, shell
+from holdfast_agent.memories import CATEGORIES, Category, Memories
+from holdfast_agent.notes import Notes
+from holdfast_agent.paths import Bounds, Place, locate, read_bytes
+from holdfast_agent.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
 
 
 def agent_tools(

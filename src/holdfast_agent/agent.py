@@ -16,13 +16,6 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Any, Final, TypeAlias
 
-from holdfast.agent import session_notes, workspace
-from holdfast.agent.memories import Memories
-from holdfast.agent.notes import Notes
-from holdfast.agent.sessions import Opened, Purpose, SessionEntry, Sessions, Spent, id_of
-from holdfast.agent.toolbox import Confirm
-from holdfast.agent.tools import agent_tools, flush_tools
-from holdfast.agent.view import Quiet, ReplyStream, View
 from holdfast.compact import Compaction
 from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
@@ -51,6 +44,13 @@ from holdfast.tokens import count_json, count_text
 from holdfast.transcripts.records import is_forgotten, messages_of
 from holdfast.transcripts.session import Context
 from holdfast.window import Window
+from holdfast_agent import session_notes, workspace
+from holdfast_agent.memories import Memories
+from holdfast_agent.notes import Notes
+from holdfast_agent.sessions import Opened, Purpose, SessionEntry, Sessions, Spent, id_of
+from holdfast_agent.toolbox import Confirm
+from holdfast_agent.tools import agent_tools, flush_tools
+from holdfast_agent.view import Quiet, ReplyStream, View
 
 MIN_MESSAGES: Final = 2
 """A conversation of at most this many messages is neither flushed nor compacted automatically."""

@@ -23,12 +23,6 @@ from typing import Final, Self, TypeVar
 import msgspec
 import numpy as np
 
-from holdfast.agent import note_files
-from holdfast.agent.memories import derive_embedding
-from holdfast.agent.note_files import Fallback, Kind, Line, NoteHit, NoteResults, Source, read_messages
-from holdfast.agent.paths import Bounds, locate, read_bytes
-from holdfast.agent.qmd import Qmd, custom_collections
-from holdfast.agent.shell import CommandError
 from holdfast.calls import Deadline
 from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import archive
@@ -45,6 +39,12 @@ from holdfast.settings import Embedding, Settings
 from holdfast.store.base import MessageRow, Record, Scope, SearchQuery, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import digest, head, terms
+from holdfast_agent import note_files
+from holdfast_agent.memories import derive_embedding
+from holdfast_agent.note_files import Fallback, Kind, Line, NoteHit, NoteResults, Source, read_messages
+from holdfast_agent.paths import Bounds, locate, read_bytes
+from holdfast_agent.qmd import Qmd, custom_collections
+from holdfast_agent.shell import CommandError
 
 T = TypeVar("T")
 

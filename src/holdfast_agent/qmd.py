@@ -19,16 +19,16 @@ from typing import Final, Self
 
 import msgspec
 
-from holdfast.agent import note_files
-from holdfast.agent.note_files import Kind, NoteHit, NoteResults, Source
-from holdfast.agent.paths import Bounds, locate, write_bytes
-from holdfast.agent.shell import CommandError, environment, run_program
 from holdfast.calls import Deadline
 from holdfast.errors import InputError
 from holdfast.redact import redact
 from holdfast.settings import Qmd as QmdSettings
 from holdfast.settings import Settings
 from holdfast.text import head
+from holdfast_agent import note_files
+from holdfast_agent.note_files import Kind, NoteHit, NoteResults, Source
+from holdfast_agent.paths import Bounds, locate, write_bytes
+from holdfast_agent.shell import CommandError, environment, run_program
 
 REGISTER_SECONDS: Final = 30.0
 UPDATE_SECONDS: Final = 120.0

@@ -7,10 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, TypeAlias, get_args
 
-from holdfast.agent import workspace
-from holdfast.agent.agent import Agent
-from holdfast.agent.sessions import Purpose, Spent
-from holdfast.agent.tools import cite
 from holdfast.compaction.dialogue import one_line
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
@@ -18,6 +14,10 @@ from holdfast.report import ContextReport
 from holdfast.settings import LongTermEmbedding
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_json, count_text, human_tokens
+from holdfast_agent import workspace
+from holdfast_agent.agent import Agent
+from holdfast_agent.sessions import Purpose, Spent
+from holdfast_agent.tools import cite
 
 _MINUTE: Final = 60_000
 MAX_PERCENT: Final = 999

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.agent import Options, drop_input, handle_line, interruptible, open_agent, terminal_without
 from holdfast.errors import HoldfastError, MissingExtraError
+from holdfast_agent.opening import Options, handle_line, interruptible, open_agent, terminal_without
 
 try:
     from prompt_toolkit import PromptSession
@@ -28,9 +28,9 @@ except ImportError:
     raise MissingExtraError("chatting in a terminal", extra="chat") from None
 
 if TYPE_CHECKING:  # loaded while the user types
-    from holdfast.agent.agent import Agent
-    from holdfast.agent.toolbox import Action
-    from holdfast.cli.screen import Screen
+    from holdfast_agent.agent import Agent
+    from holdfast_agent.screen import Screen
+    from holdfast_agent.toolbox import Action
 
 _QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}
 _ALWAYS: Final = " a = always in this conversation,"
@@ -112,7 +112,7 @@ class _Opening(Thread):
 
     def run(self) -> None:
         try:
-            from holdfast.cli.screen import Screen  # noqa: PLC0415 - loaded beside the first screen
+            from holdfast_agent.screen import Screen  # noqa: PLC0415 - loaded beside the first screen
 
             self.screen = Screen()
             self.agent = open_agent(self._options, view=self.screen, confirm=self._confirm)
@@ -150,7 +150,7 @@ class _Opening(Thread):
     def status(self) -> str:
         if self.agent is None or not self._done.is_set():
             return _OPENING
-        from holdfast.cli.screen import status_line  # noqa: PLC0415 - loaded by now
+        from holdfast_agent.screen import status_line  # noqa: PLC0415 - loaded by now
 
         return status_line(self.agent, width=os.get_terminal_size().columns - 1)
 
@@ -241,6 +241,8 @@ def take_interrupt(session: PromptSession[str]) -> bool:
 
 def _ask(question: str, answers: str) -> str:
     """Ask for one of some letters, until it is one. What was typed before is dropped; the end of the input is `n`."""
+    from holdfast.cli.output import drop_input  # noqa: PLC0415 - loaded by now
+
     session: PromptSession[str] = PromptSession(question, style=_STYLE)
     while True:
         clear_typeahead(session.app.input)

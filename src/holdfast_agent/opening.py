@@ -6,7 +6,6 @@ This module is loaded before the first screen; what takes time is imported insid
 from __future__ import annotations
 
 import os
-import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -18,28 +17,26 @@ from typing import TYPE_CHECKING, Final
 import click
 
 if TYPE_CHECKING:
-    from holdfast.agent.agent import Agent
-    from holdfast.agent.commands import CommandResult
-    from holdfast.agent.toolbox import Confirm
-    from holdfast.agent.view import View
-    from holdfast.cli.chat import Plain
-    from holdfast.cli.screen import Screen
     from holdfast.settings import Loaded, Settings
+    from holdfast_agent.agent import Agent
+    from holdfast_agent.chat import Plain
+    from holdfast_agent.commands import CommandResult
+    from holdfast_agent.screen import Screen
+    from holdfast_agent.toolbox import Confirm
+    from holdfast_agent.view import View
 
 _HELP: Final = """\
 No model is set. Any of these gets you going:
   export ANTHROPIC_API_KEY=...   (or OPENAI_API_KEY), then `holdfast chat`
   a local server: `holdfast chat --model ollama/NAME`, or `--model http://localhost:8080/v1#NAME` for llama.cpp
   no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo` shows what would be sent"""
-QUIET_SECONDS: Final = 0.15
-MAX_DROP_ROUNDS: Final = 100
 _KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-5-5", "OPENAI_API_KEY": "openai/gpt-6.1-sol"}
 
 
 def handle_line(agent: Agent, view: Plain | Screen, line: str) -> CommandResult | None:
     """Run a command or a turn, and show what it says; None where it failed."""
-    from holdfast.agent.commands import CommandResult, is_command, run  # noqa: PLC0415 - as above
     from holdfast.errors import HoldfastError  # noqa: PLC0415 - as above
+    from holdfast_agent.commands import CommandResult, is_command, run  # noqa: PLC0415 - as above
 
     try:
         if is_command(line, triggers=agent.settings.session.reset_triggers):
@@ -102,13 +99,13 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     import time  # noqa: PLC0415 - see the module docstring
     import uuid  # noqa: PLC0415
 
-    from holdfast.agent.agent import Agent  # noqa: PLC0415
-    from holdfast.agent.hooks import load_hooks  # noqa: PLC0415
-    from holdfast.agent.notes import Notes  # noqa: PLC0415
-    from holdfast.agent.sessions import Sessions, session_key  # noqa: PLC0415
     from holdfast.cli.opening import load  # noqa: PLC0415
     from holdfast.engine import Engine  # noqa: PLC0415
     from holdfast.models import open_model  # noqa: PLC0415
+    from holdfast_agent.agent import Agent  # noqa: PLC0415
+    from holdfast_agent.hooks import load_hooks  # noqa: PLC0415
+    from holdfast_agent.notes import Notes  # noqa: PLC0415
+    from holdfast_agent.sessions import Sessions, session_key  # noqa: PLC0415
 
     overrides = {"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}
     loaded = load(warn=view.notice, agent_id=options.agent, **overrides)
@@ -161,18 +158,6 @@ def interruptible(agent: Agent) -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
     if is_leaving:  # a tool may have handled it
         raise KeyboardInterrupt
-
-
-def drop_input(descriptor: int) -> None:
-    """Drop what was typed or pasted so far, until nothing comes in for a moment. Without a terminal do nothing."""
-    try:
-        import termios  # noqa: PLC0415 - not every system has it
-    except ImportError:
-        return
-    for _ in range(MAX_DROP_ROUNDS if os.isatty(descriptor) else 0):
-        termios.tcflush(descriptor, termios.TCIFLUSH)
-        if not select.select([descriptor], [], [], QUIET_SECONDS)[0]:
-            return
 
 
 @contextmanager

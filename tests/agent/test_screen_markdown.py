@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from holdfast.cli.screen import MarkdownBlocks, SafeMarkdown
+from holdfast_agent.screen import MarkdownBlocks, SafeMarkdown
 
 TEXT = "# Title\n\nSome words\nand more.\n\n```python\na = 1\n\nb = 2\n```\nAfter.\n\n- one\n- two"
 

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast import providers
-from holdfast.agent.shell import environment, run_program
 from holdfast.errors import InputError, SettingsError
 from holdfast.events import Compacted, Compacting, Hook, Hooks, SummaryRequest, SummaryResult
 from holdfast.settings import HookSettings
+from holdfast_agent.shell import environment, run_program
 
 _FUNCTION: Final = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
 

@@ -140,7 +140,7 @@ def _open_parent(place: Place, *, create: bool = False) -> Iterator[int]:
 
 @cache
 def _guarded(kind: Literal["folders", "files"]) -> dict[str, str]:
-    text = resources.files("holdfast.agent").joinpath("templates", "guarded.toml").read_text("utf-8")
+    text = resources.files("holdfast_agent").joinpath("templates", "guarded.toml").read_text("utf-8")
     return {name: reason for reason, names in tomllib.loads(text)[kind].items() for name in names.split()}
 
 

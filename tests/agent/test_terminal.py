@@ -7,8 +7,8 @@ from prompt_toolkit.input import create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.shortcuts import PromptSession
 
-from holdfast.cli.agent import Options
-from holdfast.cli.terminal import _Opening, take_interrupt
+from holdfast_agent.opening import Options
+from holdfast_agent.terminal import _Opening, take_interrupt
 
 
 def test_a_prompt_that_comes_after_the_error_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast.cli.agent import Options, handle_line, interruptible, open_agent, terminal_without
+from holdfast_agent.opening import Options, handle_line, interruptible, open_agent, terminal_without
 
 if TYPE_CHECKING:
-    from holdfast.agent.commands import CommandResult
+    from holdfast_agent.commands import CommandResult
 
 _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line · Ctrl-D: leave"
 
@@ -50,7 +50,7 @@ def chat(*, plain: bool, text: str | None, as_json: bool, **options: Any) -> Non
         is_plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
         click.echo(words if is_plain else f"\x1b[2m{words}\x1b[0m", color=True)
         click.echo("› ", nl=False)
-        from holdfast.cli.terminal import converse  # noqa: PLC0415 - the first screen does not wait for it
+        from holdfast_agent.terminal import converse  # noqa: PLC0415 - the first screen does not wait for it
 
         converse(given)
 

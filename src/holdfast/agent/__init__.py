@@ -1,1 +1,0 @@
-"""The terminal agent: its loop, its tools, its sessions, its commands."""
