@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
+from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -37,6 +38,7 @@ TURN: Final = "turn"
 """The kind of the records that hold the reports of past turns."""
 EDIT: Final = "edit"
 """The kind of the records that hold edits, by their number."""
+_ID: Final = attrgetter("id")
 
 
 class WindowSource(Struct, frozen=True, kw_only=True):
@@ -317,7 +319,7 @@ class SessionState:
         return editing.in_force(self._branch_edits(), limit=limit)
 
     def _branch_edits(self) -> list[Edit]:
-        return branch_edits(self.edits, {item.id for item in self.history})
+        return branch_edits(self.edits, set(map(_ID, self.history)))
 
     @property
     def next_edit(self) -> int:
@@ -390,7 +392,7 @@ class SessionState:
         key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
         rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
         base, before = self.recorded
-        numbers = [item.id for item in self.history]
+        numbers = list(map(_ID, self.history))
         if edits is not None:
             kept = _count_equal(before, numbers)
             source = WindowSource(

@@ -126,7 +126,7 @@ def _identify(
     """
     keys: list[Key] = []
     digests = set(map(attrgetter("digest"), messages))
-    used = set(filter(lambda key: key.digest in digests, before))
+    used = {key for key in before if key.digest in digests}
     place, last = FIRST, 0
     if before:
         place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)

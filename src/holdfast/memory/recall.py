@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
-from itertools import islice
+from itertools import islice, pairwise
 from operator import attrgetter
 from typing import Final
 
@@ -397,7 +397,8 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
     both = relate(words)
     if cosines is not None:
         both = (both + relate(np.maximum(cosines, 0))) / np.float32(2)
-    scores.update(zip(chosen.tolist(), np.split(both, stops[:-1]), strict=True))
+    parts = (both[start:stop] for start, stop in pairwise([0, *stops.tolist()]))
+    scores.update(zip(chosen.tolist(), parts, strict=True))
     return scores
 
 

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.search.columns import Bools, Columns, Floats
-from holdfast.search.postings import Postings
+from holdfast.search.postings import NO_OCCURRENCES, Postings
 
 K1: Final = 1.5
 B: Final = 0.75
@@ -86,13 +86,14 @@ class Keywords:
         lengths = columns["window_length"][numbers]
         average = max(1.0, float(lengths.mean())) if len(numbers) else 1.0
         wanted = numbers.astype(np.uint32)
-        times = np.zeros((len(self.terms), len(numbers)), np.float32)
-        for row, (postings, _) in zip(times, self.terms, strict=True):
-            places = postings.windows.searchsorted(wanted)
-            found = postings.windows.take(places, mode="clip") == wanted
-            np.multiply(postings.counts.take(places, mode="clip"), found, out=row)
+        lists = [postings for postings, _ in self.terms]
+        sizes = np.array([[len(one.windows)] for one in lists], np.intp).reshape(-1, 1)
+        places = np.array([one.windows.searchsorted(wanted) for one in lists], np.intp).reshape(len(lists), -1)
+        places = np.minimum(places, sizes - 1) + sizes.cumsum(axis=0) - sizes
+        found = np.concatenate([NO_OCCURRENCES[0], *(one.windows for one in lists)]).take(places) == wanted
+        times = np.concatenate([NO_OCCURRENCES[1], *(one.counts for one in lists)]).take(places) * found
         weights = np.array([[weight] for _, weight in self.terms], np.float32).reshape(-1, 1)
-        scores: Floats = (weights * _saturate(times, lengths, average)).sum(axis=0, dtype=np.float32)
+        scores: Floats = (weights * _saturate(times.astype(np.float32), lengths, average)).sum(axis=0, dtype=np.float32)
         return scores
 
 

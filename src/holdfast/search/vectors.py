@@ -211,7 +211,7 @@ def _signs(rows: Bytes) -> Signs:
     if missing := -rows.shape[1] % 64:
         positive = np.pad(positive, ((0, 0), (0, missing)))
     words = np.packbits(positive.reshape(-1)).view(np.uint64)  # as one row, which is faster than many
-    return np.ascontiguousarray(words.reshape(len(rows), -1).T)
+    return np.ascontiguousarray(words.reshape(len(rows), positive.shape[1] // 64).T)
 
 
 def count_shared(words: Signs, signs: Signs) -> npt.NDArray[np.uint16]:

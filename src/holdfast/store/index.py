@@ -222,13 +222,12 @@ class Index:
 
     def corpus(self, scopes: Bools) -> Corpus:
         """Return the corpus of these scopes. That of all scopes is cached."""
-        if self._whole is None or self._whole.columns.passages < self.columns.passages:
-            columns = self.columns.snapshot()
+        columns = self.columns.snapshot()
+        if not scopes.all():
+            return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
+        if self._whole is None or self._whole.columns.passages < columns.passages:
             self._whole = Corpus.of(columns, columns["alive"])
-        if scopes.all():
-            return self._whole
-        columns = self._whole.columns
-        return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
+        return self._whole
 
     def _missing(self, terms: Sequence[int]) -> tuple[list[int], int]:
         """Return the terms that are not cached, and the longest page to read; 0 before the first passage."""
