@@ -136,8 +136,7 @@ def _identify(
         own = _own_nonce(message)
         nonce = own if own is not None and Key(digest, own) not in used else place
         if nonce not in free:
-            after = known.get(following.digest, {}) if following is not None else {}
-            moved = _find_moved(message, free, after, last=last) if own is None else ()
+            moved = _find_moved(message, free, following, known, last=last) if own is None else ()
             nonce = place if place in free else next(iter(moved), nonce)
         keys.append(Key(digest, nonce))
         used.add(keys[-1])
@@ -146,8 +145,16 @@ def _identify(
     return keys
 
 
-def _find_moved(message: Message, free: Mapping[str, int], after: Mapping[str, int], *, last: int) -> Iterator[str]:
+def _find_moved(
+    message: Message,
+    free: Mapping[str, int],
+    following: Message | None,
+    known: Mapping[str, Mapping[str, int]],
+    *,
+    last: int,
+) -> Iterator[str]:
     """Find archived messages that a message may be, though another message is before it now."""
+    after = known.get(following.digest, {}) if following is not None else {}
     has_tools = bool(message.calls or message.results)
     for nonce, number in free.items():
         key = Key(message.digest, nonce)
