@@ -212,7 +212,7 @@ class Proxy:
 
     async def _prepare(self, request: Request, format: str) -> _Exchange:
         """Read a model request and assemble its window; where that fails, the request passes as it came."""
-        content = await request.body()
+        content = b"".join([chunk async for chunk in request.stream()])  # not kept while the reply streams
         exchange = _Exchange(format=format, body={}, content=content)
         try:
             body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
@@ -451,7 +451,9 @@ class Proxy:
             content=content,
             extensions={"timeout": _TIMEOUT.as_dict()},
         )
-        return await self._client.send(built, stream=True)
+        sent = await self._client.send(built, stream=True)
+        sent.request = httpx.Request(built.method, built.url)  # without the body
+        return sent
 
 
 async def _while_connected(
