@@ -169,19 +169,22 @@ def test_one_session(made: Any, tmp_path: Path) -> None:
     assert transcript.problems == ()
 
 
-HALF = '{"type":'
+HALF, DEEP = '{"type":', "[" * 100_000
 DAMAGE = [
-    (openclaw, "INSERT INTO transcript_events VALUES ('w1', 3, ?, 1, NULL, NULL)", HALF),
-    (openclaw, "INSERT INTO transcript_events VALUES ('w1', 3, ?, 1, NULL, NULL)", "[]"),
+    *(
+        (openclaw, "INSERT INTO transcript_events VALUES ('w1', 3, ?, 1, NULL, NULL)", value)
+        for value in (HALF, DEEP, "[]")
+    ),
     (openclaw, "UPDATE transcript_events SET event_zstd = ? WHERE seq = 2", zstd.compress(b"{}" * 99)[:-9]),
     (opencode, "UPDATE part SET data = ? WHERE id = 'prt_2'", HALF),
     (opencode, "UPDATE message SET data = ? WHERE id = 'msg_2'", "[]"),
-    (goose, "UPDATE messages SET content_json = ? WHERE id = 1", HALF),
-    (hermes, "UPDATE messages SET tool_calls = ? WHERE id = 2", HALF),
+    (opencode, "UPDATE part SET data = ? WHERE id = 'prt_2'", DEEP),
+    *((goose, "UPDATE messages SET content_json = ? WHERE id = 1", value) for value in (HALF, DEEP)),
+    *((hermes, "UPDATE messages SET tool_calls = ? WHERE id = 2", value) for value in (HALF, DEEP)),
 ]
 
 
-@pytest.mark.parametrize(("make", "statement", "value"), DAMAGE)
+@pytest.mark.parametrize(("make", "statement", "value"), DAMAGE, ids=range(len(DAMAGE)))
 def test_a_damaged_row_is_reported_and_the_others_are_read(
     make: Any, statement: str, value: str | bytes, tmp_path: Path
 ) -> None:

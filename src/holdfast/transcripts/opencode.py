@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +10,7 @@ from holdfast.errors import TranscriptError
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.wire import find, image_from_url, read_usage
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
-from holdfast.transcripts.lines import Head, read_document
+from holdfast.transcripts.lines import Head, decode, read_document
 from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session
 
 NAME: Final = "opencode"
@@ -77,8 +76,8 @@ def _load_database(path: Path) -> Json:
     records: list[Json | Problem] = []
     for line, message in enumerate(messages, start=2):
         try:
-            read = [{"id": part["id"], **json.loads(part["data"])} for part in rows_of.get(message["id"], ())]
-            records.append({"info": {"id": message["id"], **json.loads(message["data"])}, "parts": read})
+            read = [{"id": part["id"], **decode(part["data"])} for part in rows_of.get(message["id"], ())]
+            records.append({"info": {"id": message["id"], **decode(message["data"])}, "parts": read})
         except (TypeError, ValueError) as error:
             records.append(Problem(line, f"message {message['id']}: {error}"))
     return {
