@@ -140,7 +140,7 @@ class _Exchange:
     def is_stream(self, sent: httpx.Response) -> bool:
         """Whether its reply is streamed; some servers do not say so."""
         is_json = "json" in sent.headers.get("content-type", "")
-        return is_stream(sent) or (self.body.get("stream") is True and not is_json)
+        return sent.is_success and (is_stream(sent) or (self.body.get("stream") is True and not is_json))
 
     def headers(self) -> dict[str, str]:
         """The headers about it that are added to the reply."""
@@ -516,13 +516,13 @@ async def _read_refusal(body: Body, exchange: _Exchange) -> str:
             data += chunk
         text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
         return text if is_overflow(text, status=sent.status_code) else ""
-    if not sent.is_success or not exchange.is_stream(sent):
+    if not exchange.is_stream(sent):
         return ""
     collector = ReplyCollector(exchange.format, is_stream=True)
     chunk = await body.peek()
     while chunk:
         collector.feed(decode(chunk))
-        if collector.error or collector.has_begun:
+        if collector.has_begun:
             break
         chunk = await body.peek(seconds=OPENING_SECONDS)
     return collector.error if is_overflow(collector.error) else ""
