@@ -253,15 +253,18 @@ class ReplyCollector:
         elif not line and self._data:
             data = b"\n".join(self._data)
             self._data.clear()
-            value = load_json(data)
-            kind = get_text(value, "type")
-            self.has_begun |= kind not in OPENINGS and data != b"[DONE]"
-            if value.get("error") or kind in {"error", "response.failed"}:
-                self.error = self.error or data.decode(errors="replace")
-            self.id = next((get_text(one, "id") for one in blocks([value.get("response")])), self.id)
-            self._stream.add(value)
-            # In a chat, usage follows what ends it; not every server sends [DONE].
-            self.is_complete |= data == b"[DONE]" or (self.format != "openai_chat" and self._stream.has_ended)
+            self._read_event(data)
+
+    def _read_event(self, data: bytes) -> None:
+        value = load_json(data)
+        kind = get_text(value, "type")
+        self.has_begun |= kind not in OPENINGS and data != b"[DONE]"
+        if value.get("error") or kind in {"error", "response.failed"}:
+            self.error = self.error or data.decode(errors="replace")
+        self.id = next((get_text(one, "id") for one in blocks([value.get("response")])), self.id)
+        self._stream.add(value)
+        # In a chat, usage follows what ends it; not every server sends [DONE].
+        self.is_complete |= data == b"[DONE]" or (self.format != "openai_chat" and self._stream.has_ended)
 
 
 def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:

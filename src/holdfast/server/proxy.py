@@ -513,7 +513,7 @@ async def _read_refusal(body: Body, exchange: _Exchange) -> str:
         while len(data) < MAX_ERROR_BYTES and (chunk := await body.peek()):
             data += chunk
         text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
-        return text if is_overflow(text, status=sent.status_code) else ""
+        return text * is_overflow(text, status=sent.status_code)
     if not sent.is_success or not exchange.is_stream(sent):
         return ""
     collector = ReplyCollector(exchange.format, is_stream=True)
@@ -523,7 +523,7 @@ async def _read_refusal(body: Body, exchange: _Exchange) -> str:
         if collector.error or collector.has_begun:
             break
         chunk = await body.peek(seconds=OPENING_SECONDS)
-    return collector.error if is_overflow(collector.error) else ""
+    return collector.error * is_overflow(collector.error)
 
 
 class _PassedOn(StreamingResponse):
