@@ -136,6 +136,12 @@ class TestPlaces:
         assert data("vacuum", **there)["after"] > 0
         assert f"{tmp_path / 'there' / 'holdfast.db'}: 18 messages" in call("doctor", **there).stdout
 
+    @pytest.mark.parametrize("command", ["context", "timeline"])
+    def test_an_address_stays_an_address(self, call: Callable[..., Result], command: str) -> None:
+        """A command that takes a file too connects to the server that `--home` names."""
+        done = call(command, "--session", "s1", "--home", "postgresql://127.0.0.1:9/db")
+        assert "postgresql://127.0.0.1:9/db" in str(done.exception)
+
     def test_what_a_project_may_not_say_is_told(self, call: Callable[..., Result], tmp_path: Path) -> None:
         """Doctor names what is ignored in the file of the working directory, and why."""
         (tmp_path / "holdfast.toml").write_text("[archive]\nredaction = false\n[recall]\nposition = 'head'\n", "utf-8")

@@ -167,7 +167,7 @@ def test_a_folder_of_the_plugin_is_taken_over_and_left_as_it_was(tmp_path: Path)
     names = sorted(path.name for path in plugin.iterdir())
     with opened(tmp_path / "to") as memory:
         for _ in range(2):
-            taken = transfer.load_folder(memory.store, plugin, project="atlas", agent="coder")
+            taken = transfer.load_folder(memory.store, plugin, owner=Scope(project="atlas", agent="coder"))
             assert taken.rows == 3
             assert [problem.partition("plugin/")[2][:17] for problem in taken.problems] == ["segments.jsonl:3:"]
         mine = Scope(project="atlas", agent="coder", session="abc")

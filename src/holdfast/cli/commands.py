@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import click
 
-from holdfast.cli.options import add_options, as_json, home_option, opens_memory
+from holdfast.cli.options import PLACE, add_options, as_json, home_option, opens_memory, tenant_option
 
 _NO_CONVERSATION: Final = "name a transcript FILE, or a stored session with --session"
 _file: Final = click.argument("file", type=click.Path(path_type=Path))
@@ -25,9 +25,7 @@ _replayed: Final = add_options(
     click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's."),
     click.option("--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter of it."),
     click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
-    click.option(
-        "--home", "--store", "home", type=click.Path(path_type=Path), help="A memory to use; default a new one."
-    ),
+    click.option("--home", "--store", "home", type=PLACE, help="A memory to use; default a new one."),
 )
 
 
@@ -62,6 +60,7 @@ def tokens(**options: Any) -> None:
 @_file_or_session
 @_replayed
 @click.option("--session", help="Instead of a FILE: a stored session.")
+@tenant_option
 @click.option("--project", default=None, help="The project of the stored session, where several have its name.")
 @click.option("--agent", default=None, help="The agent of the stored session, where several have its name.")
 @as_json

@@ -42,7 +42,14 @@ SIGNS: Final[dict[str, tuple[str, str]]] = {
 
 
 def draw_context(
-    *, file: Path | None, session: str, project: str | None, agent: str | None, as_json: bool, **options: Any
+    *,
+    file: Path | None,
+    session: str,
+    tenant: str,
+    project: str | None,
+    agent: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> None:
     """Draw the window of a request of a file or of a stored session."""
     if file is not None:
@@ -54,7 +61,8 @@ def draw_context(
                 "messageBreakdown": breakdown(replayed.window.items),
             }
     else:
-        reports, more = _load_reports(options["home"], options["turn"], session=session, project=project, agent=agent)
+        whose = {"tenant": tenant, "project": project, "agent": agent, "session": session}
+        reports, more = _load_reports(options["home"], options["turn"], **whose)
         title = session
     report, totals = reports[-1], _sum_changes(reports)
     if as_json:
@@ -87,11 +95,11 @@ def draw_context(
 
 
 def _load_reports(
-    home: Path | None, turn: int | None, *, session: str, **whose: str | None
+    home: Path | None, turn: int | None, *, session: str, **whose: Any
 ) -> tuple[list[ContextReport], dict[str, Any]]:
     """Return the reports of a stored session up to a request, and its owner."""
     with open_memory(home) as memory:
-        scope = session_scope(memory, session=session, project=whose["project"], agent=whose["agent"])
+        scope = session_scope(memory, session=session, **whose)
         stored = memory.store.read_records(Select(scope=scope), kind="turn")
         reports = [ContextReport.from_json(record.data) for record in stored]
     selected = [report for report in reports if turn is None or report.turn <= turn]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast import transcripts
-from holdfast.cli.opening import no_transcript, open_memory
+from holdfast.cli.opening import no_transcript, open_memory, scope_of
 from holdfast.cli.output import echo, emit_json, plural
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import transfer
@@ -77,7 +77,7 @@ class _Result:
         """Archive one session; what cannot be read is added to the problems."""
         try:
             transcript = transcripts.read(ref.path, format=ref.format)
-            scope = Scope(agent=whose["agent"] or "main", session=whose["session"] or transcript.session)
+            scope, _ = scope_of(**whose | {"project": "", "session": whose["session"] or transcript.session})
             if whose["project"] is not None:
                 scope = replace(scope, project=whose["project"])
             elif scope not in stored:  # a session that an earlier version stored without a project stays there
@@ -157,9 +157,8 @@ def _import_all(
             progress.advance(ref.size, f"{result.messages:,} messages")
         for path in folders:
             progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
-            project, agent = whose["project"] or "", whose["agent"] or "main"
-            masked = memory.settings.archive.redaction
-            loaded = transfer.load_folder(memory.store, path, project=project, agent=agent, masked=masked)
+            owner, _ = scope_of(**whose | {"session": ""})
+            loaded = transfer.load_folder(memory.store, path, owner=owner, masked=memory.settings.archive.redaction)
             result.messages += loaded.rows
             result.problems += loaded.problems
         if vectors:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from holdfast.cli.opening import no_transcript, open_memory, owner_of, owners, scope_of, session_scope
+from holdfast.cli.opening import no_session, no_transcript, open_memory, owner_of, owners, scope_of, session_scope
 from holdfast.cli.options import as_json, home_option, opens_memory
 from holdfast.cli.output import (
     align_to_words,
@@ -135,8 +135,8 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
         if ids:
             scope, across = scope_of(**whose)
             rows = memory.get(ids, scope=scope, across=across, around=around)
-        elif not (rows := memory.store.read_messages(Select(scope=session_scope(memory, **whose)))):
-            raise InputError(f"no session is called {whose['session']}: `holdfast sessions` lists them")
+        elif not (rows := memory.store.read_messages(Select(scope=(scope := session_scope(memory, **whose))))):
+            raise no_session(scope)
     _print_rows(rows, as_json=as_json)
     missing = set(ids) - {row.id for row in rows}
     if missing:
@@ -261,10 +261,11 @@ class _Plan:
         """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
         from holdfast_agent.sessions import Sessions  # noqa: PLC0415 - only for this
 
-        ids = None if self.ids is None else tuple(self.ids["ids"])
-        rows = memory.store.read_messages(Select(scope=scope, across=self.across, ids=ids))
-        files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)
-        files.forget(rows, facts=self.facts)
+        if scope.tenant == Scope().tenant:  # whose files they are
+            ids = None if self.ids is None else tuple(self.ids["ids"])
+            rows = memory.store.read_messages(Select(scope=scope, across=self.across, ids=ids))
+            files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)
+            files.forget(rows, facts=self.facts)
         return memory.forget(scope=scope, across=self.across, **(self.ids or {}))
 
 
@@ -277,13 +278,13 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
             and not any(memory.store.read_records(Select(scope=scope)))
             and scope not in memory.store.sessions()
         ):
-            raise InputError(f"no session is called {scope.session}: `holdfast sessions` lists them")
+            raise no_session(scope)
         return _Plan(what=f"all of session {whose['session']}", scopes=[scope], facts=known)
     scope, across = scope_of(**whose)
     facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
     numbers, fact_ids = _parse_ids(ids, list(facts))
     counts = ((len(numbers), "message"), (len(fact_ids), "fact"))
-    scopes = owners(memory, project=whose["project"], agent=whose["agent"])
+    scopes = owners(memory, **whose)
     return _Plan(
         what=" and ".join(plural(count, name) for count, name in counts if count),
         scopes=[replace(owner, session=whose["session"] or "") for owner in scopes],
@@ -310,7 +311,7 @@ def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], li
 @home_option
 @as_json
 def stats(*, home: Path | None, as_json: bool) -> None:
-    """Print what memory contains."""
+    """Print what memory contains, of all tenants."""
     with open_memory(home) as memory:
         counts = memory.stats()
     if as_json:
@@ -337,7 +338,7 @@ def stats(*, home: Path | None, as_json: bool) -> None:
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help="Only the N newest.")
 @as_json
 def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, limit: int | None, as_json: bool) -> None:
-    """List the sessions in memory; with FOLDERS or --discover, the transcripts on disk."""
+    """List the sessions in memory, of all tenants; with FOLDERS or --discover, the transcripts on disk."""
     if folders or discover:
         _list_files(folders, limit=limit, as_json=as_json)
         return
@@ -355,7 +356,8 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
     else:
         from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
 
-        named = ("agent", "project", "session")
+        several = any(row["tenant"] != Scope().tenant for row in rows)
+        named = (*["tenant"] * several, "agent", "project", "session")
         shown = (
             (minute(row["time"]), f"{row['messages']:,}", *(printable(row[name], one_line=True) for name in named))
             for row in rows

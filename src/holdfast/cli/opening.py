@@ -74,21 +74,21 @@ def load(*, warn: Callable[[str], None], agent_id: str | None = None, **override
     return loaded
 
 
-def scope_of(*, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:
+def scope_of(*, tenant: str, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:
     """Return the scope that the options name, and the parts that no option names: a read covers all of their values."""
-    scope = Scope(project=project or "", agent=agent or "main", session=session or "")
+    scope = Scope(tenant=tenant, project=project or "", agent=agent or "main", session=session or "")
     named = {"project": project, "agent": agent, "session": session}
     return scope, tuple(name for name in _PARTS if named[name] is None)
 
 
 def owner_of(scope: Scope) -> dict[str, str]:
     """Return the owner of a row for `--json`."""
-    return {"session": scope.session, "project": scope.project, "agent": scope.agent}
+    return {"tenant": scope.tenant, "session": scope.session, "project": scope.project, "agent": scope.agent}
 
 
-def session_scope(memory: Memory, *, project: str | None, agent: str | None, session: str) -> Scope:
+def session_scope(memory: Memory, *, session: str, **whose: Any) -> Scope:
     """Return the scope of the stored session that the options name; several of that name are an InputError."""
-    scope, across = scope_of(project=project, agent=agent, session=session)
+    scope, across = scope_of(session=session, **whose)
     required = scope.required(across)
     matches = [one for one in memory.store.sessions() if one.required(across) == required]
     if len(matches) > 1:
@@ -97,12 +97,19 @@ def session_scope(memory: Memory, *, project: str | None, agent: str | None, ses
     return matches[0] if matches else scope
 
 
-def owners(memory: Memory, *, project: str | None, agent: str | None) -> list[Scope]:
+def owners(memory: Memory, **whose: Any) -> list[Scope]:
     """Return the scope of each project and agent that the options cover, without a session, newest first."""
-    scope, across = scope_of(project=project, agent=agent, session=None)
+    scope, across = scope_of(**whose | {"session": None})
     facts = memory.store.read_facts(Select(scope=scope, across=across))
     stored = [one for one in memory.store.sessions() if one.required(across) == scope.required(across)]
     return list(dict.fromkeys(replace(one, session="") for one in (*stored, *(fact.scope for fact in facts))))
+
+
+def no_session(scope: Scope) -> InputError:
+    """Make the error for a session that is not stored."""
+    return InputError(
+        f"no session of tenant {scope.tenant} is called {scope.session}: `holdfast sessions` lists those of all tenants"
+    )
 
 
 def no_transcript(paths: Iterable[Path | str]) -> InputError:

@@ -24,9 +24,11 @@ class _Place(click.Path):
         return value if "://" in str(value) else super().convert(value, param, ctx)
 
 
+PLACE: Final = _Place(path_type=Path)
 home_option: Final = click.option(
-    "--home", type=_Place(path_type=Path), help="The folder (or address) of the memory; default $HOLDFAST_HOME."
+    "--home", type=PLACE, help="The folder (or address) of the memory; default $HOLDFAST_HOME."
 )
+tenant_option: Final = click.option("--tenant", default="local", show_default=True, help="Whose memory.")
 
 
 def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
@@ -40,10 +42,11 @@ def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 
 owned_by: Final = add_options(
     home_option,
+    tenant_option,
     click.option("--project", default=None, help="The project; default all, for a new row none."),
     click.option("--agent", default=None, help="The agent; default all, for a new row main."),
 )
-"""Adds the options that select a memory, a project and an agent to a command."""
+"""Adds the options that select a memory, a tenant, a project and an agent to a command."""
 opens_memory: Final = add_options(
     owned_by, click.option("--session", default=None, help="Only the session of this name; default all.")
 )

@@ -17,7 +17,7 @@ from holdfast import settings as configuration
 from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point
 from holdfast.cli.console import open_console
-from holdfast.cli.opening import no_transcript
+from holdfast.cli.opening import load_settings, no_transcript
 from holdfast.cli.output import emit_json, plural
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
@@ -207,6 +207,8 @@ def replay_file(
     if turn > total:
         raise InputError(f"{file.name} has {total} requests: --turn takes 1 to {total}")
     settings = make_settings(reserve=reserve, position=position)
+    if home is not None:
+        settings = replace(settings, postgres=load_settings().postgres)
     with (
         tempfile.TemporaryDirectory() as folder,
         Engine.open(home or folder, settings=settings, background=False) as engine,

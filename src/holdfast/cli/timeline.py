@@ -30,10 +30,9 @@ def print_timeline(
     reserve: int | None,
     last: int | None,
     home: Path | None,
-    project: str | None,
-    agent: str | None,
     session: str,
     as_json: bool,
+    **whose: Any,
 ) -> None:
     """Print the requests of a file or of a stored session."""
     if file is not None:
@@ -43,7 +42,7 @@ def print_timeline(
             turns: list[Turn] = [report.to_json() for report in replayed.reports]
     else:
         with open_memory(home) as memory:
-            scope = session_scope(memory, session=session, project=project, agent=agent)
+            scope = session_scope(memory, session=session, **whose)
             stored = memory.store.read_records(Select(scope=scope), kind="turn")
             turns = [dict(record.data) | owner_of(scope) for record in stored]
     if not turns:

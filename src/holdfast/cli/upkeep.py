@@ -146,9 +146,7 @@ def _open_tables(place: str, *, create: bool = True) -> PostgresStore | SqliteSt
 @click.option("--to", "form", type=click.Choice(["jsonl", "markdown", "folder"]), default="jsonl", show_default=True)
 @owned_by
 @as_json
-def export(
-    *, target: Path, form: str, home: Path | None, project: str | None, agent: str | None, as_json: bool
-) -> None:
+def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Write memory to the new file (or folder) TARGET; `holdfast import` reads `jsonl` and `folder` back.
 
     Damaged rows are skipped and listed; the exit code is then 1.
@@ -156,7 +154,7 @@ def export(
     from holdfast.memory import transfer  # noqa: PLC0415 - only for exports
 
     with open_memory(home) as memory:
-        scopes = owners(memory, project=project, agent=agent)
+        scopes = owners(memory, **whose)
         if form == "folder":
             from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
             from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form

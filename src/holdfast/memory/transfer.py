@@ -38,6 +38,7 @@ T = TypeVar("T")
 VERSION: Final = 1
 _HEADER: Final = "holdfast-export"
 _BATCH: Final = 500
+_PLAIN: Final = Scope()
 _FOREIGN: Final = "segment:"
 """Prefix of the nonce of a message that the plugin wrote."""
 
@@ -230,11 +231,11 @@ def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
     files.write_vectors({number: unit(mean[None])[0] for number, mean in means.items()}, embedder.space)
 
 
-def load_folder(store: Store, folder: Path, *, project: str = "", agent: str = "main", masked: bool = True) -> Taken:
+def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bool = True) -> Taken:
     """Import a folder. Importing it again changes nothing.
 
-    What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this project and agent,
-    as far as its session does not say it already. Secrets are masked, and recalled blocks stay out.
+    What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this owner, as far
+    as its session does not say it already. Secrets are masked, and recalled blocks stay out.
     """
     from holdfast.store.folder import FolderStore  # noqa: PLC0415 - it reads lines as transcripts do
 
@@ -245,15 +246,15 @@ def load_folder(store: Store, folder: Path, *, project: str = "", agent: str = "
         texts = _SessionTexts(store)
         for scope in agents:
             for rows in _batches(pages(files, scope)):
-                numbers.update(_import_rows(texts, rows, marks, Scope(project=project, agent=agent), masked=masked))
+                numbers.update(_import_rows(texts, rows, marks, owner, masked=masked))
                 count += len(rows)
         for scope in agents:
             known: list[FactRow] = files.read_facts(Select(scope=scope, across=True))
             hide, owned = redact if masked else str, list[FactRow]()
             for fact in known:
-                owner = replace(fact.scope, project=project, agent=agent) if fact.scope == Scope() else fact.scope
+                whose = owner if fact.scope == _PLAIN else fact.scope
                 words = hide(fact.content), hide(fact.context), hide(fact.quote)
-                own = replace(fact, scope=owner, content=words[0], context=words[1], quote=words[2])
+                own = replace(fact, scope=whose, content=words[0], context=words[1], quote=words[2])
                 owned.append(renumber_evidence(own, numbers))
             seen: set[tuple[str, str]] = set()
             store.add_facts([fact for fact in owned if not is_known(store, fact, seen)])

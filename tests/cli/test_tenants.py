@@ -1,0 +1,90 @@
+"""The commands on a memory of several tenants: `sessions` names them, and `--tenant` reaches each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from holdfast import Engine
+from holdfast.cli import holdfast
+from holdfast.settings import Embedding, Settings
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
+Call = Callable[..., Result]
+NONE = Settings(embedding=Embedding(provider="none"))
+
+
+@pytest.fixture
+def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    """Run a command on a memory where the session `loop` belongs to the tenant `acme`, and `own` to `local`."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
+    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+    monkeypatch.chdir(tmp_path)
+    with Engine.open(tmp_path / "memory", settings=NONE, background=False) as engine:
+        for tenant, name, port in (("local", "own", 1111), ("acme", "loop", 8443)):
+            said = [{"role": "user", "content": f"We decided that the staging server uses port {port}."}]
+            engine.session(name, tenant=tenant).assemble(said, limit=8000)
+    return lambda *arguments: CliRunner().invoke(holdfast, [*map(str, arguments)])
+
+
+def read(call: Call, *arguments: str | Path) -> Any:
+    """Return what a command prints with --json."""
+    done = call(*arguments, "--json")
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
+
+
+def test_sessions_name_their_tenant(call: Call) -> None:
+    """The list has a column where a tenant is not the usual one, and JSON always has the field."""
+    assert {row["session"]: row["tenant"] for row in read(call, "sessions")["sessions"]} == {
+        "own": "local",
+        "loop": "acme",
+    }
+    assert "tenant" in call("sessions").stdout
+    assert call("forget", "--session", "loop", "--tenant", "acme", "--yes").exit_code == 0
+    assert "tenant" not in call("sessions").stdout
+
+
+def test_a_tenant_is_read(call: Call, tmp_path: Path) -> None:
+    """Every command that reads finds rows of the named tenant only, and says whose they are."""
+    acme = ("--tenant", "acme")
+    for command in (("search", "staging port"), ("get", "--session", "loop")):
+        (row,) = read(call, *command, *acme)
+        assert (row["tenant"], row["session"]) == ("acme", "loop")
+    assert [row["session"] for row in read(call, "search", "staging port")] == ["own"]
+    assert "8443" in read(call, "recall", "Which port has the staging server?", *acme)["block"]
+    assert read(call, "timeline", "--session", "loop", *acme)[0]["tenant"] == "acme"
+    assert read(call, "context", "--session", "loop", *acme)["tenant"] == "acme"
+    assert call("compact", "--session", "loop", "--dry-run", *acme).exit_code == 0
+    read(call, "export", tmp_path / "out", *acme)
+    assert "8443" in (exported := (tmp_path / "out").read_text("utf-8"))
+    assert "1111" not in exported
+
+
+def test_a_tenant_is_changed(call: Call) -> None:
+    """Every command that writes changes rows of the named tenant only."""
+    acme = ("--tenant", "acme")
+    read(call, "remember", "The port is 8443", *acme)
+    assert [row["tenant"] for row in read(call, "facts", *acme)] == ["acme"]
+    assert read(call, "facts") == []
+    assert read(call, "learn", *acme)["facts"] == 1
+    ((number, excluded),) = [(row["number"], row["excluded"]) for row in read(call, "get", "--session", "loop", *acme)]
+    assert not excluded
+    assert read(call, "exclude", str(number), *acme)["changed"] == 1
+    assert read(call, "import", EXAMPLE, "--session", "new", *acme)["new"]
+    assert read(call, "forget", str(number), "--yes", *acme)["forgotten"] == 2  # with the fact of `learn`
+    left = {(row["tenant"], row["session"]) for row in read(call, "sessions")["sessions"]}
+    assert left == {("local", "own"), ("acme", "new")}
+
+
+def test_a_session_of_another_tenant_is_not_found(call: Call) -> None:
+    """The error names the tenant that was searched."""
+    for command in (("forget", "--yes"), ("get",)):
+        done = call(*command, "--session", "loop")
+        assert done.exit_code == 1
+        assert "no session of tenant local is called loop" in str(done.exception) + done.output
