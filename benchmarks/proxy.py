@@ -17,9 +17,9 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from itertools import count, takewhile
+from itertools import count, pairwise, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -38,7 +38,7 @@ EVENTS_PER_SECOND: Final = 10
 TOOL: Final = {"name": "ls", "input_schema": {"type": "object"}}
 """Requests of agents have tools; those without are taken for a title or a probe, and pass."""
 MEMORY_TIMES: Final = 6
-"""How many sizes of the server are reported, evenly over the run of the long streams."""
+"""How many sizes of the server are reported: the mean of each sixth of the run of the long streams."""
 TURNS: Final = 6
 """The turns of a conversation; then the client begins another one."""
 SHORT_SECONDS: Final = 0.4
@@ -141,23 +141,40 @@ async def run_client(client: httpx.AsyncClient, url: str, number: int, load: Loa
         history.append({"role": "assistant", "content": "".join(f"{word} " for word in make_words(name))})
 
 
-async def run_load(url: str, plan: Plan, *, load: Load, memory: list[int], pid: int = 0) -> None:
-    """Run clients at once, and sample the memory of a process."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sizes:
+    """Bytes of the server: its own memory, files that it has mapped, and the files of its archive."""
+
+    memory: int
+    mapped: int
+    archive: int
+
+    @classmethod
+    def sample(cls, pid: int, home: Path) -> Sizes:
+        """Measure a server."""
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        found = dict(line.split(":") for line in lines if line.startswith(("RssAnon", "RssFile")))
+        memory, mapped = (int(found[name].split()[0]) * 1024 for name in ("RssAnon", "RssFile"))
+        return cls(memory=memory, mapped=mapped, archive=sum(file.stat().st_size for file in home.glob("holdfast.db*")))
+
+
+async def run_load(url: str, plan: Plan, *, load: Load, sample: Callable[[], object] = lambda: None) -> None:
+    """Run clients at once, and sample the server twice a second until the last request begins."""
     limits = httpx.Limits(max_connections=plan.streams)
     async with httpx.AsyncClient(timeout=120, limits=limits) as client:
         clients = [asyncio.ensure_future(run_client(client, url, n, load, plan)) for n in range(plan.streams)]
         while not all(one.done() for one in clients):
+            if time.monotonic() < plan.until:
+                sample()
             await asyncio.wait(clients, timeout=0.5)
-            memory += [_resident(pid)] if pid else []
         await asyncio.gather(*clients)
 
 
-def _resident(pid: int) -> int:
-    """Return the bytes of memory that a process has for itself, without the pages of the store that it maps."""
-    try:
-        return int(Path(f"/proc/{pid}/status").read_text().partition("RssAnon:")[2].split()[0]) * 1024
-    except (OSError, IndexError):
-        return 0
+def _mean_mb(values: list[int]) -> list[float]:
+    """Return the mean of each part of a run, in MB."""
+    stops = [len(values) * part // MEMORY_TIMES for part in range(MEMORY_TIMES + 1)]
+    parts = [values[start:stop] for start, stop in pairwise(stops)]
+    return [round(statistics.mean(part) / 2**20, 1) for part in parts if part]
 
 
 def _median_ms(values: list[float]) -> float:
@@ -174,14 +191,16 @@ async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: 
         await asyncio.wait({task}, timeout=0.01)
     upstream = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
     direct, proxied, short = Load(), Load(), Load()
-    await run_load(upstream, plan(lasting=max(stream_seconds, seconds / 6)), load=direct, memory=[])
-    memory: list[int] = []
+    await run_load(upstream, plan(lasting=max(stream_seconds, seconds / 6)), load=direct)
+    sizes: list[Sizes] = []
     process, url = await asyncio.to_thread(start_server, home, upstream)
     short_seconds = max(2.0, seconds / 6)
     try:
-        await run_load(url, plan(lasting=seconds), load=proxied, memory=memory, pid=process.pid)
+        await run_load(
+            url, plan(lasting=seconds), load=proxied, sample=lambda: sizes.append(Sizes.sample(process.pid, home))
+        )
         busy = plan(lasting=2 * short_seconds, stream_seconds=SHORT_SECONDS)
-        killing = asyncio.ensure_future(run_load(url, busy, load=short, memory=[]))
+        killing = asyncio.ensure_future(run_load(url, busy, load=short))
         await asyncio.sleep(short_seconds)
     finally:
         process.kill()
@@ -189,8 +208,7 @@ async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: 
     await killing
     server.should_exit = True
     await task
-    samples = [size for size in memory if size]
-    times = [min(len(samples) * part // MEMORY_TIMES, len(samples) - 1) for part in range(1, MEMORY_TIMES + 1)]
+    memory = _mean_mb([size.memory for size in sizes])
     lost = await asyncio.to_thread(count_lost, home, [*proxied.whole, *short.whole])
     beyond = [first - assembling for first, assembling in zip(proxied.first, proxied.assembling, strict=True)]
     return {
@@ -205,7 +223,10 @@ async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: 
         "added_ms": round(_median_ms(proxied.first) - _median_ms(direct.first), 1),
         "assemble_ms": _median_ms(proxied.assembling),
         "added_beyond_assemble_ms": round(_median_ms(beyond) - _median_ms(direct.first), 1),
-        "memory_mb": [round(samples[time] / 2**20, 1) for time in times],
+        "memory_mb": memory,
+        "memory_growth_second_half": round(memory[-1] / memory[(len(memory) - 1) // 2] - 1, 4) if memory else None,
+        "mapped_mb": _mean_mb([size.mapped for size in sizes]),
+        "archive_mb": _mean_mb([size.archive for size in sizes]),
         "short_replies_per_second": round(len(short.whole) / short_seconds, 1),
         "short_first_token_ms": _median_ms(short.first),
         "acknowledged": len(proxied.whole) + len(short.whole),

@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from holdfast.providers.replies import ReplyCollector
+from holdfast.messages import ToolCall
+from holdfast.models.scripted import Said
+from holdfast.providers.replies import ReplyCollector, read_reply
+from holdfast.testing.provider import anthropic_events, openai_events, responses_events
+from wrong_values import change_each_value
+
+EVENTS = {"anthropic": anthropic_events, "openai_chat": openai_events, "openai_responses": responses_events}
 
 SEARCH = {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [{"type": "web_search_result"}]}
 CITATION = {"type": "char_location", "cited_text": "Ö", "document_index": 0}
@@ -165,6 +171,34 @@ class TestReplyCollector:
         for event in odd:
             collect(format, stream([event]))
         collect(format, stream([*odd, "[DONE]"]))
+
+    @pytest.mark.parametrize("format", EVENTS)
+    def test_no_value_of_the_wrong_kind_ends_the_reading(self, format: str) -> None:
+        """The client gets such a reply too: a provider may change a field."""
+        said = Said(text="naïve 😀", thinking="hm", signature="s", calls=(ToolCall(id="a", name="ls", arguments={}),))
+        events = [data for _, data in EVENTS[format](said)]
+        for changed in change_each_value(events):
+            collector = ReplyCollector(format, is_stream=True)
+            collector.feed(stream(changed))
+            collector.received()
+        collect(format, stream(["[" * 100_000, *events]))
+
+    def test_a_chat_reply_that_ends_while_it_thinks_is_a_message(self) -> None:
+        thought = {"reasoning_content": "The port"}
+        (streamed,) = collect("openai_chat", stream([chat(thought), chat({}, finish_reason="length")]))
+        (whole,) = read_reply({"choices": [{"index": 0, "message": {"role": "assistant", **thought}}]}, "openai_chat")
+        assert streamed["reasoning_content"] == whole["reasoning_content"] == "The port"
+
+    def test_a_custom_tool_call_that_was_cut_is_received(self) -> None:
+        """Codex sends patches so."""
+        call = {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": ""}
+        collector = ReplyCollector("openai_responses", is_stream=True)
+        kind = "response.custom_tool_call_input.delta"
+        pieces = [{"type": kind, "output_index": 0, "delta": piece} for piece in ("*** Begin", " Patch")]
+        added = {"type": "response.output_item.added", "output_index": 0, "item": call}
+        collector.feed(stream([added, *pieces]))
+        assert collector.received() == [{**call, "input": "*** Begin Patch"}]
+        assert collector.is_cut
 
     def test_a_very_long_event_is_read_in_linear_time(self) -> None:
         text = "x" * (20 * 2**20)

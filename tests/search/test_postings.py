@@ -153,7 +153,7 @@ class TestPostings:
             [0, 1, 2, 4],
         )
         assert early.then(none) is early
-        assert both.nbytes > early.nbytes > none.nbytes == 0
+        assert both.nbytes > early.nbytes > none.nbytes > 0  # a cache of terms that occur nowhere has a bound too
 
 
 def test_terms_have_stable_numbers() -> None:

@@ -103,8 +103,8 @@ def leaving(url: str, path: str, body: Any = None, **headers: str) -> Iterator[s
 
 
 def wait_for(done: Callable[[], object]) -> bool:
-    """Wait at most five seconds."""
-    end = time.monotonic() + 5
+    """Wait at most a minute: the machine may be busy."""
+    end = time.monotonic() + 60
     while not done() and time.monotonic() < end:
         time.sleep(0.02)
     return bool(done())
@@ -165,6 +165,80 @@ class TestPassing:
         pair.upstream.answer = lambda _: Response(content, headers=headers)
         assert patient.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
         assert "Port 5433." in [hit.text for hit in pair.engine.search("5433")]
+
+    def test_a_reply_that_cannot_be_decompressed_passes_and_is_told(
+        self, pair: Pair, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        headers = {"content-encoding": "br", "content-type": "text/event-stream"}
+        pair.upstream.answer = lambda _: Response(b"\x0b\x02\x80", headers=headers)
+        with patient.stream("POST", f"{pair.url}/v1/messages", json=BODY) as reply:
+            assert b"".join(reply.iter_raw()) == b"\x0b\x02\x80"
+        assert wait_for(lambda: "was not archived: it is compressed with br" in caplog.text)
+        assert len(caplog.messages) == 1
+
+    @pytest.mark.parametrize("kind", [{}, {"content-type": "text/plain"}])
+    def test_a_stream_without_its_content_type_passes_as_it_comes(self, pair: Pair, kind: dict[str, str]) -> None:
+        """Where the request asked for one."""
+        is_read = threading.Event()
+        events = [f"data: {json.dumps({'choices': [{'delta': {'content': text}}]})}\n\n" for text in ("Port ", "5433.")]
+
+        async def stream() -> AsyncIterator[bytes]:
+            yield events[0].encode()
+            await asyncio.to_thread(is_read.wait, 10)
+            yield f"{events[1]}data: [DONE]\n\n".encode()
+
+        pair.upstream.answer = lambda _: StreamingResponse(stream(), headers=kind)
+        with patient.stream("POST", f"{pair.url}/v1/chat/completions", json={**BODY, "stream": True}) as reply:
+            chunks = reply.iter_raw()
+            assert next(chunks) == events[0].encode()
+            is_read.set()
+            assert events[1].encode() in b"".join(chunks)
+        assert "Port 5433." in [hit.text for hit in pair.engine.search("5433")]
+
+    def test_a_client_may_wait_for_100_continue(self, pair: Pair) -> None:
+        """The provider is not asked to: the body has come."""
+        with leaving(pair.url, "/v1/messages", BODY, expect="100-continue") as connection:
+            assert connection.recv(100).startswith(b"HTTP/1.1 100 Continue")
+            assert wait_for(lambda: pair.upstream.seen)
+        assert "expect" not in dict(pair.upstream.seen[0].headers)
+
+    @pytest.mark.parametrize("path", ["/v1/responses", "/v1/models"])
+    def test_a_websocket_is_refused_so_that_the_client_goes_on_without(self, pair: Pair, path: str) -> None:
+        key = {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13"}
+        with leaving(pair.url, path, upgrade="websocket", connection="Upgrade", **key) as connection:
+            assert connection.recv(100).startswith(b"HTTP/1.1 426 Upgrade Required")
+
+    def test_a_very_long_error_is_not_read_to_its_end_first(self, pair: Pair) -> None:
+        is_read = threading.Event()
+
+        async def error() -> AsyncIterator[bytes]:
+            yield b"x" * 2**21
+            yield str(await asyncio.to_thread(is_read.wait, 10)).encode()
+
+        pair.upstream.answer = lambda _: StreamingResponse(error(), status_code=500)
+        with patient.stream("POST", f"{pair.url}/v1/messages", json=BODY) as reply:
+            chunks = reply.iter_raw()
+            assert next(chunks).startswith(b"x")
+            is_read.set()
+            assert b"".join(chunks).endswith(b"True")
+
+    @pytest.mark.parametrize(
+        ("encoding", "content"),
+        [
+            ("gzip", gzip.compress(b"{}", mtime=0)[:-9]),
+            ("gzip", b"\x1f\x8b\x08" + b"\xff" * 20),
+            ("identity", b"[" * 100_000),
+            ("identity", b'{"model": {}, "tools": 5, "messages": [{"role": "user", "content": []}]}'),
+        ],
+        ids=["cut", "damaged", "deep", "odd"],
+    )
+    def test_a_body_that_is_broken_leaves_one_line(
+        self, pair: Pair, caplog: pytest.LogCaptureFixture, encoding: str, content: bytes
+    ) -> None:
+        patient.post(f"{pair.url}/v1/chat/completions", content=content, headers={"content-encoding": encoding})
+        assert [seen.body for seen in pair.upstream.seen] == [content]
+        assert len(caplog.messages) <= 1
+        assert "Traceback" not in caplog.text
 
     def test_a_compressed_error_passes(self, pair: Pair) -> None:
         content = gzip.compress(b'{"error": {"message": "bad request"}}')

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import itertools
 import json
@@ -17,10 +18,11 @@ from openai import OpenAI
 import patient
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import Hang, Said
 from holdfast.settings import Agent, Settings
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, overflow
+from holdfast.window import Window
 from waiting import until
 
 from .conftest import TOKEN, Start
@@ -266,6 +268,25 @@ class TestOpenAI:
             rows = server.engine.session("s1").get([1, 2])
             assert [row.message.role for row in rows][-1] == "assistant"
 
+    @pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+    def test_a_conversation_of_the_provider_is_a_session(self, start: Start, conversation: Any) -> None:
+        with start(lambda _: "Fine.") as server:
+            body = {"model": "m", "input": "Which port?", "conversation": conversation}
+            assert patient.post(f"{server.url}/v1/responses", json=body).headers["x-holdfast-session"] == "conv_1"
+
+    @pytest.mark.parametrize("stream", [True, False])
+    def test_requests_that_go_on_from_each_other_are_one_session(self, start: Start, *, stream: bool) -> None:
+        """Where the client names none: the request names the response that it goes on from."""
+        with start(lambda _: "Fine.") as server:
+            names, previous = set(), {}
+            for number in range(3):
+                body = {"model": "m", "input": f"Question {number}?", "stream": stream, **previous}
+                reply = patient.post(f"{server.url}/v1/responses", json=body)
+                names.add(reply.headers["x-holdfast-session"])
+                previous = {"previous_response_id": f"resp_{number + 1}"}
+            (name,) = names
+            assert texts(server.engine, name)[::2] == ["Question 0?", "Question 1?", "Question 2?"]
+
     @pytest.mark.parametrize("path", ["chat/completions", "responses"])
     def test_what_has_come_of_a_reply_that_breaks_off_is_archived(self, start: Start, path: str) -> None:
         asked = [{"role": "user", "content": "Go."}]
@@ -354,6 +375,17 @@ class TestSessions:
                     for headers in ({}, {"session-id": "s1"}, {"x-holdfast-session": "mine"})
                 ]
                 assert managed == [True, False, True]
+
+    def test_a_request_is_not_held_while_its_reply_streams(self, start: Start) -> None:
+        """Many streams of long conversations are open at once."""
+        body = {"model": "m", "stream": True, "messages": [{"role": "user", "content": "Which port?"}]}
+        with (
+            start([Hang()]) as server,
+            patient.stream("POST", f"{server.url}/v1/chat/completions", json=body) as reply,
+        ):
+            chunks = reply.iter_raw()
+            assert next(chunks)
+            until(lambda: not any(isinstance(one, Window) for one in gc.get_objects()))
 
     def test_a_title_request_of_a_host_passes_unmanaged(self, start: Start) -> None:
         with start(["A title"]) as server:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2 as httpx
@@ -10,7 +12,10 @@ import pytest
 from openai import OpenAI
 
 import patient
-from holdfast.testing.provider import Events, Raw
+from holdfast.models.scripted import Said
+from holdfast.server.summaries import complete_body, complete_stream
+from holdfast.testing.provider import Events, Raw, Wire, wire_of_path
+from wrong_values import change_each_value
 
 from .conftest import Running, Start
 from .test_proxy import LS, MODEL, SMALL, anthropic, texts
@@ -21,6 +26,7 @@ ASKED = {
     "codex": "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.",
     "opencode": "Provide a detailed prompt for continuing our conversation above.",
 }
+WIRES = [wire for path in ("messages", "chat/completions", "responses") if (wire := wire_of_path(f"/v1/{path}"))]
 USELESS = "We worked on several things."
 HISTORY = [
     {"role": "user", "content": "Deploy commit 4f9c2ab7e1 to /srv/billing/app.toml and tell me the port."},
@@ -88,6 +94,29 @@ class TestHosts:
             reply = patient.post(f"{server.url}/v1/chat/completions", json=body, headers={"session-id": "s1"})
             assert "4f9c2ab7e1" in reply.json()["choices"][0]["message"]["content"]
             assert not server.engine.sessions()
+
+    @pytest.mark.parametrize("wire", WIRES, ids=lambda wire: wire.format)
+    def test_no_value_of_the_wrong_kind_ends_a_summary(self, wire: Wire) -> None:
+        """It is passed on, also where it cannot be read."""
+
+        async def find(_: str) -> str:
+            return "lost"
+
+        async def complete(events: list[Any]) -> bytes:
+            async def chunks() -> AsyncIterator[bytes]:
+                for event in events:
+                    yield f"data: {json.dumps(event)}\n\n".encode()
+
+            return b"".join([chunk async for chunk in complete_stream(chunks(), wire.format, find)])
+
+        async def complete_all() -> None:
+            said = Said(text="a summary")
+            for events in change_each_value([data for _, data in wire.stream(said, model="m", number=1)]):
+                assert (await complete(events)).count(b"data: ") >= len(events)
+            for body in change_each_value(wire.whole(said, model="m", number=1)):
+                assert await complete_body(json.dumps(body).encode(), wire.format, find)
+
+        asyncio.run(complete_all())
 
 
 class TestOverflow:

@@ -12,6 +12,7 @@ from click.testing import CliRunner
 
 from holdfast.cli import holdfast
 from holdfast.errors import InputError
+from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory
 from holdfast.settings import Settings
 from holdfast.settings.schema import Postgres
@@ -84,6 +85,34 @@ def test_an_interrupted_copy_continues(source: SqliteStore, tmp_path: Path) -> N
         assert reached == ["messages", "facts", "records", "passages"]
         assert move(source, server, "local").rows["messages"] == 29
         assert content(source) == content(server)
+
+
+def test_a_complete_copy_is_only_compared(source: SqliteStore, tmp_path: Path) -> None:
+    """After an interruption in a later tenant the command is repeated; the keys of the store come along once."""
+    keys = open_marks(source).keys
+    with closing(open_postgres(tmp_path)) as server, SqliteStore(tmp_path / "back.db") as back:
+        first = move(source, server, "local")
+        assert move(source, server, "local") == first
+        assert move(source, server, "other").rows["messages"] == 3
+        move(server, back, "local")
+        assert open_marks(server).keys == open_marks(back).keys == keys
+        source.add_messages([says("later")])
+        with pytest.raises(InputError, match="other rows of tenant local"):
+            move(source, server, "local")
+
+
+def test_a_file_with_keys_moves_by_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The records of the store itself are no tenant: a memory of one tenant moves to a file without naming it."""
+    monkeypatch.setenv("HOLDFAST_POSTGRES__SCHEMA", schema_of(tmp_path))
+    monkeypatch.setenv("HOLDFAST_POSTGRES__PARTITIONS", "1")
+    with SqliteStore(tmp_path / "source.db") as store:
+        store.add_messages([says("mine")])
+        keys = open_marks(store).keys
+    for source, target in ((tmp_path / "source.db", start()), (start(), tmp_path / "back.db")):
+        result = CliRunner().invoke(holdfast, ["migrate", str(source), str(target), "--json"], catch_exceptions=False)
+        assert [one["tenant"] for one in json.loads(result.stdout)] == ["local"]
+    with SqliteStore(tmp_path / "back.db") as store:
+        assert open_marks(store).keys == keys
 
 
 def test_the_commands_work_on_a_server(source: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

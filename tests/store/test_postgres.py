@@ -11,6 +11,7 @@ import numpy as np
 import psycopg
 import pytest
 from psycopg import sql
+from psycopg.conninfo import make_conninfo
 
 from benchmarks.scopes import crossings
 from holdfast import Engine
@@ -125,6 +126,24 @@ class TestTenants:
         found = admin.execute("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = %s", (ROLE,))
         assert found.fetchone() == (False, False, False)
         assert store.read_rows("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
+
+    def test_only_the_owner_can_rewrite_the_tables(
+        self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path
+    ) -> None:
+        """PostgreSQL skips tables of others with a warning: that is an error, and the text still counts as there."""
+        store.remove_messages(Select(scope=HERE, ids=tuple(store.add_messages([says("mine")]))))
+        schema, login = schema_of(tmp_path), f"{schema_of(tmp_path)}_app"
+        admin.execute(f"CREATE ROLE {login} LOGIN".encode())
+        admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {login}".encode())
+        admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {login}".encode())
+        address = make_conninfo(start(), user=login)
+        with closing(PostgresStore(address, home=tmp_path, schema=schema, partitions=1, connections=2)) as app:
+            with pytest.raises(StorageError, match="owns the tables"):
+                app.vacuum()
+            assert "vacuum" in app.check().notes[0]
+        admin.execute(f"DROP OWNED BY {login}; DROP ROLE {login}".encode())
+        store.vacuum()
+        assert not store.check().notes
 
     def test_no_read_crosses(self, store: PostgresStore) -> None:
         """Reads of every kind, in scopes drawn by chance, show no row of another scope."""

@@ -169,6 +169,34 @@ def test_one_session(made: Any, tmp_path: Path) -> None:
     assert transcript.problems == ()
 
 
+HALF, DEEP = '{"type":', "[" * 100_000
+DAMAGE = [
+    *(
+        (openclaw, "INSERT INTO transcript_events VALUES ('w1', 3, ?, 1, NULL, NULL)", value)
+        for value in (HALF, DEEP, "[]")
+    ),
+    (openclaw, "UPDATE transcript_events SET event_zstd = ? WHERE seq = 2", zstd.compress(b"{}" * 99)[:-9]),
+    (opencode, "UPDATE part SET data = ? WHERE id = 'prt_2'", HALF),
+    (opencode, "UPDATE message SET data = ? WHERE id = 'msg_2'", "[]"),
+    (opencode, "UPDATE part SET data = ? WHERE id = 'prt_2'", DEEP),
+    *((goose, "UPDATE messages SET content_json = ? WHERE id = 1", value) for value in (HALF, DEEP)),
+    *((hermes, "UPDATE messages SET tool_calls = ? WHERE id = 2", value) for value in (HALF, DEEP)),
+]
+
+
+@pytest.mark.parametrize(("make", "statement", "value"), DAMAGE, ids=range(len(DAMAGE)))
+def test_a_damaged_row_is_reported_and_the_others_are_read(
+    make: Any, statement: str, value: str | bytes, tmp_path: Path
+) -> None:
+    """What is no JSON, no entry or no whole compressed event is a problem of its line, as in a file."""
+    file = make(tmp_path)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute(statement, (value,))
+    transcript = read(file / "w1" if make is openclaw else file)
+    assert len(transcript.problems) == 1
+    assert transcript.messages[0].role == "user"
+
+
 def test_other_databases(tmp_path: Path) -> None:
     """A database of another program is passed over in a folder, and refused when it is named."""
     file = create(tmp_path / "photos.db", "CREATE TABLE photo (id TEXT);", [])

@@ -114,7 +114,7 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
     with _open_tables(source, create=False) as old, _open_tables(target) as new, Progress(1) as progress:
         total = sum(count for name, count in old.counts().items() if name in {"messages", "passages", "facts"})
         progress.set_total(max(1, total))
-        names = tenants or tuple(old.tenants())
+        names = tenants or tuple(filter(None, old.tenants()))  # records of the store itself have none
         if len(names) > 1 and isinstance(new, SqliteStore):
             raise InputError(
                 "tenants number their messages from 1, so a file takes one: name it with --tenant, each with a TARGET"

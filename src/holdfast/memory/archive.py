@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import zip_longest
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -125,19 +124,18 @@ def _identify(
     that follow; those are recognised by the message after them, or by the ids of their tool calls.
     """
     keys: list[Key] = []
-    digests = set(map(attrgetter("digest"), messages))
-    used = {key for key in before if key.digest in digests}
+    digests = list(map(attrgetter("digest"), messages))
+    among = frozenset(digests)
+    used = {key for key in before if key.digest in among}
     place, last = FIRST, 0
     if before:
         place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)
-    for message, following in zip_longest(messages, messages[1:]):
-        digest = message.digest
+    for message, digest, following in zip(messages, digests, [*digests[1:], ""], strict=False):
         free = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
         own = _own_nonce(message)
         nonce = own if own is not None and Key(digest, own) not in used else place
         if nonce not in free:
-            after = known.get(following.digest, {}) if following is not None else {}
-            moved = _find_moved(message, free, after, last=last) if own is None else ()
+            moved = _find_moved(message, free, known.get(following, {}), last=last) if own is None else ()
             nonce = place if place in free else next(iter(moved), nonce)
         keys.append(Key(digest, nonce))
         used.add(keys[-1])

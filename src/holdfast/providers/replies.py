@@ -26,6 +26,9 @@ _DELTAS: Final = {
 """For each delta of Anthropic: the field that holds the text, and the field of the block that it continues."""
 _CHAT_TEXTS: Final = ("content", "reasoning_content", "reasoning", "refusal")
 _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
+_TEXT_EVENTS: Final = frozenset(
+    f"response.{name}.delta" for name in ("output_text", "function_call_arguments", "custom_tool_call_input")
+)
 
 OPENINGS: Final = frozenset({"message_start", "response.created", "response.queued", "response.in_progress"})
 """The events of a stream that may come before an error that refuses the request."""
@@ -52,7 +55,8 @@ class AnthropicStream:
                 source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
                 self._added[at].setdefault(target, []).append(get_text(delta, source))
                 if "citation" in delta:
-                    self._blocks[at].setdefault("citations", []).append(delta["citation"])
+                    cited = self._blocks[at].get("citations")
+                    self._blocks[at]["citations"] = [*(cited if isinstance(cited, list) else ()), delta["citation"]]
                 return get_text(delta, source) if source == "text" else ""
             case {"type": "message_delta", "delta": Mapping() as delta}:
                 # Later counts are totals.
@@ -155,9 +159,9 @@ class ResponsesStream:
         index = event.get("output_index")
         place = index if isinstance(index, int) else len(self._items)
         match event:
-            case {"type": "response.output_item.added", "item": {"type": "function_call"} as call}:
+            case {"type": "response.output_item.added", "item": {"type": "function_call" | "custom_tool_call"} as call}:
                 self._calls[place], self._texts[place] = dict(call), []
-            case {"type": "response.output_text.delta" | "response.function_call_arguments.delta", "delta": str(text)}:
+            case {"type": str(kind), "delta": str(text)} if kind in _TEXT_EVENTS:
                 self._texts.setdefault(place, []).append(text)
                 return "" if place in self._calls else text
             case {"type": "response.output_item.done", "item": Mapping() as item}:
@@ -172,7 +176,8 @@ class ResponsesStream:
             text = "".join(self._texts.get(place, ()))
             part: Json = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}
             if place in self._calls:
-                part = {**self._calls[place], "arguments": text}
+                key = "arguments" if self._calls[place]["type"] == "function_call" else "input"
+                part = {**self._calls[place], key: text}
             items.append(self._items.get(place) or part)  # what has come of one that was cut
         response = self._response or {}
         return {**response, "output": blocks(response.get("output")) or items}  # some services leave them out there
@@ -188,14 +193,15 @@ class ReplyCollector:
     """Collects one reply of a provider, streamed as server-sent events or as one JSON body.
 
     It `has_begun` when an event of a stream has come that is not its opening, and `is_complete` with the last one.
-    `error` is the provider's error inside a stream, as it came.
+    `error` is the provider's error inside a stream, as it came, and `id` that of a reply of Responses.
     """
 
     def __init__(self, format: str, *, is_stream: bool) -> None:
         self.has_begun = False
         self.is_complete = False
         self.error = ""
-        self._format = format
+        self.id = ""
+        self.format = format
         self._is_stream = is_stream
         self._bytes = bytearray()
         self._size = 0
@@ -231,11 +237,13 @@ class ReplyCollector:
         if self._size > MAX_REPLY_BYTES:
             return []
         if not self._is_stream:
-            return read_reply(load_json(bytes(self._bytes)), self._format)
+            body = load_json(bytes(self._bytes))
+            self.id = get_text(body, "id")
+            return read_reply(body, self.format)
         self._read_line(bytes(self._bytes))  # a stream may end without an empty line
         self._read_line(b"")
         self._bytes.clear()
-        return read_reply(self._stream.body(), self._format)
+        return read_reply(self._stream.body(), self.format)
 
     def _read_line(self, line: bytes) -> None:
         """Read a line of a stream. An empty one ends an event."""
@@ -246,12 +254,14 @@ class ReplyCollector:
             data = b"\n".join(self._data)
             self._data.clear()
             value = load_json(data)
-            self.has_begun |= value.get("type") not in OPENINGS and data != b"[DONE]"
-            if value.get("error") or value.get("type") in {"error", "response.failed"}:
+            kind = get_text(value, "type")
+            self.has_begun |= kind not in OPENINGS and data != b"[DONE]"
+            if value.get("error") or kind in {"error", "response.failed"}:
                 self.error = self.error or data.decode(errors="replace")
+            self.id = next((get_text(one, "id") for one in blocks([value.get("response")])), self.id)
             self._stream.add(value)
             # In a chat, usage follows what ends it; not every server sends [DONE].
-            self.is_complete |= data == b"[DONE]" or (self._format != "openai_chat" and self._stream.has_ended)
+            self.is_complete |= data == b"[DONE]" or (self.format != "openai_chat" and self._stream.has_ended)
 
 
 def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
@@ -261,7 +271,7 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
     message = dict(body)
     if choices := body.get("choices"):
         message = {**(choices[0].get("message") or {}), "usage": body.get("usage")}
-    has_content = any(message.get(key) for key in ("content", "tool_calls", "refusal"))
+    has_content = any(message.get(key) for key in (*_CHAT_TEXTS, "tool_calls", "function_call"))
     return [{"role": "assistant", "content": None, **message}] if has_content else []
 
 
@@ -290,6 +300,6 @@ def load_json(data: bytes) -> Json:
     """Decode a JSON object; an empty one where there is none."""
     try:
         value = json.loads(data or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

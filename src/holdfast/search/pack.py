@@ -157,14 +157,11 @@ def pack(
     fit. Text that is `known` is not quoted. The quotes in `after` come first and take their part of the room. `limit`
     is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already.
     """
-    packed = _begin(after, known=known, adaptive=adaptive)
-    for passage, size, score in order:
-        if score < packed.least or passage in packed.quotes:
-            continue
-        left = room - packed.spent
-        if left < MIN_QUOTE_TOKENS or len(packed.quotes) == limit:
-            break
-        if not _may_fit(size, left) or (candidate := read(passage)) is None:
+    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
+    for quote in after:
+        packed.add(quote)
+    for passage, _, left in packed.choose(order, room=room, limit=limit):
+        if (candidate := read(passage)) is None:
             continue
         quote = candidate.quote(weights, measure, headed=packed.headed, left=left)
         if quote.tokens <= left and not packed.repeats(quote):
@@ -176,28 +173,13 @@ def select_likely(
     order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote] = (), adaptive: bool = False
 ) -> list[int]:
     """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens."""
-    packed, likely = _begin(after, adaptive=adaptive), []
-    for passage, size, score in order:
-        if score < packed.least or passage in packed.quotes:
-            continue
-        left = room - packed.spent
-        if left < MIN_QUOTE_TOKENS:
-            break
-        if _may_fit(size, left):
-            likely.append(passage)
-            packed.spend(min(size, MIN_EXCERPT_CHARS) / TYPICAL_CHARS_PER_TOKEN)
-    return likely
-
-
-def _begin(after: Iterable[Quote], *, known: Iterable[str] = (), adaptive: bool) -> _Packed:
-    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
+    packed, likely = _Packed(seen=[], adaptive=adaptive), []
     for quote in after:
         packed.add(quote)
-    return packed
-
-
-def _may_fit(size: int, left: float) -> bool:
-    return min(size, MIN_EXCERPT_CHARS) <= CHARS_PER_TOKEN * left
+    for passage, chars, _ in packed.choose(order, room=room):
+        likely.append(passage)
+        packed.spend(chars / TYPICAL_CHARS_PER_TOKEN)
+    return likely
 
 
 @dataclass(slots=True, kw_only=True)
@@ -216,6 +198,19 @@ class _Packed:
 
     def __post_init__(self) -> None:
         self.spend(0.0)
+
+    def choose(
+        self, order: Iterable[tuple[int, int, float]], *, room: float, limit: int | None = None
+    ) -> Iterator[tuple[int, int, float]]:
+        """Yield the passages that may fit, with the characters of a short excerpt and the tokens that are left."""
+        for passage, size, score in order:
+            if score < self.least or passage in self.quotes:
+                continue
+            left, chars = room - self.spent, min(size, MIN_EXCERPT_CHARS)
+            if left < MIN_QUOTE_TOKENS or len(self.quotes) == limit:
+                break
+            if chars <= CHARS_PER_TOKEN * left:
+                yield passage, chars, left
 
     def spend(self, tokens: float) -> None:
         self.spent += tokens

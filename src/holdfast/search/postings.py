@@ -30,6 +30,7 @@ _STIR: Final = np.uint64(0xD6E8FEB86659FD93)
 _HALF: Final = np.uint64(32)
 _TOGETHER: Final = 8192  # terms that are computed together: what they take fits into the processor's cache
 _WINDOW_BITS: Final = 32
+_ARRAY_BYTES: Final = 112  # of an array beside its data
 _NUMBER, _NUMBERS = Struct("<I"), Struct("<II")
 
 Windows: TypeAlias = npt.NDArray[np.uint32]
@@ -110,7 +111,8 @@ class Postings:
     @property
     def nbytes(self) -> int:
         """The memory it takes."""
-        return self.windows.nbytes + self.counts.nbytes + self.passages.nbytes + self.times.nbytes
+        arrays = (self.windows, self.counts, self.passages, self.times)
+        return sum(array.nbytes + _ARRAY_BYTES for array in arrays)
 
     def copy(self) -> Postings:
         """The same in arrays of its own: a part of a larger one would keep the whole of it in memory."""

@@ -24,7 +24,9 @@ SESSION_HEADERS: Final = (
 SUBAGENT_HEADER: Final = "x-claude-code-agent-id"
 """The header in which Claude Code names a subagent. It has a conversation of its own inside the session."""
 MAX_CONVERSATIONS: Final = 1_000
-"""Conversations without a name that are kept in memory."""
+"""Conversations without a name that are kept in memory, and responses from which a request may go on."""
+COMPARED_MESSAGES: Final = 50
+"""Messages of a conversation by which it is recognised."""
 
 
 def host_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
@@ -33,9 +35,11 @@ def host_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
         if value := headers.get(name, "").strip():
             subagent = headers.get(SUBAGENT_HEADER, "").strip()
             return f"{value}/{subagent}" if subagent else value
-    key = body.get("prompt_cache_key")
-    if isinstance(key, str) and key:
-        return key
+    conversation = body.get("conversation")
+    named = conversation.get("id") if isinstance(conversation, Mapping) else conversation
+    for key in (body.get("prompt_cache_key"), named):
+        if isinstance(key, str) and key:
+            return key
     metadata = body.get("metadata")
     user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     return _session_of_user(user) if isinstance(user, str) else ""
@@ -60,7 +64,20 @@ class Conversations:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, str], list[list[str]]] = {}
+        self._responses: dict[str, str] = {}
         self._lock = Lock()
+
+    def add_response(self, response: str, session: str) -> None:
+        """Remember the session of a response of the provider."""
+        with self._lock:
+            self._responses[response] = session
+            while len(self._responses) > MAX_CONVERSATIONS:
+                del self._responses[next(iter(self._responses))]
+
+    def find_previous(self, body: Mapping[str, Any]) -> str:
+        """Return the session of the response that a request goes on from; empty where it is not known."""
+        with self._lock:
+            return self._responses.get(str(body.get("previous_response_id")), "")
 
     def find(
         self, messages: Sequence[Message], *, owner: str, load: Callable[[str], Sequence[Sequence[Message]]]
@@ -75,7 +92,7 @@ class Conversations:
         history = [message for message in messages if message.role != "system"]
         if not history:
             return ""
-        digests = [message.digest for message in history]
+        digests = [message.digest for message in history[:COMPARED_MESSAGES]]
         name = "chat-" + hashlib.sha256(digests[0].encode()).hexdigest()[:12]
         with self._lock:
             branches = self._known.pop((owner, name), None)

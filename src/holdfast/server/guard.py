@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from pathlib import Path
 from typing import Any, Final
 
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from holdfast.files import write_private
 
@@ -64,7 +64,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
-        if scope["type"] != "http":
+        if scope["type"] == "lifespan":
             await self._app(scope, receive, send)
             return
         self._activity.begin()
@@ -78,6 +78,8 @@ class Guard:
                 app = JSONResponse({"error": "only programs of this machine may ask"}, status_code=403)
             elif self._token and not has_token(headers.get(b"authorization", b"").decode("latin-1"), self._token):
                 app = refuse_token()
+            elif scope["type"] == "websocket" or headers.get(b"upgrade", b"").lower() == b"websocket":
+                app = Response(status_code=426)  # clients then go on without
             await app(scope, receive, send)
         finally:
             self._activity.end()

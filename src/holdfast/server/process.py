@@ -35,7 +35,7 @@ LOCK_SECONDS: Final = 1.0
 """How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
 _FILE: Final = "server.json"
 _LOCK: Final = "server.lock"
-TRIM_SECONDS: Final = 20.0
+TRIM_SECONDS: Final = 5.0
 """How often free pages of the heap are given back: merging the index needs much for a moment."""
 _HEAP: Final = {-8: 1, -3: 256 << 10, -1: 4 << 20}
 """Options of glibc's `mallopt`: the number of heaps, the size of arrays that are mapped, and what is returned."""

@@ -32,10 +32,11 @@ from holdfast.providers import Incoming, read_request
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow
 from holdfast.providers.replies import ReplyCollector, is_stream
+from holdfast.providers.rules import blocks
 from holdfast.redact import redact
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.client_model import ClientModel
-from holdfast.server.conversations import OWN_HEADER, Conversations, host_session
+from holdfast.server.conversations import COMPARED_MESSAGES, OWN_HEADER, Conversations, host_session
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import (
     CONNECT_SECONDS,
@@ -64,8 +65,6 @@ COUNT_PATH: Final = "/v1/messages/count_tokens"
 """The path whose requests count a window that is not sent."""
 CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
-COMPARED_MESSAGES: Final = 50
-"""Messages of a stored conversation by which it is recognised."""
 MAX_LIMITS: Final = 1_000
 """Sessions whose limit is remembered after the provider has refused a window."""
 OPENING_SECONDS: Final = 0.3
@@ -75,7 +74,7 @@ MAX_ERROR_BYTES: Final = 2**20
 LARGE_WINDOW: Final = ("context-1m", 1_000_000)
 """The mark in `anthropic-beta` that asks for a larger window, and its tokens."""
 _HOP_HEADERS: Final = frozenset(
-    b"connection keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
+    b"connection expect keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
 OWN_HEADERS: Final = b"x-holdfast-"
 """How headers begin that are for this server and not for the provider."""
@@ -137,6 +136,11 @@ class _Exchange:
     def session_id(self) -> str:
         """The name of its session; empty where it has none."""
         return "" if self.session is None else self.session.id
+
+    def is_stream(self, sent: httpx.Response) -> bool:
+        """Whether its reply is streamed; some servers do not say so."""
+        is_json = "json" in sent.headers.get("content-type", "")
+        return is_stream(sent) or (self.body.get("stream") is True and not is_json)
 
     def headers(self) -> dict[str, str]:
         """The headers about it that are added to the reply."""
@@ -221,7 +225,7 @@ class Proxy:
             exchange.session = await self._find_session(request, exchange)
             if exchange.session is not None:
                 await self._apply_memory(exchange, request.headers)
-        except (HoldfastError, OSError, ValueError) as error:
+        except (HoldfastError, OSError, ValueError, RecursionError) as error:
             exchange.warnings.append(f"the request passed unchanged: {error}")
             _warn_unchanged(request, error, session=exchange.session_id)
         except Exception as error:  # a fault of ours must not stop the agent
@@ -245,7 +249,7 @@ class Proxy:
             window = await session.preview(exchange.messages, provider=exchange.format)
             changed = changed_fields(body, exchange.messages, window, format=exchange.format) if window else {}
             return json.dumps({**body, **changed}, separators=(",", ":")).encode() if changed else content
-        except (HoldfastError, OSError, ValueError) as error:
+        except (HoldfastError, OSError, ValueError, RecursionError) as error:
             _warn_unchanged(request, error)
             return content
         except Exception:  # a fault of ours must not stop the agent
@@ -262,6 +266,7 @@ class Proxy:
         owner = _owner(request)
         if exchange.is_summary and has_one_message:
             return None  # it quotes a conversation that is known from its own requests
+        name = name or self._conversations.find_previous(exchange.body)
         if not name:
             name = await asyncio.to_thread(
                 self._conversations.find,
@@ -303,7 +308,7 @@ class Proxy:
             reserve=reply_reserve(body, limit=exchange.limit),
             model=str(body.get("model") or ""),
             provider=exchange.format,
-            tools=[tool for tool in body.get("tools") or () if isinstance(tool, dict)],
+            tools=blocks(body.get("tools")),
             recall=not exchange.is_summary,
         )
         exchange.milliseconds += 1000 * (time.perf_counter() - start)
@@ -324,15 +329,21 @@ class Proxy:
             return await self._complete_summary(sent, passing, exchange)
         if exchange.session is None:
             return _reply(sent, passing, exchange)
-        archived = self._archive_on_the_way(sent, passing, exchange, exchange.session)
-        return _reply(sent, archived if is_stream(sent) else b"".join([chunk async for chunk in archived]), exchange)
+        if reply_decoder(sent) is None:
+            how = sent.headers["content-encoding"]
+            _warn(f"a reply was not archived: it is compressed with {how}", session=exchange.session_id)
+            return _reply(sent, passing, exchange)
+        is_stream = exchange.is_stream(sent)
+        collector = ReplyCollector(exchange.format, is_stream=is_stream)
+        archived = self._archive_on_the_way(sent, passing, exchange.session, collector)
+        return _reply(sent, archived if is_stream else b"".join([chunk async for chunk in archived]), exchange)
 
     async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> Body:
         """Send a model request; where the provider refuses its size, compact and send it once more."""
         body = Body(await self._send(request, exchange.content, is_changed=exchange.is_changed))
         if exchange.window is None or self._shadow:
             return body
-        error, content = await _read_refusal(body, exchange.format), exchange.content
+        error, content = await _read_refusal(body, exchange), exchange.content
         if not error or not await self._compact(exchange, error) or exchange.content == content:
             return body
         await body.sent.aclose()
@@ -353,16 +364,16 @@ class Proxy:
                 log.exception("a summary was not completed")
                 return ""
 
-        if is_stream(sent):
+        if exchange.is_stream(sent):
             return _reply(sent, complete_stream(passing, exchange.format, find), exchange)
         content = await complete_body(b"".join([chunk async for chunk in passing]), exchange.format, find)
         return _reply(sent, content, exchange)
 
     async def _archive_on_the_way(
-        self, sent: httpx.Response, chunks: AsyncIterator[bytes], exchange: _Exchange, session: AsyncSession
+        self, sent: httpx.Response, chunks: AsyncIterator[bytes], session: AsyncSession, collector: ReplyCollector
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        collector, decode = ReplyCollector(exchange.format, is_stream=is_stream(sent)), reply_decoder(sent)
+        decode = reply_decoder(sent) or bytes
         reply, is_archived = f"the reply of {_address(sent.url)}", False
         warning = f"the client left in the middle of {reply}"
         try:
@@ -370,7 +381,7 @@ class Proxy:
                 collector.feed(decode(chunk))
                 if collector.is_complete and not is_archived:
                     is_archived = True
-                    await self._archive(session, collector, exchange)
+                    await self._archive(session, collector)
                 yield chunk
             warning = f"{reply} broke off: {collector.error[:200] or 'no last event'}"
         except httpx.HTTPError:
@@ -378,7 +389,7 @@ class Proxy:
             raise
         finally:  # also of a reply that broke off, or whose client has left
             if not is_archived:
-                await self._archive(session, collector, exchange)
+                await self._archive(session, collector)
             if collector.is_cut and warning:
                 _warn(warning, session=session.id)
 
@@ -403,15 +414,18 @@ class Proxy:
             return False
         return True
 
-    async def _archive(self, session: AsyncSession, collector: ReplyCollector, exchange: _Exchange) -> None:
+    async def _archive(self, session: AsyncSession, collector: ReplyCollector) -> None:
         """Archive a reply, or what has come of it."""
+        format = collector.format
         try:
             messages: Sequence[Incoming] = collector.received()
+            if collector.id and format == "openai_responses":
+                self._conversations.add_response(collector.id, session.id)
             if collector.is_cut:
-                read = providers.read(messages, format=exchange.format)
+                read = providers.read(messages, format=format)
                 messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
             if messages:
-                numbers = await session.append(messages, format=exchange.format)
+                numbers = await session.append(messages, format=format)
                 if collector.is_cut:  # the client asks again: half an answer is not recalled for that
                     await session.exclude(numbers)
         except Exception:  # the reply has come: the agent gets it in any case
@@ -489,20 +503,20 @@ def _owner(request: Request) -> Scope:
     return Scope(project=headers.get("x-holdfast-project", ""), agent=headers.get("x-holdfast-agent", "main"))
 
 
-async def _read_refusal(body: Body, format: str) -> str:
+async def _read_refusal(body: Body, exchange: _Exchange) -> str:
     """Return the provider's error that a window does not fit; empty for any other reply.
 
     An error is read whole; of a stream only the opening, for a moment, after which an error may come.
     """
-    sent, decode, data = body.sent, reply_decoder(body.sent), b""
+    sent, decode, data = body.sent, reply_decoder(body.sent) or bytes, b""
     if sent.status_code in OVERFLOW_STATUSES:
-        while chunk := await body.peek():
+        while len(data) < MAX_ERROR_BYTES and (chunk := await body.peek()):
             data += chunk
         text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
         return text if is_overflow(text, status=sent.status_code) else ""
-    if not sent.is_success or not is_stream(sent):
+    if not sent.is_success or not exchange.is_stream(sent):
         return ""
-    collector = ReplyCollector(format, is_stream=True)
+    collector = ReplyCollector(exchange.format, is_stream=True)
     chunk = await body.peek()
     while chunk:
         collector.feed(decode(chunk))

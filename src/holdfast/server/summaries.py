@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any, Final
 
-from holdfast.providers.replies import Json, load_json
+from holdfast.providers.replies import Json, get_text, load_json
 
 _EVENT_END: Final = re.compile(rb"(\r?\n\r?\n)")
 _DATA: Final = re.compile(rb"^data:[ \t]*(.*?)\r?$", re.MULTILINE)
@@ -51,11 +51,12 @@ async def complete_body(content: bytes, format: str, find: Find) -> bytes:
 def _texts(body: Json, format: str) -> Iterator[tuple[Json, str]]:
     """Yield the places of the text in a reply."""
     if format == "openai_chat":
-        yield from ((choice["message"], "content") for choice in (body.get("choices") or ())[:1] if "message" in choice)
+        for choice in _objects(body.get("choices"))[:1]:
+            yield from ((message, "content") for message in _objects([choice.get("message")]))
         return
     items = _objects(body.get("output")) if format == "openai_responses" else [body]
     for block in (block for item in items for block in _objects(item.get("content"))):
-        if block.get("type") in {"text", "output_text"}:
+        if get_text(block, "type") in {"text", "output_text"}:
             yield block, "text"
 
 
@@ -90,16 +91,18 @@ class _Summary:
     def _read(self, event: Json) -> bool:
         """Add the text of an event; whether it says that a text is over."""
         if self._format == "anthropic":
-            self.text += str((event.get("delta") or {}).get("text") or "")
+            self.text += "".join(get_text(delta, "text") for delta in _objects([event.get("delta")]))
             return event.get("type") == "content_block_stop"
         if self._format == "openai_chat":
-            choice: Json = next(iter(event.get("choices") or ()), {})
-            self.text += str((choice.get("delta") or {}).get("content") or "")
-            return bool(choice.get("finish_reason"))
+            choices = _objects(event.get("choices"))[:1]
+            self.text += "".join(
+                get_text(delta, "content") for one in choices for delta in _objects([one.get("delta")])
+            )
+            return any(choice.get("finish_reason") for choice in choices)
         if event.get("type") == "response.output_text.delta":
-            self.text += str(event.get("delta") or "")
+            self.text += get_text(event, "delta")
             self._delta = event
-        return event.get("type") in {"response.output_text.done", "response.output_item.done"}
+        return get_text(event, "type") in {"response.output_text.done", "response.output_item.done"}
 
     def extend(self, event: Json) -> Iterator[Json]:
         """Yield the event that adds more before the one that ends the text; later ones get the longer text."""
@@ -114,11 +117,11 @@ class _Summary:
         elif kind == "content_block_stop" and self.text:
             yield {
                 "type": "content_block_delta",
-                "index": event["index"],
+                "index": event.get("index", 0),
                 "delta": {"type": "text_delta", "text": more},
             }
             self.text = ""
-        elif self.text and any(choice.get("finish_reason") for choice in event.get("choices") or ()):
+        elif self.text and any(choice.get("finish_reason") for choice in _objects(event.get("choices"))):
             yield {**event, "usage": None, "choices": [{"index": 0, "delta": {"content": more}, "finish_reason": None}]}
             self.text = ""
 

@@ -90,10 +90,12 @@ def _describe(error: Exception) -> str:
     match error:
         case aiohttp.ClientConnectorError(host=host, port=port, os_error=OSError(errno=number, strerror=text)):
             return f"no connection to {host}:{port}: {os.strerror(number) if number and number > 0 else text}"
-        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError():
-            return "the connection was closed"
+        case aiohttp.ClientConnectorCertificateError(certificate_error=reason):
+            return f"no valid certificate: {reason}"
         case TimeoutError():
             return "nothing came in time"
+        case aiohttp.ClientPayloadError() | aiohttp.ServerDisconnectedError() | aiohttp.ClientOSError():
+            return "the connection was closed"
         case aiohttp.ClientResponseError(message=text):
             return f"not HTTP: {text.splitlines()[0]}"
     return str(error) or type(error).__name__
@@ -136,16 +138,18 @@ class Body:
             await self.sent.aclose()
 
 
-def reply_decoder(sent: httpx.Response) -> Callable[[bytes], bytes]:
-    """Return what decompresses a reply for us; the client gets it as it came."""
-    encoding = sent.headers.get("content-encoding", "identity")
+def reply_decoder(sent: httpx.Response) -> Callable[[bytes], bytes] | None:
+    """Return what decompresses a reply for us; None where nothing can. The client gets it as it came."""
+    encoding = sent.headers.get("content-encoding", "identity").lower()
     if encoding == "identity":
         return bytes
-    stream = zlib.decompressobj(zlib.MAX_WBITS | 32) if encoding in {"gzip", "deflate"} else None
+    if encoding not in {"gzip", "deflate"}:
+        return None
+    stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
 
     def decode(chunk: bytes) -> bytes:
         try:
-            return b"" if stream is None else stream.decompress(chunk)
+            return stream.decompress(chunk)
         except zlib.error:
             return b""
 
@@ -160,6 +164,9 @@ def decompress(content: bytes, encoding: str) -> bytes:
     """
     if encoding in {"", "identity"}:
         return content
-    if encoding == "gzip":
-        return gzip.decompress(content)
+    if encoding.lower() == "gzip":
+        try:
+            return gzip.decompress(content)
+        except (EOFError, zlib.error) as error:
+            raise InputError(f"the body is not compressed with gzip: {error}") from error
     raise InputError(f"the body is compressed with {encoding}")

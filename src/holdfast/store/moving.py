@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from holdfast.errors import InputError, StorageError
 from holdfast.search.embed.base import Space
-from holdfast.store.base import Scope, VectorRow
+from holdfast.store.base import Scope, Select, VectorRow
 from holdfast.store.database import Database, scope_condition, scope_number
 from holdfast.store.index_tables import count_passages
 from holdfast.store.rows import KEY, RowReader
@@ -31,6 +31,8 @@ _TABLES: Final = {
     "jobs": "scope, kind, time, data",
 }
 _PASSAGE: Final = "number, message, scope, time, previous, human, speaker, start, windows, text"
+_OF_ALL: Final = Scope(tenant="", project="", agent="", session="")
+"""The scope of records that belong to the store, such as the keys that sign recalled blocks."""
 _MOVED: Final = "moved "
 """Prefix of the counters of the target that say up to which row a table was copied."""
 
@@ -48,13 +50,17 @@ class Moved:
 
 
 def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progress = lambda *_: None) -> Moved:
-    """Copy what a tenant has, from where an interrupted copy stopped.
+    """Copy what a tenant has, from where an interrupted copy stopped, and the keys of the store.
 
-    Rows of this tenant in the target that do not come from such a copy are an InputError, a difference at the end is a
-    StorageError.
+    A copy that is complete is only compared. Other rows of this tenant in the target are an InputError, a difference at
+    the end is a StorageError.
     """
     copy = _Copy(source, target, tenant)
-    copy.begin()
+    if not copy.begin():
+        theirs, ours = (store.read_rows(tenant, copy.digest) for store in (source, target))
+        if theirs != ours:
+            raise InputError(f"{target.place} has other rows of tenant {tenant} already: name an empty target")
+        return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
     for table in _TABLES:
         while count := copy.copy(table):
             progress(table, count)
@@ -63,6 +69,7 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
     copy.copy_forgotten()
     target.change_rows(tenant, lambda db: reindex_tables(db, place=target.place))
     copy.copy_vectors()
+    target.add_records(source.read_records(Select(scope=_OF_ALL)))
     theirs, ours = (store.read_rows(tenant, copy.digest) for store in (source, target))
     if theirs != ours:
         raise StorageError(
@@ -113,8 +120,11 @@ class _Copy:
         condition, values = scope_condition(db, {"tenant": self.tenant})
         return f"{db.own}scope IN (SELECT id FROM scopes WHERE {condition})", values
 
-    def begin(self) -> None:
-        """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows."""
+    def begin(self) -> bool:
+        """Note in the target that a copy has begun, and skip all numbers of the source, also of forgotten rows.
+
+        False if the target has rows of the tenant without such a note.
+        """
         numbers = self.source.read_rows(self.tenant, lambda rows: {each: rows.db.last_number(each) for each in _TABLES})
 
         def work(db: Database) -> bool:
@@ -130,8 +140,7 @@ class _Copy:
                 db.skip_numbers(table, last)
             return True
 
-        if not self.target.change_rows(self.tenant, work):
-            raise InputError(f"{self.target.place} has rows of tenant {self.tenant} already: name an empty target")
+        return self.target.change_rows(self.tenant, work)
 
     def read_batch(self, table: str, columns: str, after: int) -> tuple[list[list[Any]], list[Scope]]:
         """Read the rows after a number, the number first, and all scopes."""

@@ -59,7 +59,7 @@ class SqliteStore(TableStore):
                 with translate_errors(self.path):
                     migrate(self._writer, path=self.path)
                     # In KB. Few written pages are needed again: the other connection reads.
-                    self._writer.execute("PRAGMA cache_size = -4096")
+                    self._writer.execute("PRAGMA cache_size = -1024")
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from holdfast.messages import Message, Part, Text, ToolCall, ToolResult
 from holdfast.providers.wire import find
 from holdfast.transcripts import reader
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
+from holdfast.transcripts.lines import decode
 from holdfast.transcripts.reader import Database, Reader, facts, read_block, read_blocks
 
 NAME: Final = "goose"
@@ -24,7 +24,7 @@ def _stream(path: Path) -> Iterator[Item]:
         yield Entry(type="session", data=row, line=1, id=text(row, "id"))
     for line, row in enumerate(rows, start=2):
         try:
-            data = {**row, "content": json.loads(row["content_json"])}
+            data = {**row, "content": decode(row["content_json"])}
         except (TypeError, ValueError) as error:
             yield Problem(line, f"message {row.get('message_id') or line}: {error}")
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -14,6 +13,7 @@ from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.providers.wire import expect_object
 from holdfast.transcripts.entry import Entry, Item, Problem, mapping, timestamp
+from holdfast.transcripts.lines import decode
 from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session, read_values
 from holdfast.transcripts.request_log import Conversation
 
@@ -49,7 +49,7 @@ def _read_row(entry: Entry) -> Sequence[Message]:
     wire = {"role": row["role"], "content": row["content"] or ""}
     try:
         if row["tool_calls"]:
-            wire["tool_calls"] = json.loads(row["tool_calls"])
+            wire["tool_calls"] = decode(row["tool_calls"])
     except ValueError as error:
         raise FormatError(f"its calls are not JSON: {error}", where=where) from error
     if row["role"] == "tool":

@@ -171,7 +171,12 @@ def read_document(path: Path) -> Any:
         raw = file.read(MAX_LINE_BYTES + 1)
     if len(raw) > MAX_LINE_BYTES:
         raise TranscriptError(f"larger than {MAX_LINE_BYTES >> 20} MB as one JSON document: not read", path=path)
+    return decode(raw.removeprefix(_BOM))
+
+
+def decode(text: str | bytes) -> Any:
+    """Decode JSON; a ValueError says why it is none, or none that can be read."""
     try:
-        return json.loads(raw.removeprefix(_BOM))
+        return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -11,7 +10,7 @@ from holdfast.errors import TranscriptError
 from holdfast.messages import Image, Message, Opaque, Part, ResultContent, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.wire import find, image_from_url, read_usage
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, objects, string, text
-from holdfast.transcripts.lines import Head, read_document
+from holdfast.transcripts.lines import Head, decode, read_document
 from holdfast.transcripts.reader import Database, Reader, attach_messages, facts, open_session
 
 NAME: Final = "opencode"
@@ -71,9 +70,16 @@ def _load_database(path: Path) -> Json:
         (row,) = query("SELECT * FROM session WHERE id = ?", session)
         messages = query("SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id", session)
         parts = query("SELECT id, message_id, data FROM part WHERE session_id = ? ORDER BY id", session)
-    parts_of: dict[str, list[Json]] = {}
+    rows_of: dict[str, list[Json]] = {}
     for part in parts:
-        parts_of.setdefault(part["message_id"], []).append({"id": part["id"], **json.loads(part["data"])})
+        rows_of.setdefault(part["message_id"], []).append(part)
+    records: list[Json | Problem] = []
+    for line, message in enumerate(messages, start=2):
+        try:
+            read = [{"id": part["id"], **decode(part["data"])} for part in rows_of.get(message["id"], ())]
+            records.append({"info": {"id": message["id"], **decode(message["data"])}, "parts": read})
+        except (TypeError, ValueError) as error:
+            records.append(Problem(line, f"message {message['id']}: {error}"))
     return {
         "info": {
             "id": row["id"],
@@ -82,10 +88,7 @@ def _load_database(path: Path) -> Json:
             "parentID": row.get("parent_id"),
             "time": {"created": row["time_created"]},
         },
-        "messages": [
-            {"info": {"id": message["id"], **json.loads(message["data"])}, "parts": parts_of.get(message["id"], [])}
-            for message in messages
-        ],
+        "messages": records,
     }
 
 

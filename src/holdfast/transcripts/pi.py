@@ -7,7 +7,6 @@ message on each line, with tool calls and results as roles of their own.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,6 +21,7 @@ from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.providers import FORMATS
 from holdfast.transcripts import reader
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, make_entry, mapping, string, text
+from holdfast.transcripts.lines import decode
 from holdfast.transcripts.reader import Database, Facts, Reader, claims_if, facts
 from holdfast.transcripts.records import is_forgotten, is_header, messages_of, read_entry
 
@@ -72,7 +72,7 @@ def _stream(path: Path) -> Iterator[Item]:
     for line, row in enumerate(rows, start=1):
         packed = row.get("event_zstd")
         try:
-            record = json.loads(str(row["event_json"]) if packed is None else _decompress(packed))
+            record = decode(str(row["event_json"]) if packed is None else _decompress(packed))
         except ValueError as error:
             yield Problem(line, f"event {row['seq']}: {error}")
             continue

@@ -1,0 +1,28 @@
+"""JSON in which one value at a time is of another kind than expected."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from typing import Any, Final
+
+VALUES: Final = (None, 5, True, "x", [], {}, [5], [[]], {"a": 1})
+
+
+def change_each_value(data: Any) -> Iterator[Any]:
+    """Yield the data once for each value in it and each other kind."""
+    for path in _paths(data):
+        for value in VALUES:
+            changed = copy.deepcopy(data)
+            holder = changed
+            for key in path[:-1]:
+                holder = holder[key]
+            holder[path[-1]] = value
+            yield changed
+
+
+def _paths(data: Any) -> Iterator[tuple[Any, ...]]:
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, value in items:
+        yield (key,)
+        yield from ((key, *rest) for rest in _paths(value))
