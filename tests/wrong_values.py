@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
-VALUES: Final = (None, 5, True, "x", [], {}, [5], [[]], {"a": 1})
+VALUES: Final[tuple[Any, ...]] = (None, 5, True, "x", [], {}, [5], [[]], {"a": 1})
 
 
 def change_each_value(data: Any) -> Iterator[Any]:

@@ -7,6 +7,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -356,8 +357,8 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
     else:
         from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
 
-        several = any(row["tenant"] != Scope().tenant for row in rows)
-        named = (*["tenant"] * several, "agent", "project", "session")
+        is_local = set(map(itemgetter("tenant"), rows)) == {Scope().tenant}
+        named = ("tenant", "agent", "project", "session")[is_local:]
         shown = (
             (minute(row["time"]), f"{row['messages']:,}", *(printable(row[name], one_line=True) for name in named))
             for row in rows
