@@ -61,7 +61,7 @@ def draw_context(
                 "messageBreakdown": breakdown(replayed.window.items),
             }
     else:
-        whose = {"tenant": tenant, "project": project, "agent": agent, "session": session}
+        whose: dict[str, Any] = {"tenant": tenant, "project": project, "agent": agent, "session": session}
         reports, more = _load_reports(options["home"], options["turn"], **whose)
         title = session
     report, totals = reports[-1], _sum_changes(reports)
