@@ -357,8 +357,8 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
     else:
         from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
 
-        several = set(map(itemgetter("tenant"), rows)) != {Scope().tenant}
-        named = (*["tenant"] * several, "agent", "project", "session")
+        is_local = set(map(itemgetter("tenant"), rows)) == {Scope().tenant}
+        named = ("tenant", "agent", "project", "session")[is_local:]
         shown = (
             (minute(row["time"]), f"{row['messages']:,}", *(printable(row[name], one_line=True) for name in named))
             for row in rows
