@@ -278,7 +278,8 @@ class TestOpenAI:
     def test_requests_that_go_on_from_each_other_are_one_session(self, start: Start, *, stream: bool) -> None:
         """Where the client names none: the request names the response that it goes on from."""
         with start(lambda _: "Fine.") as server:
-            names, previous = set(), dict[str, str]()
+            names: set[str] = set()
+            previous: dict[str, str] = {}
             for number in range(3):
                 body = {"model": "m", "input": f"Question {number}?", "stream": stream, **previous}
                 reply = patient.post(f"{server.url}/v1/responses", json=body)

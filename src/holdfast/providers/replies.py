@@ -193,7 +193,7 @@ class ReplyCollector:
     """Collects one reply of a provider, streamed as server-sent events or as one JSON body.
 
     It `has_begun` when an event of a stream has come that is not its opening, and `is_complete` with the last one.
-    `error` is the provider's error inside a stream, as it came, and `id` that of a reply of Responses.
+    `error` is the provider's error inside a stream, as it came, and `id` that of a reply that is over.
     """
 
     def __init__(self, format: str, *, is_stream: bool) -> None:
@@ -237,13 +237,15 @@ class ReplyCollector:
         if self._size > MAX_REPLY_BYTES:
             return []
         if not self._is_stream:
-            body = load_json(bytes(self._bytes))
-            self.id = get_text(body, "id")
-            return read_reply(body, self.format)
+            return self._read(load_json(bytes(self._bytes)))
         self._read_line(bytes(self._bytes))  # a stream may end without an empty line
         self._read_line(b"")
         self._bytes.clear()
-        return read_reply(self._stream.body(), self.format)
+        return self._read(self._stream.body())
+
+    def _read(self, body: Json) -> list[Json]:
+        self.id = get_text(body, "id")
+        return read_reply(body, self.format)
 
     def _read_line(self, line: bytes) -> None:
         """Read a line of a stream. An empty one ends an event."""
@@ -253,18 +255,14 @@ class ReplyCollector:
         elif not line and self._data:
             data = b"\n".join(self._data)
             self._data.clear()
-            self._read_event(data)
-
-    def _read_event(self, data: bytes) -> None:
-        value = load_json(data)
-        kind = get_text(value, "type")
-        self.has_begun |= kind not in OPENINGS and data != b"[DONE]"
-        if value.get("error") or kind in {"error", "response.failed"}:
-            self.error = self.error or data.decode(errors="replace")
-        self.id = next((get_text(one, "id") for one in blocks([value.get("response")])), self.id)
-        self._stream.add(value)
-        # In a chat, usage follows what ends it; not every server sends [DONE].
-        self.is_complete |= data == b"[DONE]" or (self.format != "openai_chat" and self._stream.has_ended)
+            value = load_json(data)
+            kind = get_text(value, "type")
+            self.has_begun |= kind not in OPENINGS and data != b"[DONE]"
+            if value.get("error") or kind in {"error", "response.failed"}:
+                self.error = self.error or data.decode(errors="replace")
+            self._stream.add(value)
+            # In a chat, usage follows what ends it; not every server sends [DONE].
+            self.is_complete |= data == b"[DONE]" or (self.format != "openai_chat" and self._stream.has_ended)
 
 
 def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:

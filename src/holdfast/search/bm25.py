@@ -125,12 +125,15 @@ def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keyword
 def _best_window(postings: Sequence[Postings], part: Floats, columns: Columns) -> Floats:
     """Return the weight of the terms in each passage's best window; fewer than `FEW_TERMS` count only in part."""
     windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)]).astype(np.intp)
-    weights = _sums(windows, np.repeat(part, [len(one.windows) for one in postings]), columns.windows).take(windows)
-    counts = _sums(windows, np.uint8(1), columns.windows).take(windows)
+    is_dense = 2 * len(windows) > columns.windows  # then all windows in their order take less time than these in theirs
+    weights = _sums(windows, np.repeat(part, [len(one.windows) for one in postings]), columns.windows)
+    weights = weights if is_dense else weights.take(windows)
+    counts = _sums(windows, np.uint8(1), columns.windows)
+    counts = counts if is_dense else counts.take(windows)
     few = np.arange(MAX_TERMS + 1) / min(FEW_TERMS, max(1, len(postings)))
     weights *= np.minimum(1, few).astype(np.float32).take(counts)
     best = np.zeros(columns.passages, np.float32)
-    np.maximum.at(best, columns["passage"].take(windows), weights)
+    np.maximum.at(best, columns["passage"] if is_dense else columns["passage"].take(windows), weights)
     return best
 
 

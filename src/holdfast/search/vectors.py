@@ -111,15 +111,19 @@ class Matrix:
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
         signs = _signs(wanted)
-        if len(self._shared) < windows:  # kept, since new memory takes as long as half of the comparison
-            self._shared = np.zeros(windows + windows // 8, np.uint16)
-        shared = self._shared[:windows]
+        shared = self._room_for_shared(windows)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
             part[:] = count_shared(_grown(self._signs, number, page[: len(part)], _signs), signs)
         if visible is not None:
             shared *= visible
         return self._cosine_of(highest(shared, max(self._looked_into, windows // ONE_IN)), wanted, windows)
+
+    def _room_for_shared(self, windows: int) -> npt.NDArray[np.uint16]:
+        """Return an array for the number of signs that each window shares; kept, since new memory takes time."""
+        if len(self._shared) < windows:
+            self._shared = np.zeros(windows + windows // 8, np.uint16)
+        return self._shared[:windows]
 
     def _cosine_of(self, chosen: npt.NDArray[np.int64], wanted: Bytes, windows: int) -> Floats:
         """Compare with some windows (in rising order); the others have 0."""

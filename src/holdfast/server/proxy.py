@@ -140,7 +140,7 @@ class _Exchange:
     def is_stream(self, sent: httpx.Response) -> bool:
         """Whether its reply is streamed; some servers do not say so."""
         is_json = "json" in sent.headers.get("content-type", "")
-        return is_stream(sent) or (self.body.get("stream") is True and not is_json)
+        return sent.is_success and (is_stream(sent) or (self.body.get("stream") is True and not is_json))
 
     def headers(self) -> dict[str, str]:
         """The headers about it that are added to the reply."""
@@ -212,7 +212,7 @@ class Proxy:
 
     async def _prepare(self, request: Request, format: str) -> _Exchange:
         """Read a model request and assemble its window; where that fails, the request passes as it came."""
-        content = await request.body()
+        content = b"".join([chunk async for chunk in request.stream()])  # not kept while the reply streams
         exchange = _Exchange(format=format, body={}, content=content)
         try:
             body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
@@ -451,7 +451,9 @@ class Proxy:
             content=content,
             extensions={"timeout": _TIMEOUT.as_dict()},
         )
-        return await self._client.send(built, stream=True)
+        sent = await self._client.send(built, stream=True)
+        sent.request = httpx.Request(built.method, built.url)  # without the body
+        return sent
 
 
 async def _while_connected(
@@ -513,17 +515,17 @@ async def _read_refusal(body: Body, exchange: _Exchange) -> str:
         while len(data) < MAX_ERROR_BYTES and (chunk := await body.peek()):
             data += chunk
         text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
-        return text * is_overflow(text, status=sent.status_code)
-    if not sent.is_success or not exchange.is_stream(sent):
+        return text if is_overflow(text, status=sent.status_code) else ""
+    if not exchange.is_stream(sent):
         return ""
     collector = ReplyCollector(exchange.format, is_stream=True)
     chunk = await body.peek()
     while chunk:
         collector.feed(decode(chunk))
-        if collector.error or collector.has_begun:
+        if collector.has_begun:
             break
         chunk = await body.peek(seconds=OPENING_SECONDS)
-    return collector.error * is_overflow(collector.error)
+    return collector.error if is_overflow(collector.error) else ""
 
 
 class _PassedOn(StreamingResponse):

@@ -155,7 +155,7 @@ class SignMatrix(ServerMatrix):
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:
         bits = np.packbits(wanted > 0)
         signs = np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)[:, None]
-        shared = np.zeros(windows, np.uint16)
+        shared = self._room_for_shared(windows)
         for start in range(0, windows, PAGE):  # what fits into the processor's cache
             stop = min(start + PAGE, windows)
             shared[start:stop] = count_shared(self._words[:, start:stop], signs)
