@@ -197,9 +197,10 @@ class ConflictError(StorageError):
 
 
 class UnavailableError(StorageError):
-    """The database server does not answer now, or not in time. Nothing was changed: a retry may help.
+    """The database server does not answer now, or not in time: a retry may help.
 
-    `can_retry` is whether the same call may succeed at once, as after a lost connection.
+    Nothing was changed, unless the connection was lost after the server had committed. A repeated append stores a
+    message once. `can_retry` is whether the same call may succeed at once, as after a lost connection.
     """
 
     def __init__(self, message: str, *, path: Path | str, can_retry: bool = False) -> None:

@@ -20,11 +20,13 @@ import httpx2 as httpx
 import pytest
 
 import patient
+import postgres_server
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang, Said
 from holdfast.server.process import Server, find, find_or_start, start
 from holdfast.settings import Settings
+from holdfast.store.postgres import hide_password
 from holdfast.testing.provider import Cut, ScriptedProvider
 from waiting import stop_server, until
 
@@ -119,6 +121,16 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
     """After the time that --idle names."""
     with running(tmp_path, "--idle", "1") as (process, _):
         assert process.wait(timeout=60) == 0
+
+
+def test_a_memory_on_a_server_is_named(tmp_path: Path) -> None:
+    """By its address, without a password; the folder has only local files."""
+    own = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_POSTGRES__SCHEMA": postgres_server.schema_of(tmp_path)}
+    own |= {"HOLDFAST_POSTGRES__PARTITIONS": "1", "HOLDFAST_EMBEDDING__PROVIDER": "none"}
+    address = postgres_server.start()
+    command = [sys.executable, "-m", "holdfast", "serve", "--home", address, "--port", "0", "--idle", "1"]
+    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=True, timeout=120)
+    assert f"Serving {hide_password(address)} on http" in done.stderr
 
 
 def test_a_server_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:

@@ -3,11 +3,13 @@
 import os
 import random
 import shutil
+import socket
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from pathlib import Path
+from threading import Thread
 
 import psycopg
 import pytest
@@ -21,6 +23,7 @@ from holdfast.settings.schema import Postgres
 from holdfast.store.postgres import PostgresStore
 from holdfast.testing.rows import says, texts
 from postgres_server import open_postgres, schema_of, start
+from waiting import until
 
 Admin = psycopg.Connection[tuple[object, ...]]
 
@@ -174,3 +177,110 @@ def test_a_request_passes_while_the_server_is_in_trouble(
         session.assemble(said, limit=8000)
         assert [hit.message for hit in session.search("Which port has server 1?")][:1] == [2]
         assert sum(engine.sessions().values()) == 3
+
+
+# --- messages -----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def login(tmp_path: Path, admin: Admin) -> Iterator[str]:
+    """A login without any right."""
+    name = f"login_{schema_of(tmp_path)}"
+    admin.execute(f"CREATE ROLE {name} LOGIN".encode())
+    yield name
+    admin.execute(f"DROP OWNED BY {name} CASCADE".encode())
+    admin.execute(f"DROP ROLE {name}".encode())
+
+
+def open_as(login: str, folder: Path, *, database: str | None = None) -> closing[PostgresStore]:
+    """Open the store of the test with a login."""
+    address = make_conninfo(start(), user=login, **({"dbname": database} if database else {}))
+    store = PostgresStore(address, home=folder, schema=schema_of(folder), partitions=1, connections=2, wait=1)
+    return closing(store)
+
+
+@pytest.mark.parametrize(
+    ("trouble", "advice"),
+    [
+        ("CONNECTION LIMIT 0", "too many connections for role.*raise the limit"),
+        ("NOLOGIN", r"not permitted to log in.*check user and password.*\.pgpass"),
+    ],
+)
+def test_a_connection_that_is_refused_later_says_why(
+    tmp_path: Path, admin: Admin, login: str, trouble: str, advice: str
+) -> None:
+    """When the server ends all connections and refuses new ones, calls say why; they go on when it takes them."""
+    open_postgres(tmp_path).close()
+    admin.execute(f"GRANT USAGE ON SCHEMA {schema_of(tmp_path)} TO {login}".encode())
+    admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema_of(tmp_path)} TO {login}".encode())
+    with open_as(login, tmp_path) as store:
+        store.add_messages([says("before")])
+        admin.execute(f"ALTER ROLE {login} {trouble}".encode())
+        admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s", (login,))
+        for call in (lambda: texts(store), store.transaction().__enter__):
+            with pytest.raises(StorageError, match=advice):
+                call()
+        admin.execute(f"ALTER ROLE {login} LOGIN CONNECTION LIMIT -1".encode())
+
+        def is_back() -> bool:
+            with suppress(UnavailableError):
+                return texts(store) == ["before"]
+            return False
+
+        until(is_back)
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        (b'password authentication failed for user "me"', "check user and password"),
+        (b'no pg_hba.conf entry for host "10.0.0.1", user "me", database "db", no encryption', "pg_hba.conf"),
+        (b'database "db" does not exist', "create it"),
+        (b"sorry, too many clients already", "max_connections"),
+        (b"the database system is starting up", "starting up.*start the server"),
+    ],
+)
+def test_a_server_that_refuses_is_quoted(tmp_path: Path, said: bytes, advice: str) -> None:
+    """The error has the words of the server, and what to do."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        answer = Thread(target=refuse, args=(server, said))
+        answer.start()
+        port = server.getsockname()[1]
+        with pytest.raises(StorageError, match=advice) as caught:
+            PostgresStore(f"postgresql://me@127.0.0.1:{port}/db?sslmode=disable&gssencmode=disable", home=tmp_path)
+        answer.join()
+    assert said.decode() in str(caught.value)
+
+
+def refuse(server: socket.socket, said: bytes) -> None:
+    """Answer one connection as a PostgreSQL server that refuses it."""
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(1000)
+        fields = b"SFATAL\0C00000\0M" + said + b"\0\0"
+        connection.sendall(b"E" + (len(fields) + 4).to_bytes(4, "big") + fields)
+
+
+def test_what_a_login_lacks_is_named(tmp_path: Path, admin: Admin, login: str) -> None:
+    """Each missing right or extension comes with the statement that gives it."""
+    database = f"d{schema_of(tmp_path)}"
+    admin.execute(f"CREATE DATABASE {database}".encode())
+    with ExitStack() as stack:
+        stack.callback(admin.execute, f"DROP DATABASE {database} WITH (FORCE)".encode())
+        with pytest.raises(StorageError, match=f'GRANT CREATE ON DATABASE "{database}" TO "{login}"'):
+            open_as(login, tmp_path, database=database)
+        admin.execute(f"GRANT CREATE ON DATABASE {database} TO {login}".encode())
+        with pytest.raises(StorageError, match=f"CREATE EXTENSION vector.*{database}"):
+            open_as(login, tmp_path, database=database)
+        with open_as(str(admin.info.user), tmp_path, database=database):
+            pass
+        schema = schema_of(tmp_path)
+        with pytest.raises(StorageError, match=f'GRANT USAGE ON SCHEMA "{schema}" TO "{login}"'):
+            open_as(login, tmp_path, database=database)
+        with psycopg.connect(make_conninfo(start(), dbname=database), autocommit=True) as other:
+            other.execute(f"GRANT USAGE ON SCHEMA {schema} TO {login}".encode())
+        with (
+            open_as(login, tmp_path, database=database) as store,
+            pytest.raises(StorageError, match=r"permission denied for table tenants.*GRANT"),
+        ):
+            texts(store)

@@ -43,7 +43,7 @@ def serve(
         if as_json:
             echo(json.dumps({"url": server.url, "pid": server.pid, "home": str(folder)}))  # one line, for scripts
         else:
-            echo(f"Serving {folder} on {server.url}. Ctrl-C stops it.", err=True)
+            echo(f"Serving {engine.memory.store.place} on {server.url}. Ctrl-C stops it.", err=True)
 
     with Engine.open(home, settings=settings) as engine:
         run(

@@ -22,7 +22,7 @@ import numpy as np
 import psycopg
 from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
-from psycopg_pool import ConnectionPool
+from psycopg_pool import ConnectionPool, PoolTimeout
 
 from holdfast.errors import StorageError, UnavailableError
 from holdfast.search.embed.base import Space
@@ -131,6 +131,7 @@ class PostgresStore(TableStore):
             min_size=1,
             max_size=max(2, connections),
             timeout=wait,
+            reconnect_timeout=0,  # else a pool waits ever longer before it looks for the server again
             kwargs=options,
             configure=lambda connection: connection.adapters.register_dumper(np.ndarray, IntegerArrayDumper),
             open=True,
@@ -158,11 +159,24 @@ class PostgresStore(TableStore):
 
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
-        connection = self._pool.getconn(_QUICK if self._is_down else self._wait)
+        was_down = self._is_down
+        try:
+            connection = self._pool.getconn(_QUICK if was_down else self._wait)
+        except PoolTimeout:
+            self._check_server()  # its error says why
+            if not was_down:
+                raise
+            connection = self._pool.getconn(self._wait)
+        self._is_down = False
         try:
             yield connection
         finally:
             self._pool.putconn(connection)
+
+    def _check_server(self) -> None:
+        self._is_down = True
+        psycopg.connect(self._address, connect_timeout=2).close()
+        self._is_down = False
 
     @contextmanager
     def _reading(self, tenant: int, name: str) -> Iterator[PostgresDatabase]:
@@ -230,19 +244,14 @@ class PostgresStore(TableStore):
         deadline, pause = time.monotonic() + (0 if self._is_down else self._wait), _PAUSE
         while True:
             try:
-                result = work()
+                return work()
             except UnavailableError as error:
                 is_part = getattr(self._local, "db", None) is not None
                 if not error.can_retry or is_part or time.monotonic() + pause > deadline:
-                    is_down = True
-                    with suppress(psycopg.Error):
-                        psycopg.connect(self._address, connect_timeout=2).close()
-                        is_down = False
-                    self._is_down = is_down
+                    if not self._is_down:
+                        with suppress(psycopg.Error):
+                            self._check_server()
                     raise
-            else:
-                self._is_down = False
-                return result
             time.sleep(pause)
             pause *= 2
             with suppress(psycopg.Error):

@@ -298,8 +298,7 @@ def migrate(connection: Connection, *, schema: str, partitions: int, place: str)
             connection.execute("SELECT pg_advisory_xact_lock(hashtext('holdfast migration'))")
             for version in range(_version(connection, schema, place), len(MIGRATIONS)):
                 if version == 0:
-                    connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
-                    connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+                    _create_schema(connection, schema, place)
                 script = MIGRATIONS[version].replace("{schema}", schema).replace("{partitions}", str(partitions))
                 connection.execute(script.encode())
                 connection.execute(
@@ -317,10 +316,38 @@ def migrate(connection: Connection, *, schema: str, partitions: int, place: str)
                 connection.execute(grant.encode())
 
 
+def _create_schema(connection: Connection, schema: str, place: str) -> None:
+    database = connection.info.dbname
+    for statement, missing in (
+        (
+            f'CREATE SCHEMA IF NOT EXISTS "{schema}"',
+            f'GRANT CREATE ON DATABASE "{database}" TO "{connection.info.user}"',
+        ),
+        ("CREATE EXTENSION IF NOT EXISTS vector", f"CREATE EXTENSION vector in the database {database}"),
+    ):
+        try:
+            connection.execute(statement.encode())
+        except psycopg.errors.InsufficientPrivilege as error:
+            message = (
+                f"the login may not create the tables ({error.diag.message_primary}): as a superuser, run {missing}"
+            )
+            raise StorageError(message, path=place) from error
+
+
 def _version(connection: Connection, schema: str, place: str) -> int:
-    query = "SELECT obj_description(oid, 'pg_namespace') FROM pg_namespace WHERE nspname = %s"
+    query = (
+        "SELECT obj_description(oid, 'pg_namespace'), has_schema_privilege(oid, 'USAGE') FROM pg_namespace"
+        " WHERE nspname = %s"
+    )
     found = connection.execute(query, (schema,)).fetchone()
     version = int(str(found[0]).removeprefix("holdfast ")) if found and found[0] else 0
+    if version and found and not found[1]:
+        login = connection.info.user
+        raise StorageError(
+            f'the login may not use the tables: as their owner, run GRANT USAGE ON SCHEMA "{schema}" TO "{login}"; '
+            f'GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA "{schema}" TO "{login}"',
+            path=place,
+        )
     if version > len(MIGRATIONS):
         raise StorageError(
             f"written by a newer Holdfast (schema {version}, this one knows {len(MIGRATIONS)}): upgrade holdfast",
@@ -364,17 +391,32 @@ def create_tenant(db: PostgresDatabase, name: str) -> int:
 _ADVICE: Final = {
     "53100": "the server's disk is full. Nothing was lost: make room and try again.",
     "25006": "the server only reads: it is a replica, or is set to read-only. Use the address of the primary.",
-    "42501": "the login may not do this: grant it the rights that the page about PostgreSQL lists.",
-    "28": "the server refused the login: check user and password.",
-    "3D": "there is no such database: create it, or check the address.",
-    "0A000": "the server lacks something that the tables need: install pgvector on it.",
-    "58P01": "the server lacks the extension pgvector: install it there.",
+    "42501": "the login lacks a right ({said}): GRANT USAGE ON SCHEMA and SELECT, INSERT, UPDATE, DELETE ON ALL TABLES "
+    "IN SCHEMA to it, or use the login that created the tables.",
+    "42P01": "the tables are gone, or the login may not use their schema ({said}): restart the program to see which.",
+    "28": "the server refused the login ({said}): check user and password in the address, `PGPASSWORD` or ~/.pgpass, "
+    "and the server's pg_hba.conf.",
+    "3D": "{said}: create it (`createdb`), or check the address.",
+    "0A000": "the server lacks something that the tables need ({said}): install pgvector 0.8 or newer on it.",
+    "58P01": "the server lacks the extension pgvector ({said}): install it there.",
+    "08": "{said}: start the server, or check host and port of the address.",
 }
 _BUSY: Final = {
     "57014": "the statement took longer than `postgres.timeout_seconds`. Nothing was changed: try again.",
-    "53300": "the server has no free connection. Nothing was changed: lower `postgres.connections`, or use a pooler.",
+    "53300": "the server has no free connection ({said}). Nothing was changed: raise the limit (`max_connections`, or "
+    "that of the role), lower `postgres.connections`, or use a pooler.",
 }
 _RETRY: Final = ("08", "40", "57P0", "53300", "55P03")
+_REFUSED: Final = {
+    "too many ": "53300",
+    "connection slots": "53300",
+    "password authentication": "28P01",
+    "no password": "28P01",
+    "pg_hba.conf": "28000",
+    'role "': "28000",
+    'database "': "3D000",
+}
+"""The code of a refused connection by words of the server: libpq does not tell the code."""
 
 
 def _has_prefix(code: str, prefixes: Iterable[str]) -> bool:
@@ -382,11 +424,15 @@ def _has_prefix(code: str, prefixes: Iterable[str]) -> bool:
 
 
 def _make_error(error: psycopg.Error, place: str) -> StorageError:
-    code = error.sqlstate or ("08000" if isinstance(error, psycopg.OperationalError) else "")
-    advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), str(error))
+    said = error.diag.message_primary or " ".join(str(error).split())
+    code = error.sqlstate or ""
+    if not code and isinstance(error, psycopg.OperationalError):
+        code = next((code for words, code in _REFUSED.items() if words in said), "08000")
+    advice = next((advice for prefix, advice in (_ADVICE | _BUSY).items() if code.startswith(prefix)), "{said}")
+    message = advice.format(said=said)
     if _has_prefix(code, (*_RETRY, *_BUSY)):
-        return UnavailableError(advice, path=place, can_retry=_has_prefix(code, _RETRY))
-    return StorageError(advice, path=place)
+        return UnavailableError(message, path=place, can_retry=_has_prefix(code, _RETRY))
+    return StorageError(message, path=place)
 
 
 @contextmanager
@@ -395,7 +441,7 @@ def translate_errors(place: str) -> Iterator[None]:
     try:
         yield
     except PoolTimeout as error:
-        message = "all connections are in use, or the server does not answer: raise `postgres.connections`, or retry"
+        message = "all connections of this process are in use: raise `postgres.connections`, or retry"
         raise UnavailableError(message, path=place) from error
     except psycopg.DataError as error:
         raise InputError(f"a scope, key or kind that PostgreSQL cannot keep: {error}") from error
