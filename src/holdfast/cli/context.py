@@ -61,8 +61,8 @@ def draw_context(
                 "messageBreakdown": breakdown(replayed.window.items),
             }
     else:
-        whose: dict[str, Any] = {"tenant": tenant, "project": project, "agent": agent, "session": session}
-        reports, more = _load_reports(options["home"], options["turn"], **whose)
+        whose = {"tenant": tenant, "project": project, "agent": agent}
+        reports, more = _load_reports(options["home"], options["turn"], session=session, **whose)
         title = session
     report, totals = reports[-1], _sum_changes(reports)
     if as_json:

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import numpy as np
 from rich.text import Text as Styled
 
@@ -208,7 +209,7 @@ def replay_file(
         raise InputError(f"{file.name} has {total} requests: --turn takes 1 to {total}")
     settings = make_settings(reserve=reserve, position=position)
     if home is not None:
-        settings = replace(settings, postgres=load_settings().postgres)
+        settings = msgspec.structs.replace(settings, postgres=load_settings().postgres)
     with (
         tempfile.TemporaryDirectory() as folder,
         Engine.open(home or folder, settings=settings, background=False) as engine,
