@@ -159,14 +159,17 @@ class PostgresStore(TableStore):
 
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
-        was_down = self._is_down
-        try:
-            connection = self._pool.getconn(_QUICK if was_down else self._wait)
-        except PoolTimeout:
-            self._check_server()  # its error says why
-            if not was_down:
-                raise
-            connection = self._pool.getconn(self._wait)
+        connection, was_down = None, self._is_down
+        deadline = time.monotonic() + (_QUICK if was_down else self._wait)
+        while connection is None:
+            try:  # every call makes a pool that has lost its connections try again
+                connection = self._pool.getconn(min(_POLL, max(_QUICK, deadline - time.monotonic())))
+            except PoolTimeout:
+                if time.monotonic() >= deadline:
+                    self._check_server()  # its error says why
+                    if not was_down:
+                        raise
+                    was_down, deadline = False, time.monotonic() + self._wait
         self._is_down = False
         try:
             yield connection
@@ -238,8 +241,7 @@ class PostgresStore(TableStore):
     def _retry(self, work: Callable[[], T]) -> T:
         """Repeat work whose connection was lost before anything was committed.
 
-        Once that was in vain, later calls are tried once, until one succeeds: a turn makes many, and must not wait for
-        each.
+        Once no connection was found, later calls are tried once, until one is: a turn makes many calls.
         """
         deadline, pause = time.monotonic() + (0 if self._is_down else self._wait), _PAUSE
         while True:
@@ -248,9 +250,6 @@ class PostgresStore(TableStore):
             except UnavailableError as error:
                 is_part = getattr(self._local, "db", None) is not None
                 if not error.can_retry or is_part or time.monotonic() + pause > deadline:
-                    if not self._is_down:
-                        with suppress(psycopg.Error):
-                            self._check_server()
                     raise
             time.sleep(pause)
             pause *= 2
