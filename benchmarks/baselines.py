@@ -88,7 +88,8 @@ class _Turns:
         room = cap - count_text(block.render([], [block.Detail(role="", time=0, text="")], UNKEPT))
         chosen: list[int] = []
         for number in order:
-            _, header = block.headers(self.details[number], "full")[0]
+            detail = self.details[number]
+            _, header = block.headers(detail.role, detail.time, detail.session, "full")[0]
             cost = count_text(f"{header}{self.texts[number]}")
             if cost <= room:
                 chosen.append(number)

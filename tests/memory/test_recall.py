@@ -202,6 +202,7 @@ def test_vectors_find_what_words_do_not(store: SqliteStore, tmp_path: Path) -> N
     assert best.text == "my kitten"
     assert best.parts.vector == pytest.approx(1)
     assert best.parts.keyword == 0
+    assert "my kitten" in recall(store, asking("cat", gate=0), embedder=embedder).block
 
 
 def test_static_vectors_are_not_trusted_with_scripts_without_spaces(store: SqliteStore, tmp_path: Path) -> None:

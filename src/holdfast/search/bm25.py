@@ -88,7 +88,7 @@ class Keywords:
         wanted = numbers.astype(np.uint32)
         lists = [postings for postings, _ in self.terms]
         sizes = np.array([[len(one.windows)] for one in lists], np.intp).reshape(-1, 1)
-        places = np.array([one.windows.searchsorted(wanted) for one in lists], np.intp).reshape(len(lists), -1)
+        places = np.array([one.windows.searchsorted(wanted) for one in lists], np.intp).reshape(len(lists), len(wanted))
         places = np.minimum(places, sizes - 1) + sizes.cumsum(axis=0) - sizes
         found = np.concatenate([NO_OCCURRENCES[0], *(one.windows for one in lists)]).take(places) == wanted
         times = np.concatenate([NO_OCCURRENCES[1], *(one.counts for one in lists)]).take(places) * found
