@@ -99,8 +99,7 @@ class TestAnthropic:
             number = next(numbers)
             return Said(text=f"step {number}", calls=(ToolCall(id=f"call_{number}", name="ls", arguments={}),))
 
-        with start(answer, settings=SMALL) as server:
-            client = anthropic(server.url)
+        with start(answer, settings=SMALL) as server, anthropic(server.url) as client:
             history: list[Any] = [{"role": "user", "content": "The magic number is 7421. List everything."}]
             for turn in range(40):
                 reply = client.messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
@@ -133,8 +132,8 @@ class TestAnthropic:
             {"role": "user" if number % 2 == 0 else "assistant", "content": f"{number} " + "word " * 300}
             for number in range(31)
         ]
-        with start(answer) as server:
-            reply = anthropic(server.url).messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
+        with start(answer) as server, anthropic(server.url) as client:
+            reply = client.messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
             assert [block.text for block in reply.content if block.type == "text"] == ["Done."]
             first, second = asked
             assert len(json.dumps(second)) < 0.8 * len(json.dumps(first))
@@ -148,8 +147,7 @@ class TestAnthropic:
             is_long = len(json.dumps(body["messages"])) > 9_000
             return Raw(400, {"type": "error", "error": error}) if is_long else "Fine."
 
-        with start(answer) as server:
-            client = anthropic(server.url)
+        with start(answer) as server, anthropic(server.url) as client:
             for turn in range(40):
                 history.append({"role": "user", "content": f"Turn {turn}: " + f"word{turn} " * 35})
                 reply = client.messages.create(model=MODEL, max_tokens=100, messages=history, tools=[LS])
@@ -211,11 +209,10 @@ class TestAnthropic:
             assert len(caplog.messages) == 1
 
     def test_recall_reaches_the_request(self, start: Start) -> None:
-        with start(["Noted.", "5433."]) as server:
+        with start(["Noted.", "5433."]) as server, anthropic(server.url) as client:
             server.engine.session("s1").append(
                 [{"role": "user", "content": "The replica of the billing database listens on port 5433."}]
             )
-            client = anthropic(server.url)
             client.messages.create(
                 model=MODEL,
                 max_tokens=100,
@@ -229,8 +226,8 @@ class TestOpenAI:
     @pytest.mark.parametrize("stream", [True, False])
     def test_chat_completions(self, start: Start, *, stream: bool) -> None:
         call = ToolCall(id="c1", name="ls", arguments={"path": "/srv"})
-        with start([Said(text="Looking.", calls=(call,))]) as server:
-            reply: Any = openai(server.url).chat.completions.create(
+        with start([Said(text="Looking.", calls=(call,))]) as server, openai(server.url) as client:
+            reply: Any = client.chat.completions.create(
                 model="gpt-5",
                 messages=[{"role": "user", "content": "What is in /srv?"}],
                 tools=[{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}],
@@ -245,8 +242,8 @@ class TestOpenAI:
 
     @pytest.mark.parametrize("stream", [True, False])
     def test_responses(self, start: Start, *, stream: bool) -> None:
-        with start(["It is sunny."]) as server:
-            reply: Any = openai(server.url).responses.create(
+        with start(["It is sunny."]) as server, openai(server.url) as client:
+            reply: Any = client.responses.create(
                 model="gpt-5", input="Weather?", instructions="Be brief.", stream=stream, tools=[{"type": "web_search"}]
             )
             if stream:
@@ -302,8 +299,10 @@ class TestOpenAI:
 
 class TestSessions:
     def test_a_client_without_a_session_goes_on_by_its_history(self, start: Start) -> None:
-        with start(["One.", "Two.", "Three."]) as server:
-            client = OpenAI(base_url=f"{server.url}/v1", api_key="key", max_retries=0)
+        with (
+            start(["One.", "Two.", "Three."]) as server,
+            OpenAI(base_url=f"{server.url}/v1", api_key="key", max_retries=0) as client,
+        ):
             history: list[Any] = [{"role": "user", "content": "hello"}]
             first = client.chat.completions.with_raw_response.create(model="m", messages=history)
             history += [{"role": "assistant", "content": "One."}, {"role": "user", "content": "more"}]

@@ -43,17 +43,20 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 
 
 @pytest.fixture
-def claude(server: Running, request: pytest.FixtureRequest) -> anthropic.Anthropic:
+def claude(server: Running, request: pytest.FixtureRequest) -> Iterator[anthropic.Anthropic]:
     """Anthropic's client."""
     headers = {"x-session-id": request.node.name}
-    return anthropic.Anthropic(base_url=server.url, api_key="key", max_retries=2, default_headers=headers)
+    with anthropic.Anthropic(base_url=server.url, api_key="key", max_retries=2, default_headers=headers) as client:
+        yield client
 
 
 @pytest.fixture
-def gpt(server: Running, request: pytest.FixtureRequest) -> openai.OpenAI:
+def gpt(server: Running, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
     """OpenAI's client."""
     headers = {"x-session-id": request.node.name}
-    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="key", max_retries=2, default_headers=headers)
+    url = f"{server.url}/v1"
+    with openai.OpenAI(base_url=url, api_key="key", max_retries=2, default_headers=headers) as client:
+        yield client
 
 
 Ask = Callable[[], Any]
