@@ -400,16 +400,17 @@ class PostgresStore(TableStore):
         A login that may not do it is a StorageError.
         """
         before = self.counts()["bytes"]
-        warnings: list[str] = []
+        notices: list[tuple[str | None, str | None]] = []
         with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
-            connection.add_notice_handler(lambda notice: warnings.append(notice.message_primary or "a warning"))
+            connection.add_notice_handler(lambda one: notices.append((one.severity_nonlocalized, one.message_primary)))
             for (table,) in self._read_all(_TABLES):
                 connection.execute(
                     sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(self._schema, str(table)))
                 )
-        if warnings:  # PostgreSQL skips the tables of others with a warning
+        skipped = [said for level, said in notices if level == "WARNING"]
+        if skipped:  # PostgreSQL skips the tables of others with a warning
             raise StorageError(
-                f"{len(warnings)} tables were not rewritten ({warnings[0]}): run `holdfast vacuum` with the address of"
+                f"{len(skipped)} tables were not rewritten ({skipped[0]}): run `holdfast vacuum` with the address of"
                 " the login that owns the tables",
                 path=self.place,
             )
