@@ -548,12 +548,13 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
 @click.option("--streams", type=click.IntRange(min=1), default=100, show_default=True, help="Clients at once.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
 @click.option("--stream-seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Of one reply.")
+@click.option("--conversations", type=click.IntRange(min=0), default=0, help="Of a client, sent again and again.")
 @as_json
-def proxy(*, streams: int, seconds: float, stream_seconds: float, as_json: bool) -> None:
+def proxy(*, streams: int, seconds: float, stream_seconds: float, conversations: int, as_json: bool) -> None:
     """Run many streams through the proxy, kill the server, and count bytes that changed and replies that are lost."""
     from benchmarks.proxy import measure  # noqa: PLC0415 - each bench loads what it needs
 
-    found = measure(streams=streams, seconds=seconds, stream_seconds=stream_seconds)
+    found = measure(streams=streams, seconds=seconds, stream_seconds=stream_seconds, conversations=conversations)
     show(found, {name: {"value": value} for name, value in found.items()}, first="figure", as_json=as_json)
 
 
