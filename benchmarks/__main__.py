@@ -410,12 +410,15 @@ def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
 @bench.command()
 @click.option("--windows", type=click.IntRange(min=1), default=20_000, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True)
 @as_json
-def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
+def fuzz(*, windows: int, seed: int, processes: int, as_json: bool) -> None:
     """Assemble random conversations and check every window against the rules of five providers."""
     from benchmarks.fuzz import measure  # noqa: PLC0415 - as above
 
-    found = asdict(measure(windows=windows, seed=seed))
+    with Progress(windows) as progress:
+        each = partial(progress.advance, description="windows")
+        found = asdict(measure(windows=windows, seed=seed, processes=processes, progress=each))
     show(found, {"random windows": found}, first="", as_json=as_json)
 
 
