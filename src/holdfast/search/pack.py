@@ -9,9 +9,11 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Final, NamedTuple
+
+from msgspec import Struct, structs
 
 from holdfast.search.columns import Floats
 from holdfast.search.passages import SENTENCE_END
@@ -32,7 +34,8 @@ MIN_CONTEXT_CHARS: Final = 200
 """The text on each side of the best window that is read for an excerpt."""
 CHARS_PER_TOKEN: Final = 3
 """No token is counted for more characters."""
-TYPICAL_CHARS_PER_TOKEN: Final = 4
+TYPICAL_CHARS_PER_TOKEN: Final = 3.25
+"""Characters of a quote, without its header, for each token of both."""
 MIN_QUOTE_TOKENS: Final = 12
 MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
@@ -57,8 +60,7 @@ _REPEAT_WEIGHT: Final = 0.15
 Span = tuple[int, int]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quotable:
+class Quotable(Struct, frozen=True, kw_only=True):
     """A passage that may be quoted.
 
     Attributes:
@@ -89,10 +91,9 @@ class Quotable:
         span = excerpt(self, weights)
         text = self.text[slice(*span)].strip()
         header = next(text for group, text in self.headers if group is None or group not in headed)
-        groups = tuple(group for group, _ in self.headers if group is not None)
         tokens = measure(header + text)
         if tokens > left and self.room > MIN_EXCERPT_CHARS:
-            shorter = replace(self, room=MIN_EXCERPT_CHARS)
+            shorter = structs.replace(self, room=MIN_EXCERPT_CHARS)
             return shorter.quote(weights, measure, headed=headed, left=left)
         return Quote(
             passage=self.passage,
@@ -100,7 +101,7 @@ class Quotable:
             text=text,
             plain=_plain(text),
             tokens=tokens,
-            groups=groups,
+            groups=[group for group, _ in self.headers],
             said_in=self.said_in,
         )
 
@@ -126,8 +127,7 @@ class Quotable:
         return sentences
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Quote:
+class Quote(Struct, frozen=True, kw_only=True):
     """The quoted part of a passage, its words, its cost in tokens, the groups that have their header, its session."""
 
     passage: int
@@ -135,7 +135,7 @@ class Quote:
     text: str
     plain: str
     tokens: float
-    groups: tuple[Hashable, ...] = ()
+    groups: Sequence[Hashable | None] = ()
     said_in: int | None = None
 
 
@@ -192,7 +192,7 @@ class _Packed:
     seen: list[tuple[str, int | None]]
     adaptive: bool
     quotes: dict[int, Quote] = field(default_factory=dict)
-    headed: set[Hashable] = field(default_factory=set)
+    headed: set[Hashable | None] = field(default_factory=set)
     spent: float = 0.0
     least: float = 0.0
 
