@@ -45,7 +45,8 @@ _BEGIN: Final = {
     False: "BEGIN ISOLATION LEVEL READ COMMITTED",
     True: "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",  # one state for all statements of a read
 }
-_LOCAL: Final = "SELECT " + ", ".join(
+# Every statement has an index in its order. Before a table is analyzed, the server would rather collect the rows first.
+_LOCAL: Final = "SELECT set_config('enable_bitmapscan', 'off', true), " + ", ".join(
     f"set_config('{name}', %s, true)" for name in ("role", "search_path", "statement_timeout", "holdfast.tenant")
 )
 _MAX_INTEGER: Final = 1 << 31
