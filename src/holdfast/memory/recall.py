@@ -282,7 +282,9 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
 # --- quoting passages ------------------------------------------------------------------
 
 _BATCH: Final = 32
-"""The number of passages whose windows are scored at once, and that are read where more are needed than was likely."""
+"""The number of passages whose windows are scored at once,"""
+_MORE: Final = 8
+"""and that are read where more are needed than was likely."""
 _MAX_QUESTIONS: Final = 10
 """The number of best passages that are looked at as questions;"""
 _ANSWER_REACH: Final = 3
@@ -359,7 +361,7 @@ class _Quoter:
             self._deadline.check()
             self._scores |= _score_windows(candidates, near)
         if place not in passages:
-            wanted = [each for each in dict.fromkeys((place, *(self._likely or near))) if each not in passages]
+            wanted = [each for each in dict.fromkeys((place, *(self._likely or near[:_MORE]))) if each not in passages]
             passages.update(_read_passages(self._store, self._query, candidates, wanted))
             self._likely = ()
         passage = passages.get(place)
