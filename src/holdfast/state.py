@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, takewhile
-from operator import attrgetter
 from typing import Any, Final
 
 from msgspec import Struct, structs
@@ -38,7 +37,6 @@ TURN: Final = "turn"
 """The kind of the records that hold the reports of past turns."""
 EDIT: Final = "edit"
 """The kind of the records that hold edits, by their number."""
-_ID: Final = attrgetter("id")
 
 
 class WindowSource(Struct, frozen=True, kw_only=True):
@@ -77,6 +75,7 @@ class SessionState:
         given: The messages of the last request after the system prompt, copied: the caller may change its own.
         system: The system prompt of the last request.
         history: The messages after it, without those that were nothing but recalled text.
+        numbers: The numbers of these messages.
         edits: Every edit recorded so far.
         sent: The window that was sent last.
         turn, last_time: How many requests there were, and when the last one was made.
@@ -98,6 +97,7 @@ class SessionState:
     given: list[Message | Mapping[str, Any]] = field(default_factory=list)
     system: list[Item] = field(default_factory=list)
     history: list[Item] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     sent: Sequence[Item] = ()
     validation: ValidationCache = field(default_factory=ValidationCache)
@@ -140,6 +140,7 @@ class SessionState:
             fresh = self._fetch_edits()
             gone = {number for edit in fresh if isinstance(edit.change, Forgotten) for number in edit.ids}
             self.history = [replace(item, id=0) if item.id in gone else item for item in self.history]
+            self.numbers = [item.id for item in self.history]
         self.edits += fresh
 
     def update(self, given: Sequence[Incoming], *, format: str | None = None) -> None:
@@ -162,7 +163,7 @@ class SessionState:
         if known < len(self.given):  # the client went back: what it no longer sends is not part of the conversation
             self.shown = ()
             left = sum(self._is_own[:known])
-            del self.given[known:], self._is_own[known:], self.history[left:], self._keys[left:]
+            del self.given[known:], self._is_own[known:], self.history[left:], self.numbers[left:], self._keys[left:]
         new = _copy(history[known:])
         read = self._read(new, format)
         fresh = [message for message in read if message is not None]
@@ -172,6 +173,7 @@ class SessionState:
         self._keys += keys
         self._log = []
         self.history += self.make_items(fresh, numbers)
+        self.numbers += numbers
         if known:
             self.calibrate(fresh)
         self.sent_tokens = 0  # a later report is about a request that is not known yet
@@ -197,7 +199,8 @@ class SessionState:
         messages = [row.message for row in rows]
         self.given, self._is_own = list(messages), [True] * len(messages)
         self._keys = [Key(row.message.digest, row.nonce) for row in rows]
-        self.history = self.make_items(messages, [row.id for row in rows])
+        self.numbers = [row.id for row in rows]
+        self.history = self.make_items(messages, self.numbers)
 
     def calibrate(self, new: Iterable[Message]) -> None:
         """Compare what the provider reported for the last request with what was estimated; `new` came after it."""
@@ -319,7 +322,7 @@ class SessionState:
         return editing.in_force(self._branch_edits(), limit=limit)
 
     def _branch_edits(self) -> list[Edit]:
-        return branch_edits(self.edits, set(map(_ID, self.history)))
+        return branch_edits(self.edits, set(self.numbers))
 
     @property
     def next_edit(self) -> int:
@@ -392,7 +395,7 @@ class SessionState:
         key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
         rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
         base, before = self.recorded
-        numbers = list(map(_ID, self.history))
+        numbers = list(self.numbers)
         if edits is not None:
             kept = _count_equal(before, numbers)
             source = WindowSource(

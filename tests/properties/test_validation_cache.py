@@ -1,18 +1,22 @@
 """A window that grew is finished just as it would be as a whole."""
 
+from dataclasses import replace
 from random import Random
+from typing import Final
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fuzz import Conversation
 from holdfast.context import validate as validation
-from holdfast.context.edits import Item
+from holdfast.context.edits import Block, Item
 from holdfast.context.validate import ValidationCache, ValidWindow, validate
 from holdfast.errors import InvalidWindowError
 from holdfast.providers import FORMATS
 from holdfast.tokens import count_message
 from strategies import examples
+
+CHANGED: Final = 0.5
 
 
 def as_a_whole(items: list[Item], provider: str) -> ValidWindow | None:
@@ -34,14 +38,21 @@ def as_it_grew(known: ValidationCache, items: list[Item], provider: str) -> Vali
 @settings(max_examples=examples(60))
 @given(seed=st.integers(min_value=0), provider=st.sampled_from(sorted(FORMATS)), enough=st.integers(1, 12))
 def test_it_is_what_finishing_all_of_it_makes(seed: int, provider: str, enough: int) -> None:
-    """Whatever is broken about a conversation, a window that grows step by step is sent as if it came at once."""
+    """Whatever is broken about a conversation, a window that grows step by step is sent as if it came at once.
+
+    A message may get another block, or leave, at any place.
+    """
     random = Random(seed)  # noqa: S311 - chance is all it is for
     talk = [message for _ in range(3) for message in Conversation(random).read()]
     items = [Item(message=m, id=number, tokens=count_message(m)) for number, m in enumerate(talk, 1)]
     known = ValidationCache()
     before, validation.MIN_CACHED = validation.MIN_CACHED, enough  # type: ignore[misc]  # small talks must settle too
     try:
-        for stop in sorted({random.randint(1, len(items)) for _ in range(6)}):
+        for stop in sorted({random.randint(1, len(items)) for _ in range(8)}):
+            if random.random() < CHANGED and stop < len(items):
+                place = random.randrange(stop)
+                block = Block(random.choice(["words", "more words"]), 2)
+                items[place : place + 1] = [replace(items[place], block=block)][: random.randint(0, 2)]
             whole, grown = as_a_whole(items[:stop], provider), as_it_grew(known, items[:stop], provider)
             assert (whole is None) == (grown is None)
             if whole is not None and grown is not None:

@@ -1,6 +1,7 @@
 """What is quoted under a cap."""
 
 import numpy as np
+from msgspec import structs
 
 import line_archives
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Quotable, Quote, excerpt, pack
@@ -21,7 +22,7 @@ def candidate(
     scores[slice(None) if good is None else good] = 1
     headers = ((None, "\n\n[2026-02-10 14:31 user] "),)
     known = Quotable(passage=number, text=text, windows=spans, window_scores=scores, headers=headers, room=room)
-    return known if not more else Quotable(**{**{name: getattr(known, name) for name in known.__slots__}, **more})
+    return structs.replace(known, **more)
 
 
 def packed(candidates: list[Quotable], *, room: float) -> list[Quote]:

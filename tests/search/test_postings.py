@@ -146,13 +146,13 @@ class TestPostings:
         nothing = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
         early, none, late = Postings.of([first, nothing, second], columns)
         assert (early.passages.tolist(), early.times.tolist()) == ([0, 1], [3, 1])
-        both = early.then(late)
+        both, alone = Postings.join([early, early], [late, none])
         assert (both.passages.tolist(), both.times.tolist(), both.windows.tolist()) == (
             [0, 1, 2],
             [3, 1, 3],
             [0, 1, 2, 4],
         )
-        assert early.then(none) is early
+        assert alone is early
         assert both.nbytes > early.nbytes > none.nbytes > 0  # a cache of terms that occur nowhere has a bound too
 
 

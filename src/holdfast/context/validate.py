@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import partial
+from itertools import chain
 from operator import attrgetter, is_
 from typing import Any, Final, TypeAlias
 
@@ -349,55 +350,73 @@ _SENT: Final[Callable[[Item], Message]] = attrgetter("sent")
 _FILLER: Final = Message(role="user", parts=(Text(text="?"),))
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A valid part of a window: its items, what is sent of them, and the ids in it."""
+
+    items: Sequence[Item]
+    valid: ValidWindow
+    ids: set[str]
+
+
 @dataclass(slots=True)
 class ValidationCache:
-    """The valid beginning of a session's windows.
+    """The valid beginning of a session's windows, in parts.
 
     Between two cuts a window only grows at its end: what was valid stays valid, and only what came after the last
-    change of sides has to be validated again. The result is what `validate` makes of the whole window.
+    change of sides has to be validated again. Where an item changes, the parts before it stay valid. The result is what
+    `validate` makes of the whole window.
     """
 
     provider: str = ""
-    items: list[Item] = field(default_factory=list)
-    valid: ValidWindow | None = None
-    ids: set[str] = field(default_factory=set)
+    parts: list[_Part] = field(default_factory=list)
 
     def validate(
         self, items: Sequence[Item], provider: str, *, reasoning: Mapping[str, str] = _NO_LINKS
     ) -> ValidWindow:
         """Make a window valid for a provider, as `validate` does."""
-        is_continued = len(items) > len(self.items) and all(map(is_, self.items, items))
-        if provider != self.provider or not is_continued:
-            self.provider, self.items, self.valid, self.ids = provider, [], None, set()
+        if provider != self.provider:
+            self.provider, self.parts = provider, []
         make: _Make = partial(validate, provider=provider, reasoning=reasoning)
-        rest = list(map(_SENT, items[len(self.items) :]))
-        whole = self._extend(rest, make, is_last=True) or make(list(map(_SENT, items)))
-        stop = _last_change(rest) if len(rest) >= MIN_CACHED else 0
-        longer = self._extend(rest[:stop], make, is_last=False) if stop else None
-        if longer and not longer.repairs and not longer.violations:
-            self.ids |= _ids([*rest[:stop], *longer.messages], provider)
-            self.items = list(items[: len(self.items) + stop])
-            self.valid = longer
-        return whole
+        start = self._drop_changed(items)
+        stop = start + (_last_change(items[start:]) if len(items) - start >= MIN_CACHED else 0)
+        longer = self._extend(items[start:stop], make, is_last=False) if stop > start else None
+        if longer and not longer.valid.repairs and not longer.valid.violations:
+            self.parts.append(longer)
+            start = stop
+        end = self._extend(items[start:], make, is_last=True) if self.parts else None
+        if end is None:
+            return make(list(map(_SENT, items)))
+        windows = [*(part.valid for part in self.parts), end.valid]
+        messages, wire = chain(*(each.messages for each in windows)), chain(*(each.wire for each in windows))
+        repairs = _shift(end.valid.repairs, by=start)
+        return replace(end.valid, messages=tuple(messages), wire=tuple(wire), repairs=repairs)
 
-    def _extend(self, rest: Sequence[Message], make: _Make, *, is_last: bool) -> ValidWindow | None:
+    def _drop_changed(self, items: Sequence[Item]) -> int:
+        """Keep the parts that a window begins with and goes on after; return how many items they have."""
+        start = 0
+        for number, part in enumerate(self.parts):
+            stop = start + len(part.items)
+            if not all(map(is_, part.items, items[start:stop])) or not _last_change(items[stop - 1 : stop + 1]):
+                del self.parts[number:]
+                break
+            start = stop
+        return start
+
+    def _extend(self, items: Sequence[Item], make: _Make, *, is_last: bool) -> _Part | None:
         """Validate what comes after the cached beginning; None where they cannot be separated."""
-        start = self.valid
-        if start is None and is_last:
+        rest = list(map(_SENT, items))
+        valid = _validate_part(rest, make, is_first=not self.parts, is_last=is_last)
+        if valid is None:
             return None
-        end = _validate_part(rest, make, is_first=start is None, is_last=is_last)
-        if end is None or not self.ids.isdisjoint(_ids([*rest, *end.messages], self.provider)):
-            return None
-        if start is None:
-            return end
-        messages, wire = (*start.messages, *end.messages), (*start.wire, *end.wire)
-        return replace(end, messages=messages, wire=wire, repairs=_shift(end.repairs, by=len(self.items)))
+        ids = _ids([*rest, *valid.messages], self.provider)
+        return _Part(items, valid, ids) if all(map(ids.isdisjoint, (part.ids for part in self.parts))) else None
 
 
-def _last_change(messages: Sequence[Message]) -> int:
+def _last_change(items: Sequence[Item]) -> int:
     """Return the index of the last message that begins another side; 0 where there is none."""
-    for index in range(len(messages) - 1, 0, -1):
-        before, after = messages[index - 1], messages[index]
+    for index in range(len(items) - 1, 0, -1):
+        before, after = items[index - 1].message, items[index].message
         if after.role != "system" and (before.role == "assistant") != (after.role == "assistant"):
             return index
     return 0
@@ -405,6 +424,8 @@ def _last_change(messages: Sequence[Message]) -> int:
 
 def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, is_last: bool) -> ValidWindow | None:
     """Validate a part of a window as if the other side came before and after it; None where it matters what does."""
+    if any(not call.name.strip() for message in messages for call in message.calls):  # it stays if it was answered
+        return None
     before = [_FILLER] * (not is_first and messages[0].role == "assistant")
     after = [_FILLER] * (not is_last and messages[-1].role == "assistant")
     try:

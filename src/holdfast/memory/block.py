@@ -28,6 +28,8 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
+from msgspec import Struct
+
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.moments import minute
 from holdfast.patterns import compile_once, load
@@ -152,8 +154,7 @@ class Fact:
     text: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Detail:
+class Detail(Struct, frozen=True, kw_only=True):
     """A quoted passage: its speaker, time (Unix milliseconds, 0 where unknown), text and session."""
 
     role: str

@@ -106,6 +106,8 @@ def select_candidates(
     firsts = columns["first_window"].take(numbers)
     stops = columns["first_window"].take(numbers + 1, mode="clip")
     counts = np.where(numbers + 1 < columns.passages, stops, columns.windows) - firsts
+    places = np.full(columns.passages + 1, -1, np.int32)  # -1 means none, and is the place after the last
+    places[numbers] = np.arange(len(numbers))
     top_session = keywords.sessions.max(initial=0) or np.float32(1)
     total = columns.windows if visible.all() else int(np.count_nonzero(visible.take(columns["passage"])))
 
@@ -124,8 +126,8 @@ def select_candidates(
         windows=counts,
         human=columns["human"].take(numbers),
         eligible=eligible.take(numbers),
-        previous=_places(numbers, columns.beside(numbers, "previous")),
-        following=_places(numbers, columns.beside(numbers, "following")),
+        previous=places.take(columns.beside(numbers, "previous")).astype(np.int64),
+        following=places.take(columns.beside(numbers, "following")).astype(np.int64),
         keyword=keywords.passages.take(numbers),
         share=keywords.share.take(numbers),
         together=keywords.together.take(numbers),
@@ -177,14 +179,6 @@ def _shortlist(
             chosen[beside] = True
     numbers = np.flatnonzero(chosen[:-1])
     return numbers[visible.take(numbers)]
-
-
-def _places(numbers: Ints, wanted: Ints) -> Ints:
-    """Return the place of each wanted number among ascending numbers; -1 where it is not there."""
-    if not len(numbers):
-        return wanted
-    places = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
-    return np.where(numbers[places] == wanted, places, -1)
 
 
 def _nearest(columns: Columns, cosine: Floats, centre: Centering | None, eligible: Bools) -> Floats:

@@ -7,7 +7,7 @@ original plugin, and reciprocal rank fusion.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Final, Literal, TypeAlias
 
 import numpy as np
@@ -146,7 +146,7 @@ class Signals:
         return replace(self, candidates=self.candidates.without_vectors())
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parts:
     """The parts of a passage's score.
 
@@ -186,8 +186,8 @@ class Ranking:
 
     def parts(self, places: Sequence[int]) -> list[Parts]:
         """Return the parts of the scores of some candidates."""
-        columns = (values[places].tolist() for values in self.stages.values())
-        return [Parts(**dict(zip(self.stages, values, strict=True))) for values in zip(*columns, strict=True)]
+        columns = (self.stages[each.name][places].tolist() for each in fields(Parts))
+        return list(map(Parts, *columns))
 
 
 def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen

@@ -118,16 +118,25 @@ class Postings:
         """The same in arrays of its own: a part of a larger one would keep the whole of it in memory."""
         return Postings(self.windows.copy(), self.counts.copy(), self.passages.copy(), self.times.copy())
 
-    def then(self, later: Postings) -> Postings:
-        """These and those of later passages."""
-        if not len(later.windows):
-            return self
-        return Postings(
-            np.concatenate([self.windows, later.windows]),
-            np.concatenate([self.counts, later.counts]),
-            np.concatenate([self.passages, later.passages]),
-            np.concatenate([self.times, later.times]),
-        )
+    @classmethod
+    def join(cls, earlier: Sequence[Postings], later: Sequence[Postings]) -> list[Postings]:
+        """The postings of terms and those of each in later passages: all together, as in `of`."""
+        joined = list(earlier)
+        grown = [number for number, one in enumerate(later) if len(one.windows)]
+        if not grown:
+            return joined
+        parts = [one for number in grown for one in (earlier[number], later[number])]
+        windows = np.concatenate([one.windows for one in parts])
+        counts = np.concatenate([one.counts for one in parts])
+        passages = np.concatenate([one.passages for one in parts])
+        times = np.concatenate([one.times for one in parts])
+        start = begin = 0
+        for number in grown:
+            stop = start + len(earlier[number].windows) + len(later[number].windows)
+            end = begin + len(earlier[number].passages) + len(later[number].passages)
+            joined[number] = cls(windows[start:stop], counts[start:stop], passages[begin:end], times[begin:end])
+            start, begin = stop, end
+        return joined
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,13 +268,16 @@ class Unindexed:
     def lists(self, terms: Terms, columns: Columns) -> Lists:
         """The posting lists of these terms: all occurrences are looked through once."""
         windows, all_terms = self.occurrences(columns)
-        wanted = np.zeros(1 << 16, np.bool_)
-        wanted[terms.astype(np.uint16)] = True
-        hits = np.flatnonzero(wanted.take(self._ends))  # by the end of their numbers; few others have the same
-        rising, found = np.sort(terms), all_terms[hits]
-        numbers = np.minimum(rising.searchsorted(found), len(rising) - 1)
+        rising = np.sort(terms)
+        places = np.full(1 << 16, -1, np.int32)  # of terms by the end of their numbers; few others have the same
+        places[rising.astype(np.uint16)] = np.arange(len(rising))
+        numbers = places.take(self._ends)
+        hits = np.flatnonzero(numbers >= 0)
+        found, numbers = all_terms[hits], numbers[hits]
+        if np.count_nonzero(places >= 0) < len(rising):  # two of them have the same
+            numbers = np.minimum(rising.searchsorted(found), len(rising) - 1)
         same = rising[numbers] == found
-        numbers, windows = numbers[same], windows[hits[same]]
+        numbers, windows = numbers[same].astype(np.int64), windows[hits[same]]
         # The windows rise already, and small numbers are sorted in one pass.
         order = np.argsort(numbers.astype(np.min_scalar_type(len(rising))), kind="stable")
         return _cut_lists(numbers[order] << _WINDOW_BITS | windows[order], rising)

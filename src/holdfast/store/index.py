@@ -279,8 +279,8 @@ class Index:
         made = Postings.of(lists, self.columns)
         for term, postings in zip(chosen.unread, made, strict=False):
             sealed[term] = self._cache[term] = postings.copy()
-        later = dict(zip(chosen.terms, made[len(chosen.unread) :], strict=True))
-        return [(sealed[term].then(later[term]), weights[term]) for term in chosen.terms]
+        joined = Postings.join([sealed[term] for term in chosen.terms], made[len(chosen.unread) :])
+        return list(zip(joined, map(weights.__getitem__, chosen.terms), strict=True))
 
     def _select_terms(
         self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]

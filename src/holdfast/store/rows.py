@@ -211,8 +211,8 @@ class RowReader:
 
         def decode(row: Any) -> PassageText:
             number, scope, message, speaker, time, start, windows, text = row
-            places = memoryview(windows).cast("I")
-            spans = tuple((first, last) for first, last, _ in zip(places[::3], places[1::3], places[2::3], strict=True))
+            places = memoryview(windows).cast("I").tolist()
+            spans = tuple([span[:2] for span in zip(places[::3], places[1::3], places[2::3], strict=True)])
             return PassageText(
                 start=start,
                 text=texts[message, scope][start : start + spans[-1][1]] if text is None else unpack_text(text),
