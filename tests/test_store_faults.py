@@ -375,6 +375,7 @@ class TestAReadOnlyStore:
         assert "read-only" in seen["forget"]
         for name in ("search", "get", "facts", "stats", "export", "doctor"):
             assert seen[f"cli {name}"][0] == 0, seen[f"cli {name}"]
+        assert "is read-only, so nothing can be archived" in seen["cli doctor"][1]
         assert seen["cli remember"][0] == 1
         assert "read-only" in seen["cli remember"][1]
         assert WORDS[0] in exported.read_text()
@@ -467,6 +468,20 @@ def test_a_home_that_cannot_be_entered_is_an_error_that_says_the_fix(home: Path,
         assert code == 1, (name, text)
         assert "Permission denied. Make the folder yours, or name another" in text, (name, text)
         assert "PermissionError" not in text, (name, text)
+
+
+def test_doctor_names_a_disk_that_is_almost_full(tmp_path: Path, call: Callable[..., Result]) -> None:
+    """Before a write fails."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False).returncode:
+        pytest.skip("a small disk needs root, and a place where disks can be mounted")
+    try:
+        done = call("doctor", "--home", place)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+    assert f"{place}: only 2 MB of the disk are free: make room" in done.output
 
 
 @contextmanager
