@@ -167,6 +167,19 @@ class TestABitThatFlipped:
         assert call("doctor").exit_code == 0
         assert sql(home, "SELECT count(*) FROM messages") == [(23 - len(numbers),)]
 
+    def test_a_repair_names_the_numbers_of_lost_messages(self, home: Path, call: Callable[..., Result]) -> None:
+        """As ranges, in text and JSON, without those that were forgotten; before it, advice is given once."""
+        call("forget", "2", "--yes")
+        sql(home, "DELETE FROM messages WHERE id IN (7, 10, 11, 12, 23)")
+        flip(home, 5, 300)
+        told = call("doctor", "--repair", "--json").output
+        expected = "the messages with these numbers, unless they were forgotten before: 7, 10-12, 23"
+        assert f"Lost: message 5 cannot be read; {expected}" in told
+        (home / STORE_NAME).write_bytes(b"SQLite format 3\0" + bytes(5_000))
+        lines = [line for line in call("doctor").output.splitlines() if STORE_NAME in line]
+        assert "empty" not in "".join(lines)
+        assert "".join(lines).count("doctor --repair") == 1
+
     @pytest.mark.parametrize("table", ["facts", "records", "jobs"])
     def test_documents_have_checksums_too(self, home: Path, table: str, call: Callable[..., Result]) -> None:
         """A fact, an edit or a job in which a letter changed is left out, and the doctor names it."""

@@ -109,9 +109,11 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
 
 def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
     counts = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
-    yield Finding("ok" if health.sound else "note", f"{health.path}: {counts or 'empty'}")
+    yield Finding(
+        "ok" if health.sound else "note", f"{health.path}: {counts or ('damaged' if health.damage else 'empty')}"
+    )
     for damage in health.damage:
-        yield Finding("wrong", f"{damage}: {repair}")
+        yield Finding("wrong", damage if "--repair" in damage else f"{damage}: {repair}")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
     for note in health.notes:
