@@ -83,7 +83,6 @@ class _LoadedVectors:
 class _TermLists:
     """The posting lists of a term by run: those that were read, and the sizes of those that were not."""
 
-    term: int
     lists: dict[int, Occurrences] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
 
@@ -103,7 +102,7 @@ class _Seek:
 
     def read(self) -> dict[int, _TermLists]:
         """Read the lists of terms in every run, except those in pages that are too long."""
-        found = {term: _TermLists(term) for term in self.terms}
+        found = {term: _TermLists() for term in self.terms}
         for term, run, first, length, data in self.rows or ():
             if data is not None:
                 if held := find(data, term):
@@ -120,14 +119,12 @@ class _Chosen:
     terms: Sequence[int]
     unread: dict[int, _TermLists]
     fresh: Mapping[int, Occurrences]
-    asked: list[tuple[_TermLists, Rows]]
+    asked: _Seek
 
     def read_lists(self) -> list[Occurrences]:
         """Read all windows of each term that is not cached."""
-        for lists, rows in self.asked:
-            for run, data in rows:
-                lists.lists[run] = find(data, lists.term) or NO_OCCURRENCES
-        return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in self.unread.values()]
+        found = (self.unread | self.asked.read()).values()
+        return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in found]
 
 
 class Index:
@@ -271,12 +268,7 @@ class Index:
         if skipped := [term for term in chosen if term not in sought and term not in self._cache]:
             sought |= self._seek(db, skipped, longest).read()
         unread = {term: sought[term] for term in chosen if term in sought}
-        asked: list[tuple[_TermLists, Rows]] = []
-        for lists in unread.values():
-            if lists.unread:
-                runs, values = db.among("run", list(lists.unread))
-                query = f"SELECT run, data FROM postings WHERE {db.own}{runs} AND term = ?"
-                asked.append((lists, db.execute(query, (*values, lists.term))))
+        asked = self._seek(db, [term for term, lists in unread.items() if lists.unread], _NO_LIMIT)
         return _Chosen(chosen, unread, fresh, asked)
 
     def _make_postings(self, chosen: _Chosen, weights: Mapping[int, float]) -> list[tuple[Postings, float]]:
