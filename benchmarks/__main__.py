@@ -410,12 +410,15 @@ def crash(*, kills: int, minutes: float, seed: int, as_json: bool) -> None:
 @bench.command()
 @click.option("--windows", type=click.IntRange(min=1), default=20_000, show_default=True)
 @click.option("--seed", type=int, default=1, show_default=True)
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True)
 @as_json
-def fuzz(*, windows: int, seed: int, as_json: bool) -> None:
+def fuzz(*, windows: int, seed: int, processes: int, as_json: bool) -> None:
     """Assemble random conversations and check every window against the rules of five providers."""
     from benchmarks.fuzz import measure  # noqa: PLC0415 - as above
 
-    found = asdict(measure(windows=windows, seed=seed))
+    with Progress(windows) as progress:
+        each = partial(progress.advance, description="windows")
+        found = asdict(measure(windows=windows, seed=seed, processes=processes, progress=each))
     show(found, {"random windows": found}, first="", as_json=as_json)
 
 
@@ -548,12 +551,13 @@ def chat(*, turns: int, runs: int, as_json: bool) -> None:
 @click.option("--streams", type=click.IntRange(min=1), default=100, show_default=True, help="Clients at once.")
 @click.option("--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True)
 @click.option("--stream-seconds", type=click.FloatRange(min=0.1), default=10.0, show_default=True, help="Of one reply.")
+@click.option("--conversations", type=click.IntRange(min=0), default=0, help="Of a client, sent again and again.")
 @as_json
-def proxy(*, streams: int, seconds: float, stream_seconds: float, as_json: bool) -> None:
+def proxy(*, streams: int, seconds: float, stream_seconds: float, conversations: int, as_json: bool) -> None:
     """Run many streams through the proxy, kill the server, and count bytes that changed and replies that are lost."""
     from benchmarks.proxy import measure  # noqa: PLC0415 - each bench loads what it needs
 
-    found = measure(streams=streams, seconds=seconds, stream_seconds=stream_seconds)
+    found = measure(streams=streams, seconds=seconds, stream_seconds=stream_seconds, conversations=conversations)
     show(found, {name: {"value": value} for name, value in found.items()}, first="figure", as_json=as_json)
 
 

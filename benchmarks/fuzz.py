@@ -6,10 +6,13 @@ The windows are those that a client gets from `Session.assemble`, in an empty se
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain, count
+from multiprocessing import get_context
 from random import Random
 from tempfile import TemporaryDirectory
 from typing import Any, Final, TypeAlias
@@ -30,6 +33,8 @@ __all__ = ["Conversation", "Fuzzed", "measure"]
 
 _Wire: TypeAlias = dict[str, Any]
 _START: Final = 1_750_000_000_000
+_BATCH: Final = 64
+"""How many conversations are given to the processes at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,14 +63,25 @@ class Fuzzed:
         return Fuzzed(**{name: getattr(self, name) + getattr(other, name) for name in self.__slots__})
 
 
-def measure(*, windows: int = 20_000, seed: int = 0) -> Fuzzed:
-    """Assemble at least so many windows; the same seed gives the same windows."""
-    total = Fuzzed()
-    for number in count():
-        if total.windows >= windows:
-            break
-        total += _run_session(Random(f"{seed}:{number}"))  # noqa: S311 - not for security
+def measure(
+    *, windows: int = 20_000, seed: int = 0, processes: int = 1, progress: Callable[[int], object] = lambda _: None
+) -> Fuzzed:
+    """Assemble at least so many windows; the same seed gives the same windows, in any number of processes."""
+    total, start = Fuzzed(), 0
+    with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+        run: Any = map if processes == 1 else pool.map
+        while total.windows < windows:
+            for found in run(partial(_run_numbered, seed), range(start, start + _BATCH)):
+                total += found
+                progress(found.windows)
+                if total.windows >= windows:
+                    break
+            start += _BATCH
     return total
+
+
+def _run_numbered(seed: int, number: int) -> Fuzzed:
+    return _run_session(Random(f"{seed}:{number}"))  # noqa: S311 - not for security
 
 
 def _validate(messages: Sequence[Message], provider: str, limit: int) -> Fuzzed:

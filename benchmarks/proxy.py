@@ -19,7 +19,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
-from itertools import count, pairwise, takewhile
+from itertools import count, cycle, pairwise, takewhile
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
@@ -86,11 +86,16 @@ def create_upstream() -> Starlette:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """So many clients ask until a moment, and each reply streams for so long."""
+    """So many clients ask until a moment, and each reply streams for so long.
+
+    Attributes:
+        conversations: How many conversations a client holds before it sends the first one again; 0 for no end.
+    """
 
     streams: int
     stream_seconds: float
     until: float
+    conversations: int = 0
 
 
 @dataclass
@@ -114,7 +119,8 @@ async def run_client(client: httpx.AsyncClient, url: str, number: int, load: Loa
     """Hold conversations until a moment: each request has the whole history."""
     history: list[dict[str, str]] = []
     await asyncio.sleep(plan.stream_seconds * number / plan.streams)
-    for turn in takewhile(lambda _: time.monotonic() < plan.until, count()):
+    turns = cycle(range(plan.conversations * TURNS)) if plan.conversations else count()
+    for turn in takewhile(lambda _: time.monotonic() < plan.until, turns):
         name = f"c{number}t{turn}e{round(plan.stream_seconds * EVENTS_PER_SECOND)}"
         asked = {"role": "user", "content": f"{name} asks about port {5000 + turn} of {number}."}
         history = [*(history if turn % TURNS else ()), asked]
@@ -181,9 +187,12 @@ def _median_ms(values: list[float]) -> float:
     return round(1000 * statistics.median(values), 1) if values else 0.0
 
 
-async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: float) -> dict[str, Any]:
+async def _measure(
+    home: Path, *, streams: int, seconds: float, stream_seconds: float, conversations: int
+) -> dict[str, Any]:
     def plan(*, lasting: float, stream_seconds: float = stream_seconds) -> Plan:
-        return Plan(streams=streams, stream_seconds=stream_seconds, until=time.monotonic() + lasting)
+        until = time.monotonic() + lasting
+        return Plan(streams=streams, stream_seconds=stream_seconds, until=until, conversations=conversations)
 
     server = uvicorn.Server(uvicorn.Config(create_upstream(), port=0, log_level="warning", lifespan="off"))
     task = asyncio.ensure_future(server.serve())
@@ -215,6 +224,7 @@ async def _measure(home: Path, *, streams: int, seconds: float, stream_seconds: 
         "streams": streams,
         "seconds": seconds,
         "stream_seconds": stream_seconds,
+        "conversations": conversations,
         "replies": len(proxied.whole),
         "changed": proxied.changed + short.changed,
         "failed": proxied.failed,
@@ -256,7 +266,13 @@ def count_lost(home: Path, names: list[str]) -> int:
         return sum(" ".join(make_words(name)) not in archived for name in names)
 
 
-def measure(*, streams: int, seconds: float, stream_seconds: float) -> dict[str, Any]:
-    """Measure the proxy with so many concurrent streams for so many seconds; each reply streams for a while."""
+def measure(*, streams: int, seconds: float, stream_seconds: float, conversations: int) -> dict[str, Any]:
+    """Measure the proxy with so many concurrent streams for so many seconds; each reply streams for a while.
+
+    With a number of conversations, clients send these again and again: the archive stays as it is, and so must memory.
+    """
     with TemporaryDirectory() as folder:
-        return asyncio.run(_measure(Path(folder), streams=streams, seconds=seconds, stream_seconds=stream_seconds))
+        run = _measure(
+            Path(folder), streams=streams, seconds=seconds, stream_seconds=stream_seconds, conversations=conversations
+        )
+        return asyncio.run(run)

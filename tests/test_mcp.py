@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -41,7 +42,7 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
 
     async def use() -> None:
         arguments = ["-m", "holdfast", "mcp", "--home", str(home), "--project", "shop"]
-        parameters = StdioServerParameters(command=sys.executable, args=arguments)
+        parameters = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
         async with stdio_client(parameters) as streams, ClientSession(*streams) as client:
             await client.initialize()
 
@@ -123,7 +124,7 @@ def test_streamable_http_needs_the_token_and_a_name_of_this_machine(home: Path) 
 
         anyio.run(use)
     finally:
-        process.kill()
+        process.terminate()
         process.communicate()
 
 

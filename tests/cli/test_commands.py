@@ -45,7 +45,8 @@ class Ran:
 
 def environment(home: Path) -> dict[str, str]:
     """The variables of a command in a home of its own."""
-    return {"HOME": str(home), "HOLDFAST_HOME": str(home / "memory"), "PATH": os.environ["PATH"]}
+    coverage = {name: value for name, value in os.environ.items() if name.startswith("COVERAGE_")}
+    return {"HOME": str(home), "HOLDFAST_HOME": str(home / "memory"), "PATH": os.environ["PATH"], **coverage}
 
 
 def run(*arguments: str | Path, home: Path) -> Ran:
@@ -85,6 +86,13 @@ class TestVersion:
         assert data("version", home=tmp_path)["holdfast"].startswith("0.")
         assert run("--version", home=tmp_path).stdout == run("version", home=tmp_path).stdout
 
+    def test_the_models_are_listed(self, tmp_path: Path) -> None:
+        """With the folder of those that are installed, and what gets the others."""
+        rows = {row["model"]: row for row in data("models", "list", home=tmp_path)}
+        assert Path(rows["wordllama-l2-supercat-256"]["here"]).is_dir()
+        assert rows["potion-base-8M"]["here"] is None
+        assert "holdfast models get potion-base-8M" in run("models", "list", home=tmp_path).stdout
+
     @pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["version"]])
     def test_the_first_screen_loads_nothing_heavy(self, arguments: list[str]) -> None:
         """Neither numpy nor rich, no settings, no store and no search are imported to say what is there."""
@@ -95,7 +103,9 @@ class TestVersion:
             "except SystemExit: pass\n"
             "print(*sys.modules, file=sys.stderr)"
         )
-        done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", script, *arguments]
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
+        done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
         heavy = {"numpy", "rich", "msgspec", "sqlite3", "asyncio", "prompt_toolkit", "wordllama", "tokenizers"}
         ours = {"holdfast.settings", "holdfast.store", "holdfast.search", "holdfast.engine", "holdfast.transcripts"}
         assert not (heavy | ours) & set(done.stderr.split())

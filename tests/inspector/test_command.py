@@ -7,20 +7,32 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urljoin
+
+import httpx2 as httpx
 
 import patient
 
 
 def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
-    """A second call prints the address of the first one's server."""
-    command = [sys.executable, "-m", "holdfast", "ui", "--no-open", "--json"]
-    environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path), "HOLDFAST_EMBEDDING__PROVIDER": "none"}
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environ) as process:
+    """With the checks, settings and notes of this place. A second call opens the first one's server in the browser."""
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "MEMORY.md").write_text("The port is 7654.")
+    command = [sys.executable, "-m", "holdfast", "ui"]
+    own = {"HOLDFAST_HOME": str(tmp_path / "memory"), "HOLDFAST_WORKSPACE__PATH": str(tmp_path / "work")}
+    environ = {**os.environ, **own, "HOLDFAST_EMBEDDING__PROVIDER": "none", "BROWSER": "echo %s"}
+    started = [*command, "--no-open", "--json"]
+    with subprocess.Popen(started, stdout=subprocess.PIPE, env=environ) as process:
         try:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            assert "No session is stored yet" in patient.get(url, follow_redirects=True).text
-            again = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=True)
-            assert json.loads(again.stdout)["url"] == url
+            with httpx.Client(timeout=patient.SECONDS, follow_redirects=True) as client:
+                assert "No session is stored yet" in client.get(url).text
+                checks = client.get(urljoin(url, "/ui/checks")).text
+                assert "HOLDFAST_WORKSPACE__PATH" in checks
+                assert "SQLite" in checks
+                assert "The port is 7654." in client.get(urljoin(url, "/ui/memory")).text
+            again = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=True, text=True)
+            assert again.stdout.split() == [url, url]  # printed, and given to the browser
         finally:
             process.terminate()

@@ -165,6 +165,16 @@ def test_the_words_that_prove_a_fact_are_not_quoted_again(store: SqliteStore) ->
     assert said not in {hit.text for hit in found.hits}
 
 
+def test_a_fact_does_not_hide_what_else_was_said_with_it(store: SqliteStore) -> None:
+    """A passage of which half is a fact is quoted where the other half is about the question."""
+    fact = "Remember that the beta launch happens on May 5."
+    say(store, f"The beta launch code is PURPLE-RHINO. {fact}", f"So be it: {fact}")
+    store.add_facts([FactRow(scope=SCOPE, id="f", type="decision", content=fact, quote=fact, time=1)])
+    found = recall(store, asking("What is the beta launch code?"))
+    assert found.facts
+    assert [hit.text for hit in found.hits] == [f"The beta launch code is PURPLE-RHINO. {fact}"]
+
+
 def test_a_fact_is_told_though_no_passage_is_relevant(store: SqliteStore) -> None:
     """Facts have a test of their own."""
     say(store, "Lunch was good today, thanks.")

@@ -41,7 +41,7 @@ def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes]
     try:
         yield process, json.loads(process.stdout.readline())["url"]
     finally:
-        process.kill()
+        process.terminate()
         process.wait()
         process.stdout.close()
 

@@ -195,10 +195,15 @@ class TestVectors:
                 assert large.index_vectors() == ["vectors_near_0_1"]
             assert large.index_vectors() == []
             self.compare_with_all(store, large, scopes, space)
-            assert large.add_vectors([vectors(3, [7000], space=space)]) == 1  # in place of the earlier one
-            changed = large.search(asks(seed=7000, across=True, space=space))
-            assert changed.cosine is not None
-            assert changed.passages[changed.cosine.argmax()] == 3
+            renewed = [vectors(row.number, [7000 if row.number == 3 else row.number], space=space) for row in passages]
+            assert large.add_vectors(renewed) == 3000  # in place of the earlier ones
+            for is_moved in (False, True):
+                if is_moved:
+                    large.vacuum()  # writes every row to another place
+                for seed, number in ((7000, 3), (1650, 1650)):
+                    changed = large.search(asks(seed=seed, across=True, space=space))
+                    assert changed.cosine is not None
+                    assert changed.passages[changed.cosine.argmax()] == number
             large.remove_messages(Select(scope=HERE, ids=(4,)))
             gone = large.search(asks(seed=7000, across=True, space=space))
             assert gone.cosine is not None

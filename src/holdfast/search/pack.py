@@ -154,17 +154,18 @@ def pack(
     """Quote passages in order, each that fits into what is left of `room` tokens; what repeats another is left out.
 
     `order` has passages, their lengths in characters and their scores, 1 for the best; a passage is read only if it may
-    fit. Text that is `known` is not quoted. The quotes in `after` come first and take their part of the room. `limit`
-    is the maximum number of quotes. If `adaptive`, a passage must score the better the more is quoted already.
+    fit. Text that is `known` is not quoted, unless there is more about the query beside it. The quotes in `after` come
+    first and take their part of the room. `limit` is the maximum number of quotes. If `adaptive`, a passage must score
+    the better the more is quoted already.
     """
-    packed = _Packed(seen=[(_plain(text), None) for text in known], adaptive=adaptive)
+    packed = _Packed(known=[_plain(text) for text in known], adaptive=adaptive)
     for quote in after:
         packed.add(quote)
     for passage, _, left in packed.choose(order, room=room, limit=limit):
         if (candidate := read(passage)) is None:
             continue
         quote = candidate.quote(weights, measure, headed=packed.headed, left=left)
-        if quote.tokens <= left and not packed.repeats(quote):
+        if quote.tokens <= left and not packed.repeats(quote, weights):
             packed.add(quote)
     return list(packed.quotes.values())
 
@@ -173,7 +174,7 @@ def select_likely(
     order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote] = (), adaptive: bool = False
 ) -> list[int]:
     """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens."""
-    packed, likely = _Packed(seen=[], adaptive=adaptive), []
+    packed, likely = _Packed(adaptive=adaptive), []
     for quote in after:
         packed.add(quote)
     for passage, chars, _ in packed.choose(order, room=room):
@@ -189,8 +190,9 @@ class _Packed:
     A passage must score at `least` as much as this to be quoted beside them.
     """
 
-    seen: list[tuple[str, int | None]]
     adaptive: bool
+    known: list[str] = field(default_factory=list)
+    seen: list[tuple[str, int | None]] = field(default_factory=list)
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable | None] = field(default_factory=set)
     spent: float = 0.0
@@ -222,16 +224,26 @@ class _Packed:
         self.seen.append((quote.plain, quote.said_in))
         self.spend(quote.tokens)
 
-    def repeats(self, quote: Quote) -> bool:
-        """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was."""
+    def repeats(self, quote: Quote, weights: Container[str]) -> bool:
+        """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was.
+
+        Where the half is known, the rest must have no word of the query.
+        """
         plain, said_in = quote.plain, quote.said_in
         if len(plain) < MIN_SENTENCE_CHARS:
-            return any(plain == other for other, _ in self.seen)
+            return plain in self.known or any(plain == other for other, _ in self.seen)
+        rests = [plain.replace(known, " ") if known in plain else "" for known in self.known if _says(known, plain)]
+        if any(not any(map(weights.__contains__, terms(rest))) for rest in rests):
+            return True
         return any(
-            plain in other or (other in plain and 2 * len(other) >= len(plain))
+            _says(other, plain)
             for other, session in self.seen
             if said_in is None or session is None or session == said_in
         )
+
+
+def _says(other: str, text: str) -> bool:
+    return text in other or (other in text and 2 * len(other) >= len(text))
 
 
 def _plain(text: str) -> str:

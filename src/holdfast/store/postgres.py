@@ -35,8 +35,8 @@ from holdfast.store.postgres_database import (
     NO_TENANT,
     PASSAGES_PER_TENANT,
     ROLE,
+    ArrayDumper,
     Connection,
-    IntegerArrayDumper,
     PostgresDatabase,
     can_bypass,
     column_types,
@@ -133,7 +133,7 @@ class PostgresStore(TableStore):
             timeout=wait,
             reconnect_timeout=0,  # else a pool waits ever longer before it looks for the server again
             kwargs=options,
-            configure=lambda connection: connection.adapters.register_dumper(np.ndarray, IntegerArrayDumper),
+            configure=lambda connection: connection.adapters.register_dumper(np.ndarray, ArrayDumper),
             open=True,
             name="holdfast",
         )

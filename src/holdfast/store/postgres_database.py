@@ -45,7 +45,8 @@ _BEGIN: Final = {
     False: "BEGIN ISOLATION LEVEL READ COMMITTED",
     True: "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY",  # one state for all statements of a read
 }
-_LOCAL: Final = "SELECT " + ", ".join(
+# Every statement has an index in its order. Before a table is analyzed, the server would rather collect the rows first.
+_LOCAL: Final = "SELECT set_config('enable_bitmapscan', 'off', true), " + ", ".join(
     f"set_config('{name}', %s, true)" for name in ("role", "search_path", "statement_timeout", "holdfast.tenant")
 )
 _MAX_INTEGER: Final = 1 << 31
@@ -265,18 +266,17 @@ def _key(space: Space) -> tuple[str, int, str]:
     return space.name, space.dimension, space.digest
 
 
-class IntegerArrayDumper(Dumper):
-    """Sends an array of 32-bit integers as it is, without a Python object for each."""
+class ArrayDumper(Dumper):
+    """Sends an array of 32-bit integers, or of places of rows, as it is, without a Python object for each."""
 
     format = psycopg.pq.Format.BINARY
-    oid = psycopg.postgres.types["int4"].array_oid
 
-    def dump(self, array: npt.NDArray[np.int32], /) -> bytes:
+    def dump(self, array: npt.NDArray[np.int32] | npt.NDArray[np.void], /) -> bytes:
         """Return dimensions, NULLs, type, length and lower bound, then the size and value of each element."""
-        head = struct.pack("!5i", 1, 0, psycopg.postgres.types["int4"].oid, len(array), 1)
-        elements = np.empty((len(array), 2), ">i4")
-        elements[:, 0], elements[:, 1] = 4, array
-        return head + elements.tobytes()
+        kind, values = ("tid", array) if array.dtype.kind == "V" else ("int4", array.astype(">i4"))
+        elements = np.empty(len(array), [("size", ">i4"), ("value", values.dtype)])
+        elements["size"], elements["value"] = values.itemsize, values
+        return struct.pack("!5i", 1, 0, psycopg.postgres.types[kind].oid, len(array), 1) + elements.tobytes()
 
 
 @lru_cache(maxsize=4096)

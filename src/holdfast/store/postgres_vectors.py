@@ -6,7 +6,7 @@ stay on the server, too, and an index over them proposes windows.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -15,13 +15,15 @@ import simsimd
 from psycopg import sql
 
 from holdfast.search.columns import Bools, Columns, Floats, highest
-from holdfast.search.vectors import LOOKED_INTO, ONE_IN, PAGE, Bytes, Matrix, Signs, count_shared, quantise
+from holdfast.search.vectors import LOOKED_INTO, ONE_IN, Bytes, Matrix, Signs, count_shared, quantise
 from holdfast.store.database import Rows
 
 if TYPE_CHECKING:
     from holdfast.store.postgres_database import Connection, PostgresDatabase
 
 Windows = npt.NDArray[np.int64]
+_Sent = tuple[Windows, Rows]
+"""Windows whose vectors were asked for, and the answer."""
 
 MAX_SIGNS: Final = 8 << 20
 """The signs of a tenant with more windows stay on the server."""
@@ -29,6 +31,10 @@ COMPARED: Final = 2048
 """Windows that are compared with a query by all of their bytes."""
 _LOADED: Final = 50_000
 """Passages whose signs are loaded at once."""
+_ROW: Final = "int4send(passage) || int4send(place) || tidsend(ctid) || data"
+_AT: Final = np.dtype("V6")
+_TOGETHER: Final = 16_384
+"""Windows whose signs are compared at once: what fits into the processor's cache."""
 _LEAST: Final = np.float32(1e-6)
 _SEARCH: Final = (
     "SELECT set_config('hnsw.ef_search', '400', true), set_config('hnsw.iterative_scan', 'relaxed_order', true)"
@@ -53,10 +59,11 @@ class ServerMatrix(Matrix):
     def refresh(self, db: PostgresDatabase, columns: Columns, scopes: Sequence[int] | None) -> None:
         """Read from this transaction from now on; `scopes` are those of the reader, None for all."""
         self._db, self._scopes = db, scopes
+        self._own = f"{db.own}space = {self.number}"
         self._visible: Bools | None = None
         self._first, self._owner = columns["first_window"], columns["passage"]
         self._cached, self._vectors = np.zeros(0, np.int64), np.zeros((0, self.dimension), np.int8)
-        self._sent: tuple[Windows, Rows] | None = None
+        self._sent: _Sent | None = None
 
     def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
         """Choose the most promising windows, and let the server read their vectors meanwhile."""
@@ -78,7 +85,7 @@ class ServerMatrix(Matrix):
 
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:  # noqa: ARG002 - of a subclass
         """Return the windows (in rising order) that share most signs with a vector."""
-        bits, own = f"bit({self.dimension})", f"{self._db.own}space = {self.number}"
+        bits, own = f"bit({self.dimension})", self._own
         seen, values = ("", []) if self._scopes is None else (" AND scope = ANY(?)", [list(self._scopes)])
         query = f"SELECT passage, place FROM vectors WHERE {own}{seen} ORDER BY (signs::{bits}) <~> ?::{bits} LIMIT ?"
         self._db.execute(_SEARCH)
@@ -86,28 +93,44 @@ class ServerMatrix(Matrix):
         found = np.array(rows.fetchall(), np.int64).reshape(-1, 2)
         return np.sort(self._first[found[:, 0]] + found[:, 1])
 
-    def _send(self, windows: Windows) -> tuple[Windows, Rows]:
+    def _send(self, windows: Windows) -> _Sent:
         """Ask for the vectors of some windows, which are read later."""
         owner = self._owner[windows]
-        key = f"{self._db.own}space = {self.number} AND passage = wanted AND place = nth"
+        key = f"{self._own} AND passage = wanted AND place = nth"
         query = (  # one value, not thousands of rows
-            f"SELECT string_agg(coalesce((SELECT data FROM vectors WHERE {key}), ?), ''::bytea ORDER BY line)"
-            " FROM unnest(?::integer[], ?::integer[]) WITH ORDINALITY AS given(wanted, nth, line)"
+            f"SELECT string_agg((SELECT {_ROW} FROM vectors WHERE {key}), ''::bytea)"
+            " FROM unnest(?::integer[], ?::integer[]) AS given(wanted, nth)"
         )
-        nth = (windows - self._first[owner]).astype(np.int32)
-        return windows, self._db.execute(query, (bytes(self.dimension), owner, nth))
+        return windows, self._db.execute(query, (owner, (windows - self._first[owner]).astype(np.int32)))
+
+    def _read(self, sent: _Sent) -> Bytes:
+        """Return the vectors that were asked for; zeros for windows without one."""
+        places, rows = self._read_rows(sent)
+        vectors = np.zeros((len(sent[0]), self.dimension), np.int8)
+        vectors[places] = rows["vector"]
+        return vectors
+
+    def _read_rows(self, sent: _Sent) -> tuple[Windows, npt.NDArray[np.void]]:
+        """Return the rows of windows that were asked for, and the place of each among them."""
+        windows, answer = sent
+        ((data,),) = answer.fetchall()
+        kinds = [("passage", ">i4"), ("nth", ">i4"), ("at", _AT), ("vector", np.int8, self.dimension)]
+        rows = np.frombuffer(data or b"", kinds)
+        places = _find(self._first[rows["passage"]] + rows["nth"], windows)
+        return places[places >= 0], rows[places >= 0]
 
     def _rows(self, windows: Windows) -> Bytes:
         """Return the vectors of some windows (in rising order); those that are visible are read once for a search."""
+        if self._sent is not None:
+            self._cached, self._vectors, self._sent = self._sent[0], self._read(self._sent), None
+        if windows is self._cached:
+            return self._vectors
         visible = windows if self._visible is None else windows[self._visible[windows]]
-        sent, self._sent = self._sent, None
-        while sent or len(missing := visible[_find(visible, self._cached) < 0]):
-            numbers, rows = sent or self._send(missing)
-            ((data,),) = rows.fetchall()
-            sent, windows_read = None, np.concatenate([self._cached, numbers])
-            order = np.argsort(windows_read)
-            vectors = np.concatenate([self._vectors, np.frombuffer(data, np.int8).reshape(-1, self.dimension)])
-            self._cached, self._vectors = windows_read[order], vectors[order]
+        if len(missing := visible[_find(visible, self._cached) < 0]):
+            read = np.concatenate([self._cached, missing])
+            order = np.argsort(read)
+            vectors = np.concatenate([self._vectors, self._read(self._send(missing))])
+            self._cached, self._vectors = read[order], vectors[order]
         places = _find(windows, self._cached)
         found = np.zeros((len(windows), self.dimension), np.int8)
         found[places >= 0] = self._vectors[places[places >= 0]]
@@ -121,44 +144,75 @@ def _find(wanted: Windows, among: Windows) -> Windows:
 
 
 class SignMatrix(ServerMatrix):
-    """The same with the signs of all windows in memory: those that share most with the query are compared."""
+    """The same with the signs of all windows in memory: those that share most with the query are compared.
+
+    Where a window's row is in the table is known, too: so it is read without the index, which takes half the time. A
+    row that has moved since then is looked up by its key.
+    """
 
     def __init__(self, dimension: int, number: int) -> None:
         super().__init__(dimension, number)
         self._words: Signs = np.zeros((-(-dimension // 64), 0), np.uint64)
+        self._at = np.zeros(0, _AT)
         self._last = 0
 
     def refresh(self, db: PostgresDatabase, columns: Columns, scopes: Sequence[int] | None) -> None:
-        """Load the signs of windows that are new; read from this transaction from now on."""
+        """Ask for the signs of windows that are new; read from this transaction from now on."""
         super().refresh(db, columns, scopes)
-        if self._words.shape[1] < columns.windows:
-            grown = np.zeros((len(self._words), columns.windows + columns.windows // 8), np.uint64)
-            grown[:, : self._words.shape[1]] = self._words
-            self._words = grown
+        if (room := columns.windows - len(self._at)) > 0:
+            room += columns.windows // 8
+            self._words = np.pad(self._words, ((0, 0), (0, room)))
+            self._at = np.append(self._at, np.zeros(room, _AT))
+        self._new = self._find_new()
+
+    def _find_new(self) -> Rows:
         query = (
-            "SELECT id, passage, string_agg(substr(varbit_send(signs), 5), ''::bytea ORDER BY place) FROM vectors"
-            f" WHERE {db.own}space = {self.number} AND id > ? AND {db.has_vectors_after}"
+            "SELECT id, passage, string_agg(substr(varbit_send(signs), 5) || tidsend(ctid), ''::bytea ORDER BY place)"
+            f" FROM vectors WHERE {self._own} AND id > ? AND {self._db.has_vectors_after}"
             f" GROUP BY id, passage ORDER BY id LIMIT {_LOADED}"
         )
+        return self._db.execute(query, (self._last, self._last))
+
+    def _load_new(self) -> Iterator[Windows]:
+        """Load the signs of windows that are new, and yield the windows."""
         size = -(-self.dimension // 8)
-        while rows := db.execute(query, (self._last, self._last)).fetchall():
-            numbers, passages, signs = zip(*rows, strict=True)
-            counts = np.fromiter(map(len, signs), np.int64, len(signs)) // size
+        while rows := self._new.fetchall():
+            numbers, passages, data = zip(*rows, strict=True)
+            counts = np.fromiter(map(len, data), np.int64, len(data)) // (size + _AT.itemsize)
             starts = self._first[np.array(passages)] - (np.cumsum(counts) - counts)
-            bits = np.frombuffer(b"".join(signs), np.uint8).reshape(-1, size)
-            words = np.pad(bits, ((0, 0), (0, -size % 8))).view(np.uint64)
-            self._words[:, np.arange(len(bits)) + np.repeat(starts, counts)] = words.T
+            found = np.frombuffer(b"".join(data), [("signs", np.uint8, size), ("at", _AT)])
+            windows = np.arange(len(found)) + np.repeat(starts, counts)
+            self._words[:, windows] = np.pad(found["signs"], ((0, 0), (0, -size % 8))).view(np.uint64).T
+            self._at[windows] = found["at"]
             self._last = numbers[-1]
+            yield windows
             if len(rows) < _LOADED:
                 break
+            self._new = self._find_new()
+
+    def _send(self, windows: Windows) -> _Sent:
+        query = f"SELECT string_agg({_ROW}, ''::bytea) FROM vectors WHERE {self._own} AND ctid = ANY(?::tid[])"
+        return windows, self._db.execute(query, (self._at[windows],))
+
+    def _read_rows(self, sent: _Sent) -> tuple[Windows, npt.NDArray[np.void]]:
+        places, rows = super()._read_rows(sent)
+        moved = np.delete(np.arange(len(sent[0])), places)
+        if len(moved):
+            windows = sent[0][moved]
+            found, others = super()._read_rows(super()._send(windows))
+            self._at[windows[found]] = others["at"]
+            places, rows = np.concatenate([places, moved[found]]), np.concatenate([rows, others])
+        return places, rows
 
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:
         bits = np.packbits(wanted > 0)
         signs = np.pad(bits, (0, -len(bits) % 8)).view(np.uint64)[:, None]
         shared = self._room_for_shared(windows)
-        for start in range(0, windows, PAGE):  # what fits into the processor's cache
-            stop = min(start + PAGE, windows)
+        for start in range(0, windows, _TOGETHER):
+            stop = min(start + _TOGETHER, windows)
             shared[start:stop] = count_shared(self._words[:, start:stop], signs)
+        for new in self._load_new():  # only now: the server has answered meanwhile
+            shared[new] = count_shared(self._words[:, new], signs)
         if visible is not None:
             shared *= visible
         likely = highest(shared, max(LOOKED_INTO, windows // ONE_IN))
