@@ -378,14 +378,18 @@ class SessionState:
         known = len(self.edits)
         try:
             with self.memory.store.transaction():
-                self.memory.store.add_records(rows)
+                numbers = self.memory.store.add_records(rows)
                 self.memory.store.add_jobs(beside)
         except ConflictError:
             self.load()
             if len(self.edits) == known:  # the rows that are there are damaged: go on after them
                 self._unreadable = 2 * self._unreadable + 1
             raise
-        self.load()
+        if self._unreadable or any(isinstance(edit.change, Forgotten) for edit in edits):
+            self.load()
+        else:  # their numbers were free, so there is no other edit between
+            self.edits += (editing.from_json(row.data) for row in rows)
+            self._last_record = numbers[-1]
 
     def record_turn(
         self, report: ContextReport, *, time: int, edits: tuple[int, int] | None, limit: int, provider: str

@@ -312,6 +312,6 @@ def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
 def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
     """Rate a run by the terms in it, the scores of its windows, and its length."""
     hits = list(chain.from_iterable([sentence.terms for sentence in run]))
-    distinct, repeated = (sum(map(weights.__getitem__, each)) for each in (dict.fromkeys(hits), hits))
-    prior = sum(sentence.prior for sentence in run) / len(run)
+    distinct, repeated = sum(map(weights.__getitem__, dict.fromkeys(hits))), sum(map(weights.__getitem__, hits))
+    prior = sum([sentence.prior for sentence in run]) / len(run)
     return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - (run[-1].stop - run[0].start) / 1000
