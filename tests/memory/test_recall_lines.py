@@ -57,6 +57,28 @@ def test_a_line_among_50_messages_is_recalled(tmp_path: Path, kind: str) -> None
         assert (missed(tmp_path, provider, facts), injected(tmp_path, provider)) == ([], [])
 
 
+@pytest.mark.parametrize("provider", PROVIDERS)
+def test_a_search_finds_every_word_of_it_first(tmp_path: Path, provider: str) -> None:
+    """Though the vectors of other messages are nearer to the question."""
+    said = "INFO artefact build-7731 checksum c0ffee77 published by zanzibar，校验和已更新"
+    talk: list[dict[str, object]] = []
+    for turn in range(40):
+        log = [f"INFO worker-{line % 9} processed batch {turn * 997 + line} in {line} ms" for line in range(160)]
+        log[80] = said if turn == 8 else log[80]
+        call = {"id": f"c{turn}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        talk += [
+            {"role": "user", "content": f"Turn {turn}: please continue with step {turn} of the build migration."},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": f"c{turn}", "content": "\n".join(log)},
+        ]
+    with opened(tmp_path, "auto") as engine:
+        engine.session("s").append(talk)
+        engine.work()
+    with opened(tmp_path, provider) as engine:
+        for question in ("build-7731", "checksum build-7731", "zanzibar", "校验和"):
+            assert said in engine.session("s").search(question)[0].text, question
+
+
 def test_a_line_among_1500_messages_is_recalled(tmp_path: Path) -> None:
     """The same among 1,500 messages of all kinds, English and Chinese. Those without a fact are short."""
     facts = (*ENGLISH, *CHINESE)

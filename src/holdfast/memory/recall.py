@@ -83,9 +83,19 @@ class Recall:
 
 
 def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
-    """Find the passages that match a question best, best first, whole."""
+    """Find the passages that match a question best, best first, whole.
+
+    With vectors, the best passages by words that have every word of the question in one place come first.
+    """
     found = _search(store, query, embedder, Deadline.after(None))
-    best = found.ranking.order[:limit].tolist()
+    scores, best = found.ranking.scores.copy(), found.ranking.order.tolist()
+    if found.candidates.cosine is not None:
+        leads = _search_by_words(store, query, found).ranking.order[:_MAX_LEADS]
+        share = found.candidates.share if len(found.weights) <= _FEW_WORDS else found.candidates.together
+        leads = leads[share[leads] > _ALL]
+        scores[leads] = scores.max(initial=0)
+        best = list(dict.fromkeys([*leads.tolist(), *best]))
+    found, best = replace(found, ranking=replace(found.ranking, scores=scores)), best[:limit]
     texts = _read_passages(store, query, found.candidates, best)
     return list(_make_hits({place: texts[place] for place in best if place in texts}, found, quoted=texts))
 
@@ -123,8 +133,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     quotes: list[Quote] = []
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
     if by_words:  # the best passages by words alone are always quoted
-        alone = replace(found, signals=found.signals.without_vectors())
-        alone = replace(alone, ranking=_lead(store, query, alone))
+        alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
         quotes = _Quoter(store, query, alone, deadline, best=1).pack(room=part, known=known, limit=_MAX_LEADS)
     if share:
@@ -244,15 +253,16 @@ def _rank(store: Store, query: RecallQuery, signals: Signals) -> Ranking:
     return replace(ranking, order=np.concatenate([np.array(varied, np.int64), ranking.order[_MAX_VARIED:]]))
 
 
-def _lead(store: Store, query: RecallQuery, words: _Found) -> Ranking:
+def _search_by_words(store: Store, query: RecallQuery, found: _Found) -> _Found:
     """Rank the best passage by words alone first, then, by the recipe, those that contain most of the question."""
-    ranking = _rank(store, query, words.signals)
-    if query.order.fusion != "recipe":
-        return replace(ranking, order=ranking.order[:1])
-    scores = ranking.stages["keyword"].copy()
-    scores[ranking.order[:1]] = 1.0
-    order = dict.fromkeys([*ranking.order[:1].tolist(), *top(scores, _MAX_QUESTIONS).tolist()])
-    return replace(ranking, order=np.array(list(order), np.int64), scores=scores)
+    signals = found.signals.without_vectors()
+    ranking = _rank(store, query, signals)
+    order, scores = ranking.order[:1], ranking.scores
+    if query.order.fusion == "recipe":
+        scores = ranking.stages["keyword"].copy()
+        scores[order] = 1.0
+        order = np.array(list(dict.fromkeys([*order.tolist(), *top(scores, _MAX_QUESTIONS).tolist()])), np.int64)
+    return replace(found, signals=signals, ranking=replace(ranking, order=order, scores=scores))
 
 
 _NEIGHBOUR_LOSS: Final = 0.15
@@ -291,6 +301,10 @@ _ANSWER_REACH: Final = 3
 """the answer is at most this many passages behind,"""
 _MAX_ANSWER_CHARS: Final = 100
 """and too short to match by itself."""
+_ALL: Final = 0.99
+"""The share of the words of a question from which it is taken for all of them."""
+_FEW_WORDS: Final = 2
+"""So many words may stand anywhere in a passage."""
 _MAX_LEADS: Final = 6
 """The number of best passages by words alone that are quoted first, in a quarter of the room,"""
 _MIN_LEAD_TOKENS: Final = 300
