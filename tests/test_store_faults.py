@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import random
+import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -348,27 +349,16 @@ class TestAReadOnlyStore:
         """What a process can do that may read a memory and not write it."""
 
         def see(home: Path) -> dict[str, Any]:
-            path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
-            environment = {**os.environ, "PYTHONPATH": path, "HOME": str(tmp_path)}
-            environment["HOLDFAST_EMBEDDING__PROVIDER"] = "none"
             before = {file.name: file.read_bytes() for file in home.iterdir()}
             modes = {place: place.stat().st_mode for place in (*home.iterdir(), home)}
             for place in modes:
                 place.chmod(0o555 if place.is_dir() else 0o444)
             try:
-                done = subprocess.run(
-                    [sys.executable, "-c", READ_ONLY, str(home), str(tmp_path / "out.jsonl"), QUESTION],
-                    env=environment,
-                    capture_output=True,
-                    text=True,
-                    check=False,
-                )
+                seen = run_unprivileged(READ_ONLY, str(home), str(tmp_path / "out.jsonl"), QUESTION, home=tmp_path)
             finally:
                 for place, mode in modes.items():
                     place.chmod(mode)
-            assert done.returncode == 0, done.stderr
             assert {file.name: file.read_bytes() for file in home.iterdir()} == before
-            seen: dict[str, Any] = json.loads(done.stdout)
             return seen
 
         return see
@@ -430,6 +420,84 @@ class TestAReadOnlyStore:
         """A store without checksums that cannot be upgraded is read all the same."""
         as_first_schema(home)
         self.check(see(home), tmp_path / "out.jsonl")
+
+
+NO_ENTRY = """
+import json, sys
+from pathlib import Path
+from click.testing import CliRunner
+from holdfast.cli import holdfast
+from holdfast.engine import Engine
+from holdfast.errors import StorageError
+from unprivileged import drop_privileges
+
+drop_privileges()
+seen = {}
+try:
+    Engine.open(Path(sys.argv[1]))
+except StorageError as error:
+    seen["open"] = [1, str(error)]
+for command in ("stats", "remember More", "doctor", "doctor --repair", "backup copy.db", "chat --model echo"):
+    done = CliRunner().invoke(holdfast, command.split(), env={"HOLDFAST_HOME": sys.argv[1]})
+    seen[command] = [done.exit_code, done.output + repr(done.exception)]
+print(json.dumps(seen))
+"""
+
+
+def run_unprivileged(code: str, *arguments: str, home: Path) -> dict[str, Any]:
+    """Run code in a process that file modes bind, and return what it prints."""
+    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    environment = {**os.environ, "PYTHONPATH": path, "HOME": str(home), "HOLDFAST_EMBEDDING__PROVIDER": "none"}
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+def test_a_home_that_cannot_be_entered_is_an_error_that_says_the_fix(home: Path, tmp_path: Path) -> None:
+    """As one of another user is: neither the engine nor a command prints a traceback."""
+    home.chmod(0)
+    try:
+        seen = run_unprivileged(NO_ENTRY, str(home), home=tmp_path)
+    finally:
+        home.chmod(0o700)
+    assert len(seen) == 7
+    for name, (code, text) in seen.items():
+        assert code == 1, (name, text)
+        assert "Permission denied. Make the folder yours, or name another" in text, (name, text)
+        assert "PermissionError" not in text, (name, text)
+
+
+@contextmanager
+def file_size_limit(size: int) -> Iterator[None]:
+    """Let no file of this process grow beyond a size, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("export",), ("export", "--to", "markdown"), ("export", "--to", "folder"), ("backup",)],
+    ids=["jsonl", "markdown", "folder", "backup"],
+)
+def test_a_copy_that_finds_no_room_leaves_nothing_behind(
+    home: Path, call: Callable[..., Result], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """A typed error says so, and the same command works once there is room."""
+    target = tmp_path / "copy"
+    with opened(home) as engine:
+        words = random.Random(0).randbytes(100_000).hex()  # noqa: S311 - any will do
+        engine.session("s").append([said("user", words)])
+    with file_size_limit(64_000):
+        done = call(*arguments, target)
+    assert isinstance(done.exception, StorageError), done.exception
+    assert [place.name for place in tmp_path.iterdir()] == [home.name]
+    assert call(*arguments, target).exit_code == 0
 
 
 def as_first_schema(home: Path) -> None:

@@ -95,7 +95,10 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
             problems.append(Finding("note", f"settings of other programs that were ignored: {others}"))
     choice = choose(settings.embedding, allow_remote=settings.embedding.allow_remote)
     address = server_address(home, settings=settings)
-    file = default_path() if address else store_file(home, settings=settings)
+    try:
+        file = default_path() if address else store_file(home, settings=settings)
+    except HoldfastError as error:
+        return [*installed, *problems, Finding("wrong", str(error))]
     checks = _Checks(settings, choice, file, folder=file if address else file.parent, address=address, mend=mend)
     return [*installed, *problems, *checks.search(), *checks.memory(), *checks.hooks(), *checks.agents()]
 

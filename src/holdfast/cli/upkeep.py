@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from shutil import rmtree
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
@@ -161,7 +164,8 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
 
             # Vectors are computed again: free with a local model, but a remote provider would be paid twice.
             local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
-            count = transfer.save_folder(memory.store, scopes, target, embedder=local)
+            with nullcontext() if target.exists() else _remove_incomplete(target):
+                count = transfer.save_folder(memory.store, scopes, target, embedder=local)
         else:
             with _create_private(target) as file:
                 if form == "jsonl":
@@ -175,16 +179,33 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
         click.get_current_context().exit(1)
 
 
-def _create_private(target: Path) -> Any:
-    """Create a file that only its owner can read; an existing one is never overwritten."""
+@contextmanager
+def _create_private(target: Path) -> Iterator[IO[str]]:
+    """Create a file that only its owner can read; an existing one is never overwritten, an incomplete one removed."""
     try:
-        return os.fdopen(
-            os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w", encoding="utf-8", errors="surrogatepass"
-        )
+        descriptor = os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     except FileExistsError:
         raise StorageError("exists already: name a new file", path=target) from None
     except OSError as error:
         raise StorageError(f"could not be created: {error.strerror}", path=target) from error
+    with _remove_incomplete(target), os.fdopen(descriptor, "w", encoding="utf-8", errors="surrogatepass") as file:
+        yield file
+
+
+@contextmanager
+def _remove_incomplete(target: Path) -> Iterator[None]:
+    """Remove a file or folder that could not be written to its end, so that the command can be repeated."""
+    try:
+        yield
+    except BaseException as error:
+        if target.is_dir():
+            rmtree(target, ignore_errors=True)
+        else:
+            target.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            fix = f"could not be written: {error.strerror}. Nothing is left of it: make room, or name another place."
+            raise StorageError(fix, path=target) from error
+        raise
 
 
 @click.command()

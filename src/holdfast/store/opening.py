@@ -71,8 +71,8 @@ def local_file(path: Path | str | None, *, settings: Settings) -> Path:
 def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     """Return the file of a memory: in the named folder, else in that of the settings, else in the default folder.
 
-    A memory-context folder is itself what is opened. An address is a StorageError, and so is a relative path that leads
-    out of the working directory by a link that the user has not trusted.
+    A memory-context folder is itself what is opened. An address is a StorageError, and so are a folder that cannot be
+    entered and a relative path that leads out of the working directory by a link that the user has not trusted.
     """
     asked = str(path or settings.archive.path or default_path())
     if "://" in asked:
@@ -83,7 +83,16 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     place = Path(asked).expanduser()
     check_links(place)
     file = place if place.suffix == ".db" else place / STORE_NAME
-    return place if not file.exists() and is_folder(place) else file
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return place if is_folder(place) else file
+    except OSError as error:
+        raise StorageError(
+            f"cannot be opened: {error.strerror}. Make the folder yours, or name another with HOLDFAST_HOME or --home.",
+            path=file,
+        ) from error
+    return file
 
 
 def check_links(place: Path) -> None:

@@ -284,23 +284,26 @@ def reindex_tables(
 
 def backup(path: Path, target: Path) -> None:
     """Copy a store to a new file that only its owner can read, while others write."""
-    if target.exists():
-        raise StorageError("is there already. Choose another name for the copy.", path=target)
     part = target.with_name(f"{target.name}.part")
-    part.unlink(missing_ok=True)
     with _open_store(path) as connection, translate_errors(target):
         try:
+            if target.exists():
+                raise StorageError("is there already. Choose another name for the copy.", path=target)
+            part.unlink(missing_ok=True)
             os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         except OSError as error:
             raise StorageError(f"could not be made: {error.strerror}. Choose another place.", path=target) from error
-        with closing(sqlite3.connect(part)) as copy:
-            # One state of the store is read throughout; otherwise each write by others would start the copy over.
-            connection.execute("BEGIN")
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-            connection.backup(copy, pages=_PAGES)
-            connection.execute("COMMIT")
-            copy.execute("PRAGMA journal_mode = DELETE")
-    part.replace(target)
+        try:
+            with closing(sqlite3.connect(part)) as copy:
+                # One state of the store is read throughout; otherwise each write by others would start the copy over.
+                connection.execute("BEGIN")
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                connection.backup(copy, pages=_PAGES)
+                connection.execute("COMMIT")
+                copy.execute("PRAGMA journal_mode = DELETE")
+            part.replace(target)
+        finally:
+            part.unlink(missing_ok=True)  # of a failed copy
 
 
 def vacuum(path: Path) -> tuple[int, int]:
