@@ -73,6 +73,34 @@ def test_a_fact_is_kept_once_for_all_sessions(engine: Engine) -> None:
     assert engine.session("s1").remember(PORT).id == engine.session("s2").remember(PORT).id
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "current"),
+    [
+        ("We decided to use Kafka for the event bus.", "Use NATS instead of Kafka.", 1),
+        ("API_PORT=8080", "API_PORT=9090", 1),
+        ("We moved the staging database to port 6543.", "We moved the staging database to port 7000.", 1),
+        ("The staging database is in Frankfurt.", "The production database is in Dublin.", 2),
+    ],
+)
+def test_a_remembered_correction_supersedes_like_one_that_was_said(
+    engine: Engine, old: str, new: str, current: int
+) -> None:
+    """The old fact is no longer current; facts about something else are."""
+    session = engine.session("s1")
+    session.remember(old)
+    session.remember(new)
+    assert [fact.content for fact in session.facts()][-1] == new
+    assert len(session.facts()) == current
+
+
+def test_a_fact_of_the_same_slot_is_superseded(engine: Engine) -> None:
+    """Subject and slot name what a fact is about, where its words do not."""
+    session = engine.session("s1")
+    session.remember("Deploys go to ams1", subject="deploy", slot="region")
+    session.remember("From now on everything runs in fra2", subject="deploy", slot="region")
+    assert [fact.content for fact in session.facts()] == ["From now on everything runs in fra2"]
+
+
 def test_a_forgotten_fact_is_gone_from_every_session(engine: Engine) -> None:
     """Blocks of other sessions that quote it go with it, whether it or its whole session is forgotten."""
     question = "On which port does the staging database listen?"

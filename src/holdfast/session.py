@@ -304,9 +304,11 @@ class Session:
         content: str,
         *,
         type: FactType = "decision",  # noqa: A002 - the domain's own word
+        subject: str = "",
+        slot: str = "",
     ) -> FactRow:
-        """Store a fact."""
-        return self._memory.remember(content, scope=self.scope, type=type)
+        """Store a fact; it supersedes those of the same subject and slot, and a decision that it says is replaced."""
+        return self._memory.remember(content, scope=self.scope, type=type, subject=subject, slot=slot)
 
     def facts(self, *, across: bool = True) -> list[FactRow]:
         """List the current facts; `across` includes those of the agent's other sessions."""

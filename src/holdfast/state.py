@@ -366,6 +366,25 @@ class SessionState:
         Raises:
             ConflictError: Another process has recorded an edit meanwhile. Nothing was recorded, and that edit is known.
         """
+        if not edits:
+            return
+        rows, known = self._make_rows(edits, time=time), len(self.edits)
+        try:
+            with self.memory.store.transaction():
+                numbers = self.memory.store.add_records(rows)
+                self.memory.store.add_jobs(beside)
+        except ConflictError:
+            self.load()
+            if len(self.edits) == known:  # the rows that are there are damaged: go on after them
+                self._unreadable = 2 * self._unreadable + 1
+            raise
+        if self._unreadable or any(isinstance(edit.change, Forgotten) for edit in edits):
+            self.load()
+        else:  # their numbers were free, so there is no other edit between
+            self.edits += (editing.from_json(row.data) for row in rows)
+            self._last_record = numbers[-1]
+
+    def _make_rows(self, edits: Sequence[Edit], *, time: int) -> list[Record]:
         newest = tuple(item.id for item in self.history[-1:] if item.id)
         rows: list[Record] = []
         for number, edit in enumerate(edits, start=self.next_edit):
@@ -373,19 +392,7 @@ class SessionState:
             is_anchored = edit.anchors or isinstance(edit.change, Pinned | Forgotten)
             data = editing.to_json(edit if is_anchored else structs.replace(edit, anchors=newest))
             rows.append(Record(scope=self.scope, kind=EDIT, key=f"{number:08d}", data=data, time=time, is_new=True))
-        if not rows:
-            return
-        known = len(self.edits)
-        try:
-            with self.memory.store.transaction():
-                self.memory.store.add_records(rows)
-                self.memory.store.add_jobs(beside)
-        except ConflictError:
-            self.load()
-            if len(self.edits) == known:  # the rows that are there are damaged: go on after them
-                self._unreadable = 2 * self._unreadable + 1
-            raise
-        self.load()
+        return rows
 
     def record_turn(
         self, report: ContextReport, *, time: int, edits: tuple[int, int] | None, limit: int, provider: str

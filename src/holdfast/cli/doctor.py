@@ -91,8 +91,8 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
         settings, problems = configuration.Settings(), [Finding("wrong", str(error))]
     else:
         settings, names = loaded.settings, ", ".join(map(str, files))
-        problems = [Finding("ok", f"settings from {names}" if names else "settings: the defaults, no file found")]
-        problems += (Finding("note", warning) for warning in (*loaded.warnings, *loaded.without_effect))
+        problems = [Finding("ok", f"settings from {names or 'the defaults, no file found'}")]
+        problems += map(partial(Finding, "note"), (*loaded.warnings, *loaded.without_effect))
         if loaded.ignored:
             others = ", ".join(sorted(loaded.ignored))
             problems.append(Finding("note", f"settings of other programs that were ignored: {others}"))

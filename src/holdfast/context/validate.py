@@ -387,10 +387,10 @@ class ValidationCache:
         end = self._extend(items[start:], make, is_last=True) if self.parts else None
         if end is None:
             return make(list(map(_SENT, items)))
-        windows = [*(part.valid for part in self.parts), end.valid]
-        messages, wire = chain(*(each.messages for each in windows)), chain(*(each.wire for each in windows))
-        repairs = _shift(end.valid.repairs, by=start)
-        return replace(end.valid, messages=tuple(messages), wire=tuple(wire), repairs=repairs)
+        windows = [part.valid for part in (*self.parts, end)]
+        messages = tuple(chain.from_iterable(map(attrgetter("messages"), windows)))
+        wire = tuple(chain.from_iterable(map(attrgetter("wire"), windows)))
+        return replace(end.valid, messages=messages, wire=wire, repairs=_shift(end.valid.repairs, by=start))
 
     def _drop_changed(self, items: Sequence[Item]) -> int:
         """Keep the parts that a window begins with and goes on after; return how many items they have."""
@@ -424,7 +424,8 @@ def _last_change(items: Sequence[Item]) -> int:
 
 def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, is_last: bool) -> ValidWindow | None:
     """Validate a part of a window as if the other side came before and after it; None where it matters what does."""
-    if any(not call.name.strip() for message in messages for call in message.calls):  # it stays if it was answered
+    calls = chain.from_iterable(map(attrgetter("calls"), messages))
+    if not all(call.name.strip() for call in calls):  # one without a name stays if it was answered
         return None
     before = [_FILLER] * (not is_first and messages[0].role == "assistant")
     after = [_FILLER] * (not is_last and messages[-1].role == "assistant")

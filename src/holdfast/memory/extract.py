@@ -25,7 +25,7 @@ from holdfast.errors import ModelError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
-from holdfast.memory.facts import Decision, Draft, kind_of, normalise_slot, resolve, split_slot, type_of
+from holdfast.memory.facts import Decision, Draft, normalise_slot, read_text, resolve
 from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
 from holdfast.redact import redact
@@ -115,7 +115,6 @@ def _count_actions(decisions: Iterable[Decision], more: Iterable[str] = ()) -> t
 _MAX_OWN_CHARS: Final = 4_000
 _ENDS: Final = 600
 """Of a text so long that most of it was pasted, this many characters of its beginning and end are read."""
-_SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "date": "date"}
 
 
 def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Draft]:
@@ -132,49 +131,10 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
             text = f"{head(text, _ENDS)}\n{tail(text, _ENDS)}"
         drafts += (
             replace(draft, quote=draft.content, evidence=(row.id,), time=own.timestamp or 0)
-            for draft in _read_text(text)
+            for draft in read_text(text)
             if not is_secret(draft.content)
         )
     return drafts
-
-
-def _read_text(text: str) -> Iterator[Draft]:
-    todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
-    lines = signals.without_code(text)
-    for match in todo.finditer(lines):
-        state = "open" if match["box"] in {None, "", " "} else "done"
-        task = match["task"].strip().rstrip(".。")
-        yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
-    for match in setting.finditer(lines):
-        key, value = match["key"], match["value"]
-        yield Draft(type="config", content=" ".join(match[0].split()), subject=key, slot="value", value=value)
-    own = signals.line_pattern("pasted").sub("\n", todo.sub("\n", setting.sub("\n", lines)))
-    for sentence in signals.sentences(own):
-        kind = signals.classify_sentence(sentence)
-        if signals.line_pattern("quoted").search(sentence):
-            continue
-        if (over := signals.find_replacement(sentence)) and not signals.is_asked(sentence):
-            yield Draft(type="decision", content=sentence, value=over["value"].strip(), old=over["old"].strip())
-        elif kind is not None:
-            yield _read_change(sentence) if kind == "correction" else Draft(type="decision", content=sentence)
-
-
-def _read_change(sentence: str) -> Draft:
-    """Read subject, property and value of a correction, where it names them; without them it replaces nothing."""
-    draft = Draft(type="decision", content=sentence, additive=signals.is_additive(sentence))
-    match = signals.find_change(sentence)
-    if match is None or not signals.is_stated(sentence):
-        return draft
-    value, slot, subject, old = match["value"].strip(), "", match["subject"].strip(), match["old"] or ""
-    if named := signals.line_pattern("named_value").fullmatch(value):
-        slot, value = (named["slot"].lower(), named["value"]) if named["slot"] else ("port", named["port"])
-    key = split_slot(subject)
-    if key is not None and key[0]:
-        subject, slot = key
-    slot = slot or _SLOT_OF_KIND.get(kind_of(value), "")
-    if not slot:
-        return draft
-    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=old.strip())
 
 
 # --- unclear pairs -----------------------------------------------------------------

@@ -13,12 +13,12 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
-from holdfast import patterns
+from holdfast import patterns, signals
 from holdfast.store.base import Across, FactRow, FactType, Scope, Select, Store
 from holdfast.text import digest, terms
 
@@ -381,3 +381,65 @@ def type_of(slot: str) -> FactType:
     """Return the type of a fact that states a property."""
     types: dict[FactType, list[str]] = patterns.load("facts")["types"]
     return next((kind for kind, slots in types.items() if slot in slots), "decision")
+
+
+# --- explicit statements -----------------------------------------------------------
+
+_SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "date": "date"}
+
+
+def read_statement(text: str, *, subject: str, slot: str) -> Draft:
+    """Read the subject and the slot of a fact from its words, where none are given."""
+    draft = next(read_text(text), None) if not slot else None
+    if draft is None or draft.subject.casefold() in _PRONOUNS:
+        return Draft(type="decision", content=text, subject=subject, slot=slot)
+    return replace(draft, subject=subject or draft.subject)
+
+
+def find_superseded(draft: Draft, known: Collection[FactRow]) -> list[FactRow]:
+    """Find the facts of its subject and slot; for a decision the one that its words say is replaced."""
+    if draft.additive:
+        return []
+    of_slot, named = (draft.subject, draft.slot), list(filter(draft.names, known))
+    same = [row for row in known if draft.slot and (row.subject, row.slot) == of_slot and not row.pinned]
+    return same or (named if len(named) == 1 else [])
+
+
+def read_text(text: str) -> Iterator[Draft]:
+    """Read what a text of a user states explicitly."""
+    todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
+    lines = signals.without_code(text)
+    for match in todo.finditer(lines):
+        state = "open" if match["box"] in {None, "", " "} else "done"
+        task = match["task"].strip().rstrip(".。")
+        yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
+    for match in setting.finditer(lines):
+        key, value = match["key"], match["value"]
+        yield Draft(type="config", content=" ".join(match[0].split()), subject=key, slot="value", value=value)
+    own = signals.line_pattern("pasted").sub("\n", todo.sub("\n", setting.sub("\n", lines)))
+    for sentence in signals.sentences(own):
+        kind = signals.classify_sentence(sentence)
+        if signals.line_pattern("quoted").search(sentence):
+            continue
+        if (over := signals.find_replacement(sentence)) and not signals.is_asked(sentence):
+            yield Draft(type="decision", content=sentence, value=over["value"].strip(), old=over["old"].strip())
+        elif kind is not None:
+            yield _read_change(sentence) if kind == "correction" else Draft(type="decision", content=sentence)
+
+
+def _read_change(sentence: str) -> Draft:
+    """Read subject, property and value of a correction, where it names them; without them it replaces nothing."""
+    draft = Draft(type="decision", content=sentence, additive=signals.is_additive(sentence))
+    match = signals.find_change(sentence)
+    if match is None or not signals.is_stated(sentence):
+        return draft
+    value, slot, subject, old = match["value"].strip(), "", match["subject"].strip(), match["old"] or ""
+    if named := signals.line_pattern("named_value").fullmatch(value):
+        slot, value = (named["slot"].lower(), named["value"]) if named["slot"] else ("port", named["port"])
+    key = split_slot(subject)
+    if key is not None and key[0]:
+        subject, slot = key
+    slot = slot or _SLOT_OF_KIND.get(kind_of(value), "")
+    if not slot:
+        return draft
+    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=old.strip())

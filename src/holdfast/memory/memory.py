@@ -173,7 +173,11 @@ class Memory:
         subject: str = "",
         slot: str = "",
     ) -> FactRow:
-        """Store a fact, secrets masked. A known fact is not stored twice; one of the same slot is superseded."""
+        """Store a fact, secrets masked. A known fact is not stored twice.
+
+        It supersedes those of the same subject and slot, and the one decision that its words say is replaced. Without a
+        slot, both are read from words that set a value (`API_PORT=8080`) or correct one.
+        """
         from holdfast.redact import redact  # noqa: PLC0415 - see above
 
         words = redact(content) if self.settings.archive.redaction else content
@@ -183,17 +187,18 @@ class Memory:
         candidates = (known if scope.session else own).values()  # a fact without a session is not that of a session
         if same := [row for row in candidates if (row.content.casefold(), row.type) == (words.casefold(), type)]:
             return same[0]
+        draft = facts.read_statement(words, subject=subject, slot=slot)
         fact = FactRow(
             scope=scope,
             id=self.new_id(),
             type=type,
             content=words,
             time=self.clock(),
-            subject=subject,
-            slot=slot,
+            subject=draft.subject,
+            slot=draft.slot,
         )
-        old = [row for row in known.values() if slot and (row.subject, row.slot) == (subject, slot)]
-        self.store.add_facts([fact, *(facts.supersede(row, fact) for row in old)])
+        over = facts.find_superseded(draft, known.values())
+        self.store.add_facts([fact, *(facts.supersede(row, fact) for row in over)])
         return fact
 
     def pin(self, ids: Sequence[int], *, scope: Scope, pinned: bool = True) -> int:

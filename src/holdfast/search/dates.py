@@ -65,7 +65,7 @@ _RECENT: Final = (
 def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
     """Return the ranges that a query names, or counts back from `now`; a month without a year is in any of `years`."""
     found = list(_find_absolute(text, years))
-    if now is None:
+    if now is None or (text.isascii() and not any(map(text.lower().__contains__, _UNIT_DAYS))):
         return found
     with suppress(OverflowError, OSError, ValueError):
         today = datetime.fromtimestamp(now / 1000, UTC)

@@ -232,18 +232,19 @@ class _Packed:
         plain, said_in = quote.plain, quote.said_in
         if len(plain) < MIN_SENTENCE_CHARS:
             return plain in self.known or any(plain == other for other, _ in self.seen)
-        rests = [plain.replace(known, " ") if known in plain else "" for known in self.known if _says(known, plain)]
-        if any(not any(map(weights.__contains__, terms(rest))) for rest in rests):
-            return True
-        return any(
+        is_quoted = any(
             _says(other, plain)
             for other, session in self.seen
             if said_in is None or session is None or session == said_in
         )
+        return is_quoted or any(_says(known, plain, weights) for known in self.known)
 
 
-def _says(other: str, text: str) -> bool:
-    return text in other or (other in text and 2 * len(other) >= len(text))
+def _says(other: str, text: str, weights: Container[str] = ()) -> bool:
+    """Tell whether a text is in another, or half of it is all of the other and the rest has none of the words."""
+    if text in other or other not in text or 2 * len(other) < len(text):
+        return text in other
+    return not any(term in weights for term in terms(text.replace(other, " ")))
 
 
 def _plain(text: str) -> str:
@@ -312,6 +313,6 @@ def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
 def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
     """Rate a run by the terms in it, the scores of its windows, and its length."""
     hits = list(chain.from_iterable([sentence.terms for sentence in run]))
-    distinct, repeated = (sum(map(weights.__getitem__, each)) for each in (dict.fromkeys(hits), hits))
-    prior = sum(sentence.prior for sentence in run) / len(run)
+    distinct, repeated = sum(map(weights.__getitem__, dict.fromkeys(hits))), sum(map(weights.__getitem__, hits))
+    prior = sum([sentence.prior for sentence in run]) / len(run)
     return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - (run[-1].stop - run[0].start) / 1000

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import fields, replace
 from typing import Any, Final, TypeAlias
 
@@ -188,6 +189,8 @@ def unpack_text(data: bytes) -> str:
 
 def pack_json(data: object) -> bytes:
     """Encode a document with a checksum; what JSON cannot hold is an InputError."""
+    with suppress(TypeError, ValueError, OverflowError):  # it refuses half of a character and very large numbers,
+        return _checked(msgspec.json.encode(data))  # but is ten times as fast
     try:
         return _checked(json.dumps(data, separators=(",", ":")).encode())
     except (TypeError, ValueError) as error:

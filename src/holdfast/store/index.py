@@ -36,6 +36,8 @@ from holdfast.store.rows import RowReader
 MAX_CACHED_BYTES: Final = 24 << 20
 """Posting lists cached in memory: the queries of one conversation share their words."""
 
+MAX_CACHED_SIZES: Final = 50_000
+
 MAX_CHEAP_WINDOWS: Final = 1_000_000
 """Where the terms of a query occur in no more windows than this, all of their lists are read at once."""
 
@@ -47,9 +49,10 @@ _NO_VECTOR: Final = np.zeros(0, np.float32)
 
 
 class _PostingCache:
-    """The indexed postings of the terms that were used last."""
+    """The indexed postings of the terms that were used last, and in how many windows terms occur that were not used."""
 
     def __init__(self) -> None:
+        self.sizes: dict[int, int] = {}
         self._postings: OrderedDict[int, Postings] = OrderedDict()
         self._size = 0
 
@@ -80,7 +83,6 @@ class _LoadedVectors:
 class _TermLists:
     """The posting lists of a term by run: those that were read, and the sizes of those that were not."""
 
-    term: int
     lists: dict[int, Occurrences] = field(default_factory=dict)
     unread: dict[int, int] = field(default_factory=dict)
 
@@ -100,7 +102,7 @@ class _Seek:
 
     def read(self) -> dict[int, _TermLists]:
         """Read the lists of terms in every run, except those in pages that are too long."""
-        found = {term: _TermLists(term) for term in self.terms}
+        found = {term: _TermLists() for term in self.terms}
         for term, run, first, length, data in self.rows or ():
             if data is not None:
                 if held := find(data, term):
@@ -117,14 +119,12 @@ class _Chosen:
     terms: Sequence[int]
     unread: dict[int, _TermLists]
     fresh: Mapping[int, Occurrences]
-    asked: list[tuple[_TermLists, Rows]]
+    asked: _Seek
 
     def read_lists(self) -> list[Occurrences]:
         """Read all windows of each term that is not cached."""
-        for lists, rows in self.asked:
-            for run, data in rows:
-                lists.lists[run] = find(data, lists.term) or NO_OCCURRENCES
-        return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in self.unread.values()]
+        found = (self.unread | self.asked.read()).values()
+        return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in found]
 
 
 class Index:
@@ -234,7 +234,9 @@ class Index:
         if not self.columns.passages:
             return list(terms), 0
         is_small = len(terms) * self.columns.windows <= MAX_CHEAP_WINDOWS
-        return [term for term in terms if term not in self._cache], _NO_LIMIT if is_small else PAGE
+        known = {} if is_small else self._cache.sizes
+        missing = [term for term in terms if term not in self._cache and term not in known]
+        return missing, _NO_LIMIT if is_small else PAGE
 
     @staticmethod
     def _seek(db: Database, missing: list[int], longest: int) -> _Seek:
@@ -263,13 +265,10 @@ class Index:
         sought = seek.read()
         fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns).by_term()
         chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, sought, fresh)
+        if skipped := [term for term in chosen if term not in sought and term not in self._cache]:
+            sought |= self._seek(db, skipped, longest).read()
         unread = {term: sought[term] for term in chosen if term in sought}
-        asked: list[tuple[_TermLists, Rows]] = []
-        for lists in unread.values():
-            if lists.unread:
-                runs, values = db.among("run", list(lists.unread))
-                query = f"SELECT run, data FROM postings WHERE {db.own}{runs} AND term = ?"
-                asked.append((lists, db.execute(query, (*values, lists.term))))
+        asked = self._seek(db, [term for term, lists in unread.items() if lists.unread], _NO_LIMIT)
         return _Chosen(chosen, unread, fresh, asked)
 
     def _make_postings(self, chosen: _Chosen, weights: Mapping[int, float]) -> list[tuple[Postings, float]]:
@@ -286,8 +285,12 @@ class Index:
         self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]
     ) -> list[int]:
         """Choose the terms that distinguish most and can be read in time."""
-        known = [sought[term].size if term in sought else len(self._cache[term].windows) for term in terms]
-        sizes = [size + len(fresh.get(term, NO_OCCURRENCES)[0]) for term, size in zip(terms, known, strict=True)]
+        cache, known = self._cache, self._cache.sizes
+        known.update((term, lists.size) for term, lists in sought.items())
+        sizes = [len(cache[term].windows) if term in cache else known[term] for term in terms]
+        sizes = [size + len(fresh.get(term, NO_OCCURRENCES)[0]) for term, size in zip(terms, sizes, strict=True)]
+        if len(known) > MAX_CACHED_SIZES:
+            known.clear()
         chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
         return [terms[number] for number in sorted(chosen)]
 
@@ -334,7 +337,7 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: in
         kept = kept.copy()
         kept[numbers[: max(0, len(numbers) - query.newest)]] = False
     if query.without_messages:
-        kept = kept & ~np.isin(columns["message"], np.array(list(query.without_messages)))
+        kept = kept & ~np.isin(columns["message"], np.fromiter(query.without_messages, np.int64))
     if query.without_passages:
         kept = kept.copy()
         numbers = np.array(list(query.without_passages), np.int64) - first

@@ -130,10 +130,10 @@ def vector_weight(embedder: Embedder | None, query: str) -> float:
 
     Static tables know little of scripts without spaces: the weight is the share of letters of other scripts.
     """
-    letters = [character for character in query if character.isalpha()]
-    if not letters or not isinstance(behind_cache(embedder), StaticEmbedder | JointEmbedder):
+    if query.isascii() or not isinstance(behind_cache(embedder), StaticEmbedder | JointEmbedder):
         return 1.0
-    return 1 - sum(map(is_unsegmented, letters)) / len(letters)
+    letters = [character for character in query if character.isalpha()]
+    return 1 - sum(map(is_unsegmented, letters)) / max(1, len(letters))
 
 
 # --- files -------------------------------------------------------------------
