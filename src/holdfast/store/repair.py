@@ -111,12 +111,14 @@ class _Recovered:
                     self.add(number, rest)
                 case [str(name), int(sequence)] if name in _NAMES:
                     self.numbers[name] = sequence
+
+    def gaps(self) -> list[str]:
+        """Return which numbers have no message, as ranges in one text; nothing where there are none."""
         known = self.explained.union(self.tables["messages"])
         ends = sorted({0, *known, max(self.numbers.get("messages", 0), *known, 0) + 1})
         gaps = [(before + 1, after - 1) for before, after in pairwise(ends) if after - before > 1]
-        if gaps:
-            numbers = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in gaps)
-            self.lost.append(f"the messages with these numbers, unless they were forgotten before: {numbers}")
+        numbers = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in gaps)
+        return [f"the messages with these numbers, unless they were forgotten before: {numbers}"] if gaps else []
 
     def add(self, number: int, values: list[Value]) -> None:
         name = _SHAPES.get(tuple(type(value) for value in values))
@@ -204,7 +206,7 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
     kept = {name: len(table) for name, table in rows.tables.items() if name != "scopes"}
-    return Repaired(path=path, damaged=damaged, kept=kept, lost=tuple(rows.lost), unscoped=unscoped)
+    return Repaired(path=path, damaged=damaged, kept=kept, lost=(*rows.lost, *rows.gaps()), unscoped=unscoped)
 
 
 def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
