@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine import Engine
-from holdfast.errors import InputError, SettingsError, WindowTooSmallError
+from holdfast.errors import FormatError, InputError, SettingsError, WindowTooSmallError
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Agent, Compaction, Embedding, Settings
 from holdfast.store.base import Record
@@ -338,6 +338,11 @@ class TestNewcomers:
         """Anything else is refused at once."""
         with pytest.raises(InputError, match="session"):
             engine.session(name)
+
+    def test_a_misspelt_role_is_named_with_the_others(self, engine: Engine) -> None:
+        """Also with that of tool results."""
+        with pytest.raises(FormatError, match=r"'tol' is not one of .*, tool"):
+            engine.session("s").append([{"role": "tol", "content": "hi"}])
 
     def test_settings_are_settings(self, tmp_path: Path) -> None:
         """A plain dict is refused with the way to give them."""

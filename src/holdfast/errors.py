@@ -117,7 +117,7 @@ class WindowTooSmallError(WindowError):
 
     def __init__(self, *, needed: int, limit: int) -> None:
         super().__init__(
-            f"what must stay in the window takes {needed:,} tokens, the limit is {limit:,}: {SPACE_ADVICE}"
+            f"what must stay in the window takes {needed:,} tokens, and messages may take {limit:,}: {SPACE_ADVICE}"
         )
         self.needed = needed
         self.limit = limit

@@ -207,14 +207,18 @@ class TestAsking:
         assert [fact["content"] for fact in data("facts", "which port")] == ["The port is 8443"]
         assert len(call("facts").stdout.splitlines()) == 2
         name = data("facts", "which port")[0]["id"]
-        assert call("forget", name[:8], "--yes").stdout == "1 forgotten.\n"
+        assert call("forget", name[:8], "--yes").stdout == "Forgot 1 fact (1 row in all).\n"
         assert len(data("facts")) == 1
 
     def test_a_session_is_forgotten_whole(self, data: Run, call: Callable[..., Result]) -> None:
         """It asks first; without ids or a session it does not know what to forget."""
         session = data("import", EXAMPLE, "--session", "mine") and "mine"
         assert CliRunner().invoke(holdfast, ["forget", "--session", session], input="n\n").exit_code == 1
+        ended = CliRunner().invoke(holdfast, ["forget", "--session", session], input="")
+        assert "Nothing was forgotten: there was no answer." in ended.stderr
         assert data("stats")["messages"] == 18
+        assert "18 messages, " in call("stats").stdout
+        assert "1 session, " in call("stats").stdout
         assert data("forget", "--session", session, "--yes")["forgotten"] == 18
         assert call("forget").exit_code == 2
         assert call("forget", "neither", "--yes").exit_code == 1

@@ -20,7 +20,7 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.cli.console import open_console
 from holdfast.cli.install import open_installer
-from holdfast.cli.output import emit_json, human_bytes
+from holdfast.cli.output import emit_json, human_bytes, plural
 from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
@@ -108,7 +108,7 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
 
 
 def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
-    counts = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
+    counts = ", ".join(plural(number, name[:-1]) for name, number in health.counts.items() if number)
     yield Finding(
         "ok" if health.sound else "note", f"{health.path}: {counts or ('damaged' if health.damage else 'empty')}"
     )
@@ -203,7 +203,7 @@ class _Checks:
         places = transcripts.default_places(os.environ, Path.home())
         for place in places:
             number = len(list(transcripts.sessions(place.folder)))
-            yield Finding("ok", f"{place.agent}: {number} sessions in {place.folder}")
+            yield Finding("ok", f"{place.agent}: {plural(number, 'session')} in {place.folder}")
         if not places:
             yield Finding("note", "no sessions of a known agent in their usual places")
         for name in HOSTS:

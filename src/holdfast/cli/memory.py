@@ -239,12 +239,20 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
             if sys.stdin.isatty():
                 drop_input(sys.stdin.fileno())
             question = f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?"
-            if not click.confirm(printable(question, one_line=True), err=True):
+            try:
+                is_sure = click.confirm(printable(question, one_line=True), err=True)
+            except click.Abort:
+                echo("\nNothing was forgotten: there was no answer. --yes does not ask.", err=True)
+                raise
+            if not is_sure:
                 raise InputError("nothing was forgotten: you answered no")
         number = sum(plan.forget(memory, scope) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
-    text = f"{number} forgotten." + " Damaged copies of the store were deleted." * bool(number and copies)
+    text = (
+        f"Forgot {plan.what} ({plural(number, 'row')} in all)."
+        + " Damaged copies of the store were deleted." * bool(number and copies)
+    )
     print_result({"forgotten": number}, text, as_json=as_json)
 
 
@@ -320,8 +328,8 @@ def stats(*, home: Path | None, as_json: bool) -> None:
         return
     echo(f"{counts.path} ({human_bytes(counts.bytes)})")
     echo(
-        f"{counts.messages:,} messages, {counts.passages:,} passages,"
-        f" {counts.sessions:,} sessions, {counts.facts:,} facts"
+        f"{plural(counts.messages, 'message')}, {plural(counts.passages, 'passage')},"
+        f" {plural(counts.sessions, 'session')}, {plural(counts.facts, 'fact')}"
     )
     for note in counts.notes:
         echo(note)

@@ -42,7 +42,7 @@ def normalise(messages: Any, *, known: list[Message | Json] | None = None, first
     again, and only the others are gone through.
     """
     if isinstance(messages, Mapping):
-        raise FormatError("expected a list of messages, found an object: read_request reads bodies", where="messages")
+        raise FormatError("expected a list of messages, found an object: pass a list with it", where="messages")
     if isinstance(messages, str | bytes) or not isinstance(messages, Iterable):
         raise FormatError(f"expected a list of messages, found {type(messages).__name__}", where="messages")
     given = list(messages)
@@ -141,7 +141,7 @@ def read_plain(data: Json, where: str) -> Message:
     time = wire.number(data.get("timestamp")) or 0
     read_block = partial(wire.read_block, kinds=_BLOCKS, format=PLAIN)
     message = Message(
-        role=wire.expect_role(data, wire.ROLES, where, format=PLAIN),
+        role=wire.expect_role(data, {**wire.ROLES, "tool": "tool"}, where, format=PLAIN),
         parts=wire.read_content(data.get("content"), read_block, f"{where}.content", format=PLAIN),
         timestamp=time if time > MIN_MILLISECONDS else None,
     )
