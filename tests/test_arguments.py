@@ -333,7 +333,7 @@ class TestNewcomers:
         with pytest.raises(InputError, match="limit="):
             engine.session("s").assemble(HELLO, limit=limit)
 
-    @pytest.mark.parametrize("name", [5, None])
+    @pytest.mark.parametrize("name", [5, None, "", " "])
     def test_a_session_has_a_name(self, engine: Engine, name: Any) -> None:
         """Anything else is refused at once."""
         with pytest.raises(InputError, match="session"):

@@ -48,6 +48,23 @@ def long_talk(turns: int) -> list[dict[str, Any]]:
     return talk
 
 
+def test_a_restarted_program_continues_from_the_archive(tmp_path: Path) -> None:
+    """Its window is the one that it gets with the conversation it kept: what left before does not come back."""
+    talk, asked = long_talk(120), said("user", "Which module was last?")
+    with Engine.open(tmp_path, settings=QUIET) as engine:
+        engine.session("other").append([said("user", "Another conversation.")])
+        engine.session("s").assemble(talk[:-1], limit=LIMIT)
+        engine.session("s").compact(talk[:-1], limit=LIMIT)
+        engine.session("s").append(talk[-1:])
+    windows = []
+    for is_kept in (False, True):
+        with Engine.open(tmp_path, settings=QUIET) as engine:
+            history = talk[1:] if is_kept else [row.message for row in engine.session("s").get()][1:]
+            windows.append(engine.session("s").assemble([talk[0], *history, asked], limit=LIMIT).render())
+    assert windows[0] == windows[1]
+    assert len(windows[0]) < len(talk) / 2
+
+
 class TestAssemble:
     def test_what_fits_comes_back_as_it_was(self, engine: Engine) -> None:
         """A short conversation is sent byte for byte as it was handed in."""

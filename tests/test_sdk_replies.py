@@ -81,13 +81,19 @@ REPLIES: dict[str, tuple[str, list[Any], list[dict[str, Any]], list[list[Any]]]]
             [completion().choices[0].message],
             [{"role": "assistant", "content": None, "tool_calls": completion().choices[0].message.tool_calls}],
             [completion().choices[0].message.model_dump()],
+            [completion().model_dump(mode="json")],  # as an HTTP client returns it
         ],
     ),
     "Response": (
         "openai_responses",
         [response()],
         ITEMS,
-        [list(response().output), ITEMS, [{key: item[key] for key in item if key != "status"} for item in ITEMS]],
+        [
+            list(response().output),
+            ITEMS,
+            [{key: item[key] for key in item if key != "status"} for item in ITEMS],
+            [response().model_dump(mode="json")],
+        ],
     ),
 }
 """By name: the format, the reply, what is sent back of it, and other ways in which a client may send it."""
@@ -161,7 +167,8 @@ def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:
         candidates = (Candidate(),)
 
     asked = {"role": "user", "parts": [{"text": "Hi"}]}
-    ways: list[Incoming] = [Reply(), Content(), {"role": "model", "parts": [{"text": "Hello"}]}]
+    plain = {"role": "model", "parts": [{"text": "Hello"}]}
+    ways: list[Incoming] = [Reply(), Content(), plain, {"candidates": [{"content": plain}]}]
     for way in ways:
         window = engine.session("s").assemble([asked, way, asked])
         assert window.request("gemini")["contents"][1] == {"role": "model", "parts": [{"text": "Hello"}]}

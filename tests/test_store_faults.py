@@ -167,6 +167,19 @@ class TestABitThatFlipped:
         assert call("doctor").exit_code == 0
         assert sql(home, "SELECT count(*) FROM messages") == [(23 - len(numbers),)]
 
+    def test_a_repair_names_the_numbers_of_lost_messages(self, home: Path, call: Callable[..., Result]) -> None:
+        """As ranges, in text and JSON, without those that were forgotten; before it, advice is given once."""
+        call("forget", "2", "--yes")
+        sql(home, "DELETE FROM messages WHERE id IN (7, 10, 11, 12, 23)")
+        flip(home, 5, 300)
+        told = call("doctor", "--repair", "--json").output
+        expected = "the messages with these numbers, unless they were forgotten before: 7, 10-12, 23"
+        assert f"Lost: message 5 cannot be read; {expected}" in told
+        (home / STORE_NAME).write_bytes(b"SQLite format 3\0" + bytes(5_000))
+        lines = [line for line in call("doctor").output.splitlines() if STORE_NAME in line]
+        assert "empty" not in "".join(lines)
+        assert "".join(lines).count("doctor --repair") == 1
+
     @pytest.mark.parametrize("table", ["facts", "records", "jobs"])
     def test_documents_have_checksums_too(self, home: Path, table: str, call: Callable[..., Result]) -> None:
         """A fact, an edit or a job in which a letter changed is left out, and the doctor names it."""
@@ -375,6 +388,7 @@ class TestAReadOnlyStore:
         assert "read-only" in seen["forget"]
         for name in ("search", "get", "facts", "stats", "export", "doctor"):
             assert seen[f"cli {name}"][0] == 0, seen[f"cli {name}"]
+        assert "is read-only, so nothing can be archived" in seen["cli doctor"][1]
         assert seen["cli remember"][0] == 1
         assert "read-only" in seen["cli remember"][1]
         assert WORDS[0] in exported.read_text()
@@ -467,6 +481,20 @@ def test_a_home_that_cannot_be_entered_is_an_error_that_says_the_fix(home: Path,
         assert code == 1, (name, text)
         assert "Permission denied. Make the folder yours, or name another" in text, (name, text)
         assert "PermissionError" not in text, (name, text)
+
+
+def test_doctor_names_a_disk_that_is_almost_full(tmp_path: Path, call: Callable[..., Result]) -> None:
+    """Before a write fails."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    command = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(place)]
+    if os.geteuid() != 0 or subprocess.run(command, check=False).returncode:
+        pytest.skip("a small disk needs root, and a place where disks can be mounted")
+    try:
+        done = call("doctor", "--home", place)
+    finally:
+        subprocess.run(["umount", str(place)], check=True)
+    assert f"{place}: only 2 MB of the disk are free: make room" in done.output
 
 
 @contextmanager

@@ -143,7 +143,7 @@ class Engine:
         """Get a session by its id: one object for all threads of this process. It begins with its first message.
 
         Args:
-            id: Any text that names the conversation.
+            id: Any text that names the conversation; not an empty one.
             tenant: Whose memory it is, where several users share one store.
             project: The project that the session belongs to.
             agent: The agent that it belongs to. Facts are shared by all sessions of one agent and project.
@@ -151,9 +151,10 @@ class Engine:
         Raises:
             InputError: The id is not a name.
         """
-        if type(id) is not str:
-            raise InputError(f"session({id!r}): give a name, such as session('support-42')")
         scope = Scope(tenant=tenant, project=project, agent=agent, session=id)
+        # An imported session may have no name: it can still be read and forgotten.
+        if type(id) is not str or (not id.strip() and scope not in self.sessions()):
+            raise InputError(f"session({id!r}): give a name, such as session('support-42')")
         with self._lock:
             found = self._sessions.get(scope) or Session(self, scope)
             self._sessions[scope] = found

@@ -289,8 +289,13 @@ class Session:
         """Find the passages that match a question, best first; `across` includes the agent's other sessions."""
         return self._memory.search(query, scope=self.scope, across=across, limit=limit)
 
-    def get(self, ids: Sequence[int], *, across: bool = True, around: int = 0) -> list[MessageRow]:
-        """Get archived messages by number, with `around` neighbours on each side."""
+    def get(self, ids: Sequence[int] | None = None, *, across: bool = True, around: int = 0) -> list[MessageRow]:
+        """Get archived messages by number, with `around` neighbours on each side.
+
+        Without numbers get all messages of this session; damaged ones are left out, and named by `Engine.stats`.
+        """
+        if ids is None:
+            return self._memory.store.read_messages(Select(scope=self.scope))
         _require_numbers(ids)
         return self._memory.get(ids, scope=self.scope, across=across, around=around)
 

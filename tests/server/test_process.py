@@ -123,6 +123,16 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
         assert process.wait(timeout=60) == 0
 
 
+def test_a_shadow_says_so_and_where_requests_go(tmp_path: Path) -> None:
+    """At its start, without the keys of the address."""
+    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0", "--idle", "1"]
+    command += ["--shadow", "--upstream", "openai=http://me:secret@localhost:9/v1?key=secret"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    expected = "Model requests go to https://api.anthropic.com and http://localhost:9/v1, unchanged, as a shadow"
+    assert expected in done.stderr
+    assert "secret" not in done.stderr
+
+
 def test_a_memory_on_a_server_is_named(tmp_path: Path) -> None:
     """By its address, without a password; the folder has only local files."""
     own = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_POSTGRES__SCHEMA": postgres_server.schema_of(tmp_path)}

@@ -500,6 +500,9 @@ class TestSafety:
             history += [{"role": "assistant", "content": f"{number} " + "text " * 2_000}]
             history += [{"role": "user", "content": f"{number} and then?"}]
         with start(["Fine."], shadow=True, settings=SMALL) as server:
-            anthropic(server.url).messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
-            assert server.provider.bodies[0]["messages"] == history
+            body = {"model": MODEL, "max_tokens": 500, "messages": history, "tools": [LS]}
+            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"session-id": "s1"})
+            assert server.provider.bodies == [body]
             assert server.engine.session("s1").timeline()[0].changes
+            assert "x-holdfast-edits" not in reply.headers
+            assert "trimmed" in reply.headers["x-holdfast-shadow-edits"]

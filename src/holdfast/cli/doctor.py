@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import disk_usage
 from typing import Final, Literal
 
 from rich.text import Text as Styled
@@ -19,13 +20,14 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.cli.console import open_console
 from holdfast.cli.install import open_installer
-from holdfast.cli.output import emit_json
+from holdfast.cli.output import emit_json, human_bytes
 from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory
 from holdfast.search.embed import Choice, choose
+from holdfast.store.connection import is_writable
 from holdfast.store.folder import FolderStore
 from holdfast.store.opening import database_file, default_path, open_server, server_address, store_file
 from holdfast.store.repair import repair
@@ -44,6 +46,7 @@ _EXTRAS: Final = {
     "uvicorn": "server",
     "mcp": "mcp",
 }
+_MIN_FREE_BYTES: Final = 100_000_000
 _HOOK_FAILURES: Final = 3
 """The number of newest failures of hooks that are shown."""
 
@@ -100,14 +103,17 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
     except HoldfastError as error:
         return [*installed, *problems, Finding("wrong", str(error))]
     checks = _Checks(settings, choice, file, folder=file if address else file.parent, address=address, mend=mend)
-    return [*installed, *problems, *checks.search(), *checks.memory(), *checks.hooks(), *checks.agents()]
+    memory = (*checks.search(), *checks.memory(), *checks.disk())
+    return [*installed, *problems, *memory, *checks.hooks(), *checks.agents()]
 
 
 def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
     counts = ", ".join(f"{number:,} {name}" for name, number in health.counts.items() if number)
-    yield Finding("ok" if health.sound else "note", f"{health.path}: {counts or 'empty'}")
+    yield Finding(
+        "ok" if health.sound else "note", f"{health.path}: {counts or ('damaged' if health.damage else 'empty')}"
+    )
     for damage in health.damage:
-        yield Finding("wrong", f"{damage}: {repair}")
+        yield Finding("wrong", damage if "--repair" in damage else f"{damage}: {repair}")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
     for note in health.notes:
@@ -170,6 +176,16 @@ class _Checks:
                 missing = Memory(store=store, settings=configuration.Settings(), choice=self.choice).missing()
             for note in missing:
                 yield Finding("note", f"search: {note}")
+
+    def disk(self) -> Iterator[Finding]:
+        """Report a memory that cannot be written, and a disk that is almost full."""
+        file = self.file.absolute()
+        folder = next(place for place in (file, *file.parents) if place.is_dir())
+        for place in dict.fromkeys((folder, database_file(file))):
+            if place.exists() and not is_writable(place):
+                yield Finding("note", f"{place} is read-only, so nothing can be archived: make it writable")
+        if (free := disk_usage(folder).free) < _MIN_FREE_BYTES:
+            yield Finding("note", f"{folder}: only {human_bytes(free)} of the disk are free: make room")
 
     def hooks(self) -> Iterator[Finding]:
         """Show the newest failures of `holdfast hook`, which hosts do not show."""

@@ -37,20 +37,22 @@ def serve(
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
     settings = load_settings()
-    folder = store_of(home).parent
+    folder, targets = store_of(home).parent, Upstreams.parse(upstreams)
 
     def announce(server: Server) -> None:
         if as_json:
             echo(json.dumps({"url": server.url, "pid": server.pid, "home": str(folder)}))  # one line, for scripts
         else:
+            how = "unchanged, as a shadow: what would have been done is only recorded" if shadow else "with memory"
             echo(f"Serving {engine.memory.store.place} on {server.url}. Ctrl-C stops it.", err=True)
+            echo(f"Model requests go to {targets}, {how}.", err=True)
 
     with Engine.open(home, settings=settings) as engine:
         run(
             engine,
             home=folder,
             port=DEFAULT_PORT if port is None else port,
-            upstreams=Upstreams.parse(upstreams),
+            upstreams=targets,
             shadow=shadow,
             idle=idle,
             on_start=announce,

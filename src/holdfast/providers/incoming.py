@@ -55,8 +55,11 @@ def normalise(messages: Any, *, known: list[Message | Json] | None = None, first
 def _normalise(messages: Iterable[Any], *, first: int = 0) -> list[Message | Json]:
     listed: list[Any] = []
     for item in messages:
-        if isinstance(item, dict):  # a reply's content is often put into a dict as it is
+        if isinstance(item, dict) and not _MARKS.isdisjoint(item):
+            # A reply's content is often put into a dict as it is.
             listed.append(_dump_lists(item, item.get) if list in map(type, item.values()) else item)
+        elif isinstance(item, dict):
+            listed += _from_body(item)
         elif isinstance(item, Message | Mapping):
             listed.append(item)
         else:
@@ -73,6 +76,25 @@ def _is_message(item: Any, index: int) -> bool:
     return isinstance(item, Message) or not _MARKS.isdisjoint(expect_object(item, f"messages[{index}]"))
 
 
+def _from_body(body: Json) -> list[Any]:
+    """Return the messages of a reply as an HTTP client returns it; Anthropic's is a message itself."""
+    match body:
+        case {"choices": [{"message": message}, *_]}:
+            return [message]
+        case {"object": "response", "output": list(output)}:
+            return output
+        case {"candidates": [{"content": Mapping() as content}, *_]}:
+            return [_read_candidate(body, content)]
+        case _:
+            return [body]  # the caller reports it
+
+
+def _read_candidate(data: Json, content: Mapping[str, Any]) -> Message:
+    usage = read_usage(data.get("usageMetadata") or data.get("usage_metadata"), USAGE, has_cached_input=True)
+    model = data.get("modelVersion") or data.get("model_version")
+    return replace(GEMINI.read(content, "messages"), usage=usage, model=model)
+
+
 def _from_sdk(item: Any) -> Iterator[Any]:
     """Return the messages of an object; a reply of several items becomes as many messages."""
     if not callable(getattr(item, "model_dump", None)):
@@ -82,10 +104,7 @@ def _from_sdk(item: Any) -> Iterator[Any]:
     elif choices := getattr(item, "choices", None):
         yield _dump(choices[0].message)
     elif candidates := getattr(item, "candidates", None):
-        data = _dump(item)
-        usage = read_usage(data.get("usageMetadata") or data.get("usage_metadata"), USAGE, has_cached_input=True)
-        model = data.get("modelVersion") or data.get("model_version")
-        yield replace(GEMINI.read(_dump(candidates[0].content), "messages"), usage=usage, model=model)
+        yield _read_candidate(_dump(item), _dump(candidates[0].content))
     elif getattr(item, "type", None) == "message" and hasattr(item, "stop_reason"):
         data = _dump(item)  # Anthropic takes back role and content alone
         message = ANTHROPIC.read({"role": data.get("role"), "content": data.get("content")}, "messages")

@@ -98,13 +98,16 @@ class Upstreams:
         """
         given: dict[str, str] = {}
         for value in values:
-            vendor, is_named, url = value.rpartition("=")
+            vendor, is_named, url = value.partition("=")
             if not is_named or "://" in vendor:  # a URL may contain =
                 vendor, url = "", value
             if not url.startswith(("http://", "https://")) or vendor not in {"", "anthropic", "openai"}:
                 raise InputError(f"--upstream {value}: give URL, anthropic=URL or openai=URL")
             given |= dict.fromkeys([vendor] if vendor else ["anthropic", "openai"], url)
         return cls(**given)
+
+    def __str__(self) -> str:
+        return " and ".join(dict.fromkeys(_address(httpx.URL(url)) for url in (self.anthropic, self.openai)))
 
     def url(self, request: Request) -> str:
         """Return the address for a request: that of the vendor by its path and headers."""
@@ -128,6 +131,7 @@ class _Exchange:
     milliseconds: float = 0
     limit: int = 0
     is_changed: bool = False
+    is_shadow: bool = False
     is_summary: bool = False
     model: ClientModel | None = None
     warnings: list[str] = field(default_factory=list)
@@ -148,9 +152,10 @@ class _Exchange:
         if self.session is not None:
             found["x-holdfast-session"] = _header(self.session_id)
         if self.window is not None:
-            found["x-holdfast-tokens"] = str(self.window.report.total_tokens)
+            name = "x-holdfast-shadow" if self.is_shadow else "x-holdfast"
+            found[f"{name}-tokens"] = str(self.window.report.total_tokens)
             found["x-holdfast-milliseconds"] = f"{self.milliseconds:.1f}"
-            found["x-holdfast-edits"] = ",".join(change.kind for change in self.window.report.changes)
+            found[f"{name}-edits"] = ",".join(change.kind for change in self.window.report.changes)
             self.warnings += self.window.trouble
         if self.warnings:
             found["x-holdfast-warning"] = _header("; ".join(self.warnings))
@@ -213,7 +218,7 @@ class Proxy:
     async def _prepare(self, request: Request, format: str) -> _Exchange:
         """Read a model request and assemble its window; where that fails, the request passes as it came."""
         content = b"".join([chunk async for chunk in request.stream()])  # not kept while the reply streams
-        exchange = _Exchange(format=format, body={}, content=content)
+        exchange = _Exchange(format=format, body={}, content=content, is_shadow=self._shadow)
         try:
             body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
             exchange.messages = read_request(body, format=format)

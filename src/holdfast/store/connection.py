@@ -135,10 +135,12 @@ def connect(path: Path, *, wait: float) -> SqliteDatabase:
 
 def is_readonly(path: Path) -> bool:
     """Return whether a store exists and cannot be written: the file, its folder or its disk is read-only."""
-    effective = os.access in os.supports_effective_ids
-    return path.exists() and not all(
-        os.access(place, os.W_OK, effective_ids=effective) for place in (path, path.absolute().parent)
-    )
+    return path.exists() and not all(map(is_writable, (path, path.absolute().parent)))
+
+
+def is_writable(place: Path) -> bool:
+    """Return whether this process may write a file, or create files in a folder."""
+    return os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
 def connect_readonly(path: Path) -> SqliteDatabase:

@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TypeAlias
@@ -64,8 +65,8 @@ _RECOVERED: Final = "recovered"
 class Repaired:
     """The result of a repair, and the copy of the damaged file.
 
-    `kept` counts the rows of each table; `lost` says what could not be read, one line each; `unscoped` are rows whose
-    scope was lost: they are in the tenant `recovered`.
+    `kept` counts the rows of each table; `lost` says what could not be read, and which numbers of messages are missing;
+    `unscoped` are rows whose scope was lost: they are in the tenant `recovered`.
     """
 
     path: Path
@@ -78,19 +79,23 @@ class Repaired:
     def summary(self) -> str:
         """The result in a sentence or two."""
         kept = ", ".join(f"{count} {name}" for name, count in self.kept.items())
-        lost = f"; could not be read: {'; '.join(self.lost)}" if self.lost else ""
+        lost = f". Lost: {'; '.join(self.lost)}" if self.lost else ""
         unscoped = f"; {self.unscoped} rows have lost their scope: see tenant {_RECOVERED!r}" if self.unscoped else ""
         return f"repaired, the damaged file is {self.damaged.name}. Saved: {kept}{lost}{unscoped}"
 
 
 @dataclass(slots=True)
 class _Recovered:
-    """Rows by table and number, digests of forgotten rows, the last number of each table, and unreadable rows."""
+    """Rows by table and number, what was forgotten, the last number of each table, and unreadable rows.
+
+    `explained` are the numbers of messages that are unreadable or forgotten: others without a row are lost.
+    """
 
     tables: dict[str, dict[int, list[Value]]] = field(default_factory=lambda: {name: {} for name in _NAMES})
     forgotten: set[tuple[int, bytes, bytes | None, bytes | None]] = field(default_factory=set)
     numbers: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
+    explained: set[int] = field(default_factory=set)
 
     def read(self, path: Path) -> None:
         for number, values in recover_rows(path):
@@ -100,10 +105,20 @@ class _Recovered:
                     words, nonce = (value if isinstance(value, bytes) else None for value in [*more, None, None][:2])
                     if len(digest) == _DIGEST and (words is None) == (nonce is None):
                         self.forgotten.add((scope, digest, words, nonce))
+                case [None, int(message), int(), int(), int(), int(), bytes(), 0, int(), bytes()]:
+                    self.explained.add(message)  # a passage of a forgotten message
                 case [None, *rest] if number is not None:
                     self.add(number, rest)
                 case [str(name), int(sequence)] if name in _NAMES:
                     self.numbers[name] = sequence
+
+    def gaps(self) -> list[str]:
+        """Return which numbers have no message, as ranges in one text; nothing where there are none."""
+        known = self.explained.union(self.tables["messages"])
+        ends = sorted({0, *known, max(self.numbers.get("messages", 0), *known, 0) + 1})
+        gaps = [(before + 1, after - 1) for before, after in pairwise(ends) if after - before > 1]
+        numbers = ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in gaps)
+        return [f"the messages with these numbers, unless they were forgotten before: {numbers}"] if gaps else []
 
     def add(self, number: int, values: list[Value]) -> None:
         name = _SHAPES.get(tuple(type(value) for value in values))
@@ -116,6 +131,7 @@ class _Recovered:
                 unpack_json(_bytes(values[-1]))
         except DAMAGE:
             self.lost.append(f"{name[:-1]} {number} cannot be read")
+            self.explained.update([number] if name == "messages" else [])
             return
         self.tables[name][number] = values
 
@@ -190,7 +206,7 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
     kept = {name: len(table) for name, table in rows.tables.items() if name != "scopes"}
-    return Repaired(path=path, damaged=damaged, kept=kept, lost=tuple(rows.lost), unscoped=unscoped)
+    return Repaired(path=path, damaged=damaged, kept=kept, lost=(*rows.lost, *rows.gaps()), unscoped=unscoped)
 
 
 def recover_rows(path: Path) -> Iterator[tuple[int | None, list[Value]]]:
