@@ -331,3 +331,32 @@ class TestRunningTurn:
             engine.session("s").compact(talk, limit=16_000)
             with pytest.raises(WindowTooSmallError):
                 engine.session("s").assemble(talk, limit=16_000)
+
+
+def test_a_summary_of_a_summary_has_every_list_once(tmp_path: Path) -> None:
+    """The lists below a summary are written anew each time, also where the model says nothing and turns are split."""
+    settings = Settings(embedding=Embedding(provider="none"))
+    with Engine.open(
+        tmp_path, model=lambda _: "Various things were done.", settings=settings, background=False
+    ) as engine:
+        session, talk = engine.session("s"), list[dict[str, Any]]()
+        for turn in range(24):
+            file = {"name": "read_file", "arguments": f'{{"path": "src/mod{turn}.py"}}'}
+            talk += [
+                {"role": "user", "content": f"Turn {turn}: read module {turn} please and go on."},
+                {
+                    "role": "assistant",
+                    "content": None,
+                    "tool_calls": [{"id": f"c{turn}", "type": "function", "function": file}],
+                },
+                {"role": "tool", "tool_call_id": f"c{turn}", "content": f"value_{turn} = compute()\n" * 150},
+                {"role": "assistant", "content": f"Module {turn} is done."},
+            ]
+            session.assemble(talk, limit=16_000, provider="openai_chat")
+            if turn % 4 == 3:
+                text = session.compact(limit=16_000).summary.text
+                files = text.partition("<read-files>\n")[2].partition("\n</read-files>")[0].splitlines()
+                assert all(line.startswith("src/mod") for line in files)
+                counts = [text.count(word) for word in ("## Recent Turns", "<read-files>", "</read-files>", "Archive:")]
+                assert counts == [1, 1, 1, 1]
+                assert text.count("Various things") <= 3

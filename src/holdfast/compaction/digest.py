@@ -125,7 +125,7 @@ def outline(
         context: old[context],
         _COMMANDS: _make_list(old[_COMMANDS], [f"`{command}`" for command in activity.commands]),
         IDENTIFIERS: _make_list(old[IDENTIFIERS], reversed(names))[-_MAX_NAMES:],
-        EARLIER: list(chain.from_iterable(old[title] for title in old if title not in _KNOWN)),
+        EARLIER: list(dict.fromkeys(chain.from_iterable(old[title] for title in old if title not in _KNOWN))),
     }
     sections = {
         title: Section(title=title, lines=tuple(lines.get(title, ())), weight=_WEIGHTS[title], newest=title in _GROWING)

@@ -144,7 +144,8 @@ _FRAME: Final = re.compile(
     r"\A\s*The conversation history before this point[^\n]{0,80}\n+<summary>\n(.*?)\n?</summary>\s*\Z", re.DOTALL
 )
 _CLOSING: Final = re.compile(r"<(?=\s*/?\s*summary\s*>)", re.IGNORECASE)
-_FILES: Final = re.compile(r"<(read|modified)-files>\n(.*?)\n?</\1-files>", re.DOTALL)
+_FILES: Final = re.compile(r"<(read|modified)-files>\n(.*?)(?:\n?</\1-files>|\n\n|\Z)", re.DOTALL)
+_APPENDED: Final = re.compile(rf"^(?:{RECENT}|{FAILURES})\n(?:[^\n]+(?:\n|\Z))*", re.MULTILINE)
 _ARCHIVED: Final = re.compile(r"^Archive: messages ([\d, –-]{1,2000}) are kept[^\n]*$", re.MULTILINE)
 _RUN: Final = re.compile(r"(\d{1,15})(?:[–-](\d{1,15}))?")
 _MOST_RANGES: Final = 24
@@ -177,6 +178,11 @@ def read_file_lists(summary: str) -> tuple[list[str], list[str]]:
 def without_lists(summary: str) -> str:
     """Remove the lists of files and archive numbers from a summary."""
     return _ARCHIVED.sub("", _FILES.sub("", summary)).strip()
+
+
+def without_appendix(summary: str) -> str:
+    """Remove the sections that are written below every summary by rule."""
+    return _APPENDED.sub("", without_lists(summary)).strip()
 
 
 def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:
