@@ -151,10 +151,12 @@ class Engine:
         Raises:
             InputError: The id is not a name.
         """
-        scope = Scope(tenant=tenant, project=project, agent=agent, session=id)
-        # An imported session may have no name: it can still be read and forgotten.
-        if type(id) is not str or (not id.strip() and scope not in self.sessions()):
+        if type(id) is not str or not id.strip():
             raise InputError(f"session({id!r}): give a name, such as session('support-42')")
+        return self.open_session(Scope(tenant=tenant, project=project, agent=agent, session=id))
+
+    def open_session(self, scope: Scope) -> Session:
+        """Get the session of a scope: that of facts and imported messages may have no name. Internal."""
         with self._lock:
             found = self._sessions.get(scope) or Session(self, scope)
             self._sessions[scope] = found

@@ -16,7 +16,7 @@ from holdfast.aio import AsyncSession
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.memory.recall import Hit
-from holdfast.store.base import FactRow, FactType, MessageRow
+from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 
 INSTRUCTIONS: Final = (
     "Everything that was said in earlier conversations of this project is archived word for word, and decisions are "
@@ -180,11 +180,11 @@ class _Tools:
     async def memory_forget(self, facts: list[str] | None = None, messages: list[int] | None = None) -> Forgotten:
         """Forget facts by id and messages by number, for good, with everything derived from them."""
         count = await self._session.forget_facts(facts) if facts else 0
-        owners: dict[str, list[int]] = {}
+        owners: dict[Scope, list[int]] = {}
         for row in await self._session.get(messages or []):
-            owners.setdefault(row.scope.session, []).append(row.id)
-        for name, ids in owners.items():
-            count += await asyncio.to_thread(self._engine.session(name, **self._owner).forget, ids)
+            owners.setdefault(row.scope, []).append(row.id)
+        for scope, ids in owners.items():
+            count += await asyncio.to_thread(self._engine.open_session(scope).forget, ids)
         return Forgotten(rows=count)
 
     async def archive_get(self, numbers: list[int], around: int = 0) -> Messages:

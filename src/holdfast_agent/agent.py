@@ -405,8 +405,7 @@ class Agent:
         self.history, self.window = self._load_history(self.opened.transcript.context()), None
         count = 0
         for scope in {row.scope for row in rows}:
-            session = self.engine.session(scope.session, project=scope.project, agent=scope.agent)
-            count += session.forget(ids=[row.id for row in rows if row.scope == scope])
+            count += self.engine.open_session(scope).forget(ids=[row.id for row in rows if row.scope == scope])
         return count
 
     @contextmanager

@@ -236,16 +236,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         copies = damaged_copies(database_file(memory.store.path))
         plan = _make_plan(memory, ids, whose)
         if not yes:
-            if sys.stdin.isatty():
-                drop_input(sys.stdin.fileno())
-            question = f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?"
-            try:
-                is_sure = click.confirm(printable(question, one_line=True), err=True)
-            except click.Abort:
-                echo("\nNothing was forgotten: there was no answer. --yes does not ask.", err=True)
-                raise
-            if not is_sure:
-                raise InputError("nothing was forgotten: you answered no")
+            _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
         number = sum(plan.forget(memory, scope) for scope in plan.scopes)
     if not number and ids:
         raise InputError(f"nothing was forgotten: {plan.what} not found")
@@ -254,6 +245,19 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         + " Damaged copies of the store were deleted." * bool(number and copies)
     )
     print_result({"forgotten": number}, text, as_json=as_json)
+
+
+def _confirm(question: str) -> None:
+    """Raise unless the user answers yes; what was typed before the question is no answer."""
+    if sys.stdin.isatty():
+        drop_input(sys.stdin.fileno())
+    try:
+        is_sure = click.confirm(printable(question, one_line=True), err=True)
+    except click.Abort:
+        echo("\nNothing was forgotten: there was no answer. --yes does not ask.", err=True)
+        raise
+    if not is_sure:
+        raise InputError("nothing was forgotten: you answered no")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -230,7 +230,7 @@ class Inspector:
         scope = data.parse_scope(params)
         if scope not in self._sessions.listed() and scope not in self._sessions.listed(age=0):
             raise InputError(f"there is no session {scope.session!r} of agent {scope.agent!r} in this project")
-        return self._engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
+        return self._engine.open_session(scope)
 
     def session(self, params: data.Params) -> str:
         """Show a conversation with every edit drawn into it."""
@@ -381,7 +381,7 @@ class Inspector:
         """Do what a button says, and return a sentence about it."""
         scope = data.parse_scope(form)
         action = form.get("action", "")
-        session = self._engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
+        session = self._engine.open_session(scope)
         number = int(form.get("message") or 0)
         if action == "undo trim":
             return f"{session.undo_trim()} messages come back with the next request, as far as they fit."
