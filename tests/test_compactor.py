@@ -354,7 +354,9 @@ def test_a_summary_of_a_summary_has_every_list_once(tmp_path: Path) -> None:
             ]
             session.assemble(talk, limit=16_000, provider="openai_chat")
             if turn % 4 == 3:
-                text = session.compact(limit=16_000).summary.text
+                made = session.compact(limit=16_000).summary
+                assert made is not None
+                text = made.text
                 files = text.partition("<read-files>\n")[2].partition("\n</read-files>")[0].splitlines()
                 assert all(line.startswith("src/mod") for line in files)
                 counts = [text.count(word) for word in ("## Recent Turns", "<read-files>", "</read-files>", "Archive:")]

@@ -1,28 +1,10 @@
 """Every error that Holdfast raises on purpose.
 
-All have one root, so that `except HoldfastError` is enough. Each error has its details as attributes,
-and its message says what to do.
-
-    HoldfastError
-      + InputError              the input cannot be used as it is
-      |   x FormatError           a message list is not in the stated format, or in no known one
-      |   x TranscriptError       a session file cannot be read
-      |   x SettingsError         a setting is unknown, of the wrong type or out of range
-      + EmbeddingError          text could not be embedded; search by words still works
-      + WindowError             no window can be sent
-      |   x InvalidWindowError    it breaks a rule of its provider and could not be repaired
-      |   x WindowTooSmallError   the messages that must stay do not fit
-      + ModelError              a model gave no usable reply
-      |   x ModelOverflowError    the request does not fit its window
-      |   x ModelBusyError        rate limit, overload, network: a retry may help
-      |   x ModelTimeoutError     the timeout was exceeded
-      |   x ModelRefusedError     key, address or request is refused: a retry will not help
-      |   x ModelCancelledError   the request was cancelled
-      + CompactionError         history could not be shortened; it is unchanged
-      + StorageError            a file of ours could not be read or written; nothing acknowledged was lost
-      |   x ConflictError         another process wrote the record first: read it again and retry
-      |   x UnavailableError      the database server does not answer now: a retry may help
-      + MissingExtraError       an optional dependency is not installed
+All have one root, so that `except HoldfastError` is enough. Each error has its details as attributes, and its message
+says what to do. They are InputError (FormatError, TranscriptError, SettingsError), EmbeddingError, WindowError
+(InvalidWindowError, WindowTooSmallError), ModelError (ModelOverflowError, ModelBusyError, ModelTimeoutError,
+ModelRefusedError, ModelCancelledError), CompactionError, StorageError (ConflictError, UnavailableError) and
+MissingExtraError.
 """
 
 import copyreg

@@ -43,16 +43,11 @@ class WindowSource(Struct, frozen=True, kw_only=True):
     """What a past window can be made of again, and its size. It is stored beside the report of its turn.
 
     Attributes:
-        base: The key of the turn whose history this one continues; empty where it continues none.
-        kept: How many messages of that history it begins with.
-        added: The numbers of the messages after them.
-        system: The numbers of the system prompts.
+        base, kept: The turn whose history this one continues (empty for none), and with how many messages of it.
+        added, system: The numbers of the messages after them, and of the system prompts.
         edits: The number of the first edit that is new in this turn, and of the first one after them.
-        limit: The tokens that it had to fit into.
-        provider: The provider whose rules it keeps.
-        window: The tokens of the model's window.
-        sizes: The tokens of each category of the report, in its order.
-        changes: The kinds of the edits that are new in this turn.
+        limit, window: The tokens that it had to fit into, and those of the model's window.
+        sizes, changes: The tokens of each category of the report, and the kinds of the edits that are new.
     """
 
     base: str
@@ -73,16 +68,13 @@ class SessionState:
 
     Attributes:
         given: The messages of the last request after the system prompt, copied: the caller may change its own.
-        system: The system prompt of the last request.
-        history: The messages after it, without those that were nothing but recalled text.
+        system, history: Its system prompt, and the messages after that which are not only recalled text.
         numbers: The numbers of these messages.
-        edits: Every edit recorded so far.
-        sent: The window that was sent last.
+        edits, sent: Every edit recorded so far, and the window that was sent last.
         turn, last_time: How many requests there were, and when the last one was made.
         stripped: One line for each new message of the last request from which recalled text was removed.
         summary_parts: Finished parts of a summary, kept when a compaction did not complete.
-        limits: The limits of the last request.
-        notes: Warnings of a background compaction for the next report.
+        limits, notes: The limits of the last request, and warnings of a background compaction for the next report.
         compact_from: How long the history must be before a compaction is tried again after one that failed.
         reported_edits: How many of the edits are in earlier reports; None before the first request.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.

@@ -52,15 +52,13 @@ class Turn:
     """One request while it is made.
 
     Attributes:
-        limits: The limits of its window.
-        now: When it is made, in Unix milliseconds.
+        limits, now: The limits of its window, and when it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
         is_recalling: Whether memory is recalled for it.
         question: What the user asks, where the caller sends that after the window.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
         provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
-        milliseconds: How long each step took.
-        warnings: What failed and was skipped.
+        milliseconds, warnings: How long each step took, and what failed and was skipped.
         recall: What memory returned.
         edits: The numbers of its new edits, as a range, once they are recorded.
     """

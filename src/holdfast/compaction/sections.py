@@ -175,14 +175,10 @@ def read_file_lists(summary: str) -> tuple[list[str], list[str]]:
     return files["read"], files["modified"]
 
 
-def without_lists(summary: str) -> str:
-    """Remove the lists of files and archive numbers from a summary."""
-    return _ARCHIVED.sub("", _FILES.sub("", summary)).strip()
-
-
-def without_appendix(summary: str) -> str:
-    """Remove the sections that are written below every summary by rule."""
-    return _APPENDED.sub("", without_lists(summary)).strip()
+def without_lists(summary: str, *, and_turns: bool = False) -> str:
+    """Remove the lists of files and archive numbers from a summary; also the turns and failures below it."""
+    text = _ARCHIVED.sub("", _FILES.sub("", summary))
+    return (_APPENDED.sub("", text) if and_turns else text).strip()
 
 
 def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:

@@ -26,16 +26,7 @@ from holdfast.compaction.plan import (
     split_by_share,
     split_by_size,
 )
-from holdfast.compaction.sections import (
-    HEADINGS,
-    Section,
-    cut_to,
-    escape_frame,
-    pack,
-    without_appendix,
-    without_lists,
-    wrap_summary,
-)
+from holdfast.compaction.sections import HEADINGS, Section, cut_to, escape_frame, pack, without_lists, wrap_summary
 from holdfast.compaction.tool_calls import find_activity
 from holdfast.context.edits import Item
 from holdfast.errors import (
@@ -249,13 +240,13 @@ class Summariser:
         if all(one.rung == "digest" for one in made):
             return None
         worst = max((min(one.rung, "partial", key=RUNGS.index) for one in made), key=RUNGS.index)
-        turn = f"{without_appendix(history)}\n\n{_TURN}\n\n{made[-1].text}"
+        turn = f"{without_lists(history, and_turns=True)}\n\n{_TURN}\n\n{made[-1].text}"
         return _Made(turn if plan.prefix else history, worst)
 
     def _climb(self, stage: str, items: Sequence[Item], previous: str) -> _Made:
         """Summarise a part of history after the previous summary; try one step of the ladder after the other."""
         units = [self._make_passage(span) for span in spans(items)]
-        best = _Partial([without_appendix(previous)])
+        best = _Partial([without_lists(previous, and_turns=True)])
         for rung, parts in self._ways(units):
             finished = _Partial(best.texts[:1])
             try:

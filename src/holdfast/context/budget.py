@@ -22,11 +22,9 @@ class Budget:
     """The limits of one request, in tokens.
 
     Attributes:
-        window: The size of the model's context window.
-        reserve: Kept free for the reply.
+        window, reserve: The size of the model's context window, and what of it is kept free for the reply.
         overhead: What every request holds beside the messages, such as tool definitions.
-        recall: The most that one recalled block may take.
-        live_recall: The most that all blocks in the window may take together.
+        recall, live_recall: The most that one recalled block may take, and all blocks in the window together.
         soft_threshold: How far below the compaction threshold the memory flush runs.
         history: The most that history kept by a compaction may take.
         source: Where `window` comes from.

@@ -3,9 +3,6 @@
 A model reads the whole text, in as few calls as its size needs. A fact is kept only if its quote is found in a message,
 all its numbers occur in the messages, and it contains no secret. Rules decide whether one replaces another; where no
 rule can tell, the model is asked once, and even then nothing is removed, only superseded.
-
-Without a model these forms are read from what the user writes: `remember that …`, a stated decision or correction,
-`KEY=value`, `TODO: …` and task boxes. Everything else needs a model.
 """
 
 from __future__ import annotations

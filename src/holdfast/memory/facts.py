@@ -406,7 +406,7 @@ def find_superseded(draft: Draft, known: Collection[FactRow]) -> list[FactRow]:
 
 
 def read_text(text: str) -> Iterator[Draft]:
-    """Read what a text of a user states explicitly."""
+    """Read what is explicit: `remember that …`, decisions, corrections, `KEY=value`, `TODO: …` and task boxes."""
     todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
     lines = signals.without_code(text)
     for match in todo.finditer(lines):

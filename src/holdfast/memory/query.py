@@ -27,19 +27,16 @@ class RecallQuery:
         scope: Whose memory is searched.
         across: Whether passages of the agent's other sessions are searched; facts always are.
         cap: The most tokens of the block, tags and headers included.
-        fill: Whether the block ends where more passages would not help, or is filled to the cap.
-        header: Whether the date is repeated before every passage.
+        fill, header: Whether the block is filled to the cap, and whether the date is repeated before every passage.
         now: The time of the question, in Unix milliseconds, for "two weeks ago".
         in_window: Archived messages that the window contains already.
         quoted: Passages that an earlier block in the window quotes.
         gate: The relevance from which passages are recalled; 0 for every question.
         knowledge_share: The share of the cap for facts; what they leave goes to passages, and back.
-        max_facts: The most facts in the block.
-        min_chars: A shorter question recalls nothing.
+        max_facts, min_chars: The most facts in the block; a shorter question recalls nothing.
         neighbours: How far around a passage others may be recalled with it.
         order: How passages are ranked.
-        newest: Search only this many of the newest passages; None for all.
-        days: Search only the last so many days, and passages without a time; None for all.
+        newest, days: Search only so many passages or days, the last ones, and passages without a time; None for all.
         seconds: The deadline after which nothing is recalled; None for none.
         facts: Facts that the caller has chosen; they come before those that are found.
     """

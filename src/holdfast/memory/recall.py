@@ -114,7 +114,8 @@ def recall(
     try:
         return _recall(store, query, marks, embedder, Deadline.after(query.seconds, clock=timer))
     except DeadlineError:
-        return Recall(reason=f"it took longer than {1000 * (query.seconds or 0):.0f} ms (recall.deadline_ms)")
+        late = f"it took longer than {1000 * (query.seconds or 0):.0f} ms (recall.deadline_ms)"
+        return Recall(reason=late, notes=(f"nothing was recalled: {late}",))
 
 
 def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:

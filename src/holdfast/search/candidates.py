@@ -27,24 +27,19 @@ class Candidates:
     """Passages in the order they were archived; each array has one value for each passage.
 
     Attributes:
-        passages: The number of each passage.
-        messages: The number of its message.
-        sessions: A number for its session.
+        passages, messages, sessions: The number of each passage, of its message, and one for its session.
         times: When it was said, in Unix milliseconds; 0 where that is not known.
-        sizes: The number of characters.
-        windows: The number of windows.
+        sizes, windows: The number of characters, and of windows.
         human: Whether a person said it.
         eligible: Whether it may be ranked; a neighbour that the query excludes is here only as a link to others.
-        previous: The place in these arrays of the passage before it in its session; -1 where it is not here.
-        following: The same of the passage after it.
+        previous, following: The places of the passages before and after it in its session; -1 where one is not here.
         keyword: BM25 of the query's terms.
         share: The share of the query (by inverse document frequency) in the passage, 0 to 1.
         together: The share of the query in its best window; reduced for one or two words.
         session_keyword: BM25 of its whole session, relative to the best session that the reader sees.
         cosine: The cosine of its best window, relative to the mean of what the reader sees; None without vectors.
         nearest: The highest cosines of single windows that may be ranked, not relative to the mean.
-        total_windows: The number of windows that the reader sees, of all passages.
-        embedded_windows: How many of them have a vector, by a sample.
+        total_windows, embedded_windows: How many windows the reader sees, and how many have a vector, by a sample.
         score_windows: Returns BM25 and cosine of each window of the passages at the given places (ascending), one
             after the other.
     """

@@ -37,13 +37,10 @@ class Recipe:
         vector: The weight of vectors in the first score; keywords have the rest.
         together: The weight of query words that occur in one window.
         human: The factor for messages of a person.
-        near: The share of the score that a person's message gains from the messages beside it.
-        far: The share that it gains from those two away.
+        near, far: The share of the score that a person's message gains from those beside it, and from those two away.
         reach: The length in characters up to which a message gains all of it; a longer one gains less.
-        session: The bonus for the best session.
-        date: The bonus for a date that the query names.
-        brevity: How much short quotes are preferred.
-        plenty: How much more is quoted where all quotes are short.
+        session, date: The bonus for the best session, and for a date that the query names.
+        brevity, plenty: How much short quotes are preferred, and how much more is quoted where all are short.
         best: The number of best passages that come before all others, and get more room.
     """
 
