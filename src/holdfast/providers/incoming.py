@@ -55,8 +55,7 @@ def normalise(messages: Any, *, known: list[Message | Json] | None = None, first
 def _normalise(messages: Iterable[Any], *, first: int = 0) -> list[Message | Json]:
     listed: list[Any] = []
     for item in messages:
-        if isinstance(item, dict) and not _MARKS.isdisjoint(item):
-            # A reply's content is often put into a dict as it is.
+        if isinstance(item, dict) and not _MARKS.isdisjoint(item):  # its content may be that of an SDK's reply
             listed.append(_dump_lists(item, item.get) if list in map(type, item.values()) else item)
         elif isinstance(item, dict):
             listed += _from_body(item)

@@ -88,10 +88,8 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     except (FileNotFoundError, NotADirectoryError):
         return place if is_folder(place) else file
     except OSError as error:
-        raise StorageError(
-            f"cannot be opened: {error.strerror}. Make the folder yours, or name another with HOLDFAST_HOME or --home.",
-            path=file,
-        ) from error
+        fix = "Make the folder yours, or name another with HOLDFAST_HOME or --home."
+        raise StorageError(f"cannot be opened: {error.strerror}. {fix}", path=file) from error
     return file
 
 

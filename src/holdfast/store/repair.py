@@ -86,16 +86,13 @@ class Repaired:
 
 @dataclass(slots=True)
 class _Recovered:
-    """Rows by table and number, what was forgotten, the last number of each table, and unreadable rows.
-
-    `explained` are the numbers of messages that are unreadable or forgotten: others without a row are lost.
-    """
+    """Rows by table and number, what was forgotten, the last number of each table, and unreadable rows."""
 
     tables: dict[str, dict[int, list[Value]]] = field(default_factory=lambda: {name: {} for name in _NAMES})
     forgotten: set[tuple[int, bytes, bytes | None, bytes | None]] = field(default_factory=set)
     numbers: dict[str, int] = field(default_factory=dict)
     lost: list[str] = field(default_factory=list)
-    explained: set[int] = field(default_factory=set)
+    explained: set[int] = field(default_factory=set)  # messages that are unreadable or forgotten
 
     def read(self, path: Path) -> None:
         for number, values in recover_rows(path):
