@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 import os
 import random
-import resource
 import shutil
 import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import Scope
 from holdfast.store.connection import MIGRATIONS
 from holdfast.store.opening import STORE_NAME
+from small_disk import largest_file
 from waiting import UNHURRIED
 
 QUIET = Settings(
@@ -497,17 +497,6 @@ def test_doctor_names_a_disk_that_is_almost_full(tmp_path: Path, call: Callable[
     assert f"{place}: only 2 MB of the disk are free: make room" in done.output
 
 
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """Let no file of this process grow beyond a size, as on a full disk."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.mark.parametrize(
     "arguments",
     [("export",), ("export", "--to", "markdown"), ("export", "--to", "folder"), ("backup",)],
@@ -521,7 +510,7 @@ def test_a_copy_that_finds_no_room_leaves_nothing_behind(
     with opened(home) as engine:
         words = random.Random(0).randbytes(100_000).hex()  # noqa: S311 - any will do
         engine.session("s").append([said("user", words)])
-    with file_size_limit(64_000):
+    with largest_file(64_000):
         done = call(*arguments, target)
     assert isinstance(done.exception, StorageError), done.exception
     assert [place.name for place in tmp_path.iterdir()] == [home.name]

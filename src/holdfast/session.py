@@ -292,7 +292,7 @@ class Session:
     def get(self, ids: Sequence[int] | None = None, *, across: bool = True, around: int = 0) -> list[MessageRow]:
         """Get archived messages by number, with `around` neighbours on each side.
 
-        Without numbers get all messages of this session; damaged ones are left out, and named by `Engine.stats`.
+        Without numbers, return the whole conversation. Damaged messages are left out; `Engine.stats` names them.
         """
         if ids is None:
             return self._memory.store.read_messages(Select(scope=self.scope))

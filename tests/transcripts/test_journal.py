@@ -12,8 +12,7 @@ from holdfast.errors import FormatError, StorageError
 from holdfast.transcripts import journal
 from holdfast.transcripts.session import Session
 from sessions import begin, reopen, says, texts
-
-resource = pytest.importorskip("resource", reason="file size limits are a Unix matter")
+from small_disk import largest_file
 
 
 @contextmanager
@@ -24,17 +23,6 @@ def umask(mask: int) -> Iterator[None]:
         yield
     finally:
         os.umask(before)
-
-
-@contextmanager
-def largest_file(size: int) -> Iterator[None]:
-    """A file may not grow beyond `size` bytes: writes are cut short there, as on a disk that fills up."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def failing(code: int) -> OSError:
