@@ -101,6 +101,24 @@ def test_a_fact_of_the_same_slot_is_superseded(engine: Engine) -> None:
     assert [fact.content for fact in session.facts()] == ["From now on everything runs in fra2"]
 
 
+def test_a_fact_does_not_hide_the_rest_of_its_message(engine: Engine) -> None:
+    """The answer stands beside a fact that was learned, in a message that has left the window."""
+    session, talk = engine.session("s1"), list[Any]()
+    asked = "The beta launch code is PURPLE-RHINO. Remember that the beta launch happens on May 5."
+    for turn in range(40):
+        text = f"Go on with batch {turn}. " + f"record {turn} stored; " * 80 if turn else asked
+        talk += [user(text)]
+        session.assemble(talk, limit=16_000, provider="openai_chat")
+        talk += [reply(f"Batch {turn} is in.")]
+    session.learn()
+    engine.work()
+    talk += [user("What is the beta launch code?")]
+    window = session.assemble(talk, limit=16_000, provider="openai_chat")
+    assert session.facts()
+    assert asked not in str(window.messages[1:-1])
+    assert "PURPLE-RHINO" in str(window.request("openai_chat"))
+
+
 def test_a_forgotten_fact_is_gone_from_every_session(engine: Engine) -> None:
     """Blocks of other sessions that quote it go with it, whether it or its whole session is forgotten."""
     question = "On which port does the staging database listen?"

@@ -123,6 +123,7 @@ def test_what_takes_too_long_is_left_out(opened: Callable[[Embedder | None], Mem
     late = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))
     assert (late.block, late.hits) == ("", ())
     assert late.reason == "it took longer than 250 ms (recall.deadline_ms)"
+    assert late.notes == (f"nothing was recalled: {late.reason}",)  # a warning of the report
     assert memory.recall(memory.query(("topic5 port",), scope=SCOPE)).block
 
 
