@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 import line_archives
+from archive_rows import make_rows
 from holdfast import Engine
 from holdfast.cli import holdfast
-from holdfast.memory import archive
 from holdfast.messages import Message, Text
 from holdfast.settings import Settings
 from holdfast.store.base import PassageText, Scope, Select
@@ -291,7 +291,7 @@ class TestReindex:
             path = tmp_path / name / "holdfast.db"
             path.parent.mkdir()
             with SqliteStore(path) as store:
-                (row,) = archive.rows([message], scope=scope)
+                (row,) = make_rows([message], scope=scope)
                 store.add_messages(
                     [replace(row, passages=tuple(map(cut_whole, row.passages))) if name == "memory" else row]
                 )

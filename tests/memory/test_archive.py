@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from archive_rows import make_rows
 from holdfast import providers, transcripts
 from holdfast.memory import archive
 from holdfast.memory.block import Fact, render
@@ -29,7 +30,7 @@ class TestRows:
             Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text="src/payment/webhook.ts:12"),)),)),
             says("In src/payment.", "assistant"),
         ]
-        rows = archive.rows(messages, scope=SCOPE)
+        rows = make_rows(messages, scope=SCOPE)
         assert [row.message for row in rows] == messages
         assert {row.scope for row in rows} == {SCOPE}
 
@@ -37,10 +38,10 @@ class TestRows:
         """Twins are told apart by id, else by time, else by their place, and the same way every time."""
         twins = [says("go on"), says("go on"), Message(role="user", parts=(Text(text="go on"),), id="e1", timestamp=3)]
         twins += [Message(role="user", parts=(Text(text="go on"),), timestamp=3)] * 2
-        nonces = [row.nonce for row in archive.rows(twins, scope=SCOPE)]
+        nonces = [row.nonce for row in make_rows(twins, scope=SCOPE)]
         assert len(set(nonces)) == 5
         assert [nonce.partition(":")[0] for nonce in nonces] == ["after", "after", "id", "at", "after"]
-        assert [row.nonce for row in archive.rows(twins, scope=SCOPE)] == nonces
+        assert [row.nonce for row in make_rows(twins, scope=SCOPE)] == nonces
 
     def test_recalled_text_is_left_out(self) -> None:
         """A block is neither archived nor found, whether it fills a message, stands in one, or in a result."""
@@ -50,7 +51,7 @@ class TestRows:
             Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text=BLOCK),)),)),
             Message(role="assistant", parts=(ToolCall(id="c", name="write", arguments={"text": BLOCK}),)),
         ]
-        rows = archive.rows(messages, scope=SCOPE, marks=MARKS)
+        rows = make_rows(messages, scope=SCOPE, marks=MARKS)
         assert [row.message.text for row in rows] == ["my question", "", ""]
         assert not any("recalled words" in passage.text for row in rows for passage in row.passages)
 
@@ -81,9 +82,9 @@ class TestMask:
         """What is archived holds no secret in any file; with masking off it is kept as it came."""
         messages = [says(f"export GITHUB_TOKEN={TOKEN}"), says(f"and {TOKEN} again", "assistant")]
         with SqliteStore(tmp_path / "store.db") as store:
-            store.add_messages(archive.rows(messages, scope=SCOPE))
+            store.add_messages(make_rows(messages, scope=SCOPE))
             assert not any(TOKEN.encode() in path.read_bytes() for path in tmp_path.iterdir())
-            store.add_messages(archive.rows(messages, scope=SCOPE, redact=False))
+            store.add_messages(make_rows(messages, scope=SCOPE, redact=False))
             assert any(TOKEN.encode() in path.read_bytes() for path in tmp_path.iterdir())
 
     def test_calls_and_results_stay_tied(self) -> None:
@@ -117,22 +118,20 @@ class TestSearchable:
 
     def test_noise_and_system_prompts_are_not_found(self) -> None:
         """Acknowledgements and system prompts are archived, but nothing of them is indexed."""
-        rows = archive.rows(
-            [says("ok"), says("You are an agent.", "system"), says("NO_REPLY", "assistant")], scope=SCOPE
-        )
+        rows = make_rows([says("ok"), says("You are an agent.", "system"), says("NO_REPLY", "assistant")], scope=SCOPE)
         assert len(rows) == 3
         assert not any(row.passages for row in rows)
 
     def test_the_envelope_is_not_found_and_the_words_are(self) -> None:
         """The index holds a message without what its channel put around it; the archive holds it whole."""
-        (row,) = archive.rows([says("[Sun 2026-02-15 18:49 GMT+8] deploy the gateway")], scope=SCOPE)
+        (row,) = make_rows([says("[Sun 2026-02-15 18:49 GMT+8] deploy the gateway")], scope=SCOPE)
         assert row.message.text.startswith("[Sun")
         assert row.passages[0].text == "deploy the gateway"
 
     def test_long_messages_are_many_passages(self) -> None:
         """Passages cover a long text from end to end, with windows and terms for each."""
         text = "\n".join(f"Line {n} of the output mentions host{n}." for n in range(900))
-        row = archive.rows(
+        row = make_rows(
             [Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text=text),)),))], scope=SCOPE
         )[0]
         assert len(row.passages) > 5
@@ -144,7 +143,7 @@ class TestSearchable:
 
     def test_a_speaker_is_found_by_name(self) -> None:
         """Who spoke counts as a word of what was said."""
-        (row,) = archive.rows([Message(role="user", parts=(Text(text="I moved"),), name="Caroline")], scope=SCOPE)
+        (row,) = make_rows([Message(role="user", parts=(Text(text="I moved"),), name="Caroline")], scope=SCOPE)
         assert "carolin" in row.passages[0].terms[0]
 
 
@@ -154,9 +153,9 @@ def test_a_real_session_is_archived_whole(tmp_path: Path) -> None:
     session = SHARED / "transcripts" / "pi" / "before-compaction.jsonl"
     messages = [message for entry in transcripts.read(session).entries for message in entry.messages]
     with SqliteStore(tmp_path / "store.db") as store:
-        rows = archive.rows(messages, scope=SCOPE, redact=False)
+        rows = make_rows(messages, scope=SCOPE, redact=False)
         first = store.add_messages(rows)
-        assert store.add_messages(archive.rows(messages, scope=SCOPE, redact=False)) == first
+        assert store.add_messages(make_rows(messages, scope=SCOPE, redact=False)) == first
         kept = store.read_messages(Select(scope=Scope(session="s")))
         known = {row.message.digest for row in kept}
         assert {row.message.digest for row in rows} == known

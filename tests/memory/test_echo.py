@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from holdfast.memory import archive
+from archive_rows import make_rows
 from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, Marks, find_blocks, render, strip_message, strip_text
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Scope
@@ -133,7 +133,7 @@ def test_no_tool_result_brings_a_block_back(disguise: Callable[[str], str]) -> N
     result = ToolResult(call_id="c", content=(Text(text=said),))
     stripped = strip_message(Message(role="tool", parts=(result,)), MARKS)
     assert stripped == Message(role="tool", parts=(replace(result, content=(Text(text=strip_text(said, MARKS)),)),))
-    (row,) = archive.rows([Message(role="tool", parts=(result,))], scope=Scope(), redact=False, marks=MARKS)
+    (row,) = make_rows([Message(role="tool", parts=(result,))], scope=Scope(), redact=False, marks=MARKS)
     assert "canary" not in repr(row).lower()
     assert '"role": "user"' in row.message.results[0].text
 

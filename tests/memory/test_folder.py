@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from archive_rows import make_rows
 from embed_models import static_folder
 from holdfast.errors import StorageError
-from holdfast.memory import archive, transfer
+from holdfast.memory import transfer
 from holdfast.memory.block import Detail, render
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
@@ -187,7 +188,7 @@ def test_what_a_session_says_already_is_not_said_twice(tmp_path: Path) -> None:
         block = render([], [Detail(role="user", time=1, text="an echo of old words")], memory.marks)
         plugin = write_plugin_folder(tmp_path / "plugin", "We deploy to Frankfurt.", "Something new was said.", block)
         said = Message(role="user", parts=(Text(text="[Sun 2026-02-15 18:49 GMT+8] We deploy to Frankfurt."),), id="e7")
-        memory.store.add_messages(archive.rows([said], scope=Scope(session="abc")))
+        memory.store.add_messages(make_rows([said], scope=Scope(session="abc")))
         transfer.load_folder(memory.store, plugin)
         assert [row.message.text for row in memory.get([1, 2, 3], scope=Scope(session="abc"))] == [
             said.text,

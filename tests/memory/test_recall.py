@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from archive_rows import make_rows
 from embed_models import static_folder
-from holdfast.memory import archive
 from holdfast.memory.query import RecallQuery, order_of
 from holdfast.memory.recall import recall, search
 from holdfast.messages import Message, Text, ToolCall, ToolResult
@@ -41,7 +41,7 @@ def say(store: SqliteStore, *texts: str, scope: Scope = SCOPE, role: str = "user
         Message(role=role, parts=(Text(text=text),), timestamp=MOMENT + step * place)  # type: ignore[arg-type]
         for place, text in enumerate(texts)
     ]
-    return store.add_messages(archive.rows(messages, scope=scope))
+    return store.add_messages(make_rows(messages, scope=scope))
 
 
 def asking(*texts: str, **more: Any) -> RecallQuery:
@@ -80,7 +80,7 @@ def test_a_curt_answer_comes_with_its_question(store: SqliteStore, answer: str, 
     call = ToolCall(id="c", name="bash", arguments={"command": "psql -At -f count.sql"})
     result = ToolResult(call_id="c", content=(Text(text=answer),))
     turn = [Message(role="assistant", parts=(call,)), Message(role="tool", parts=(result,))]
-    counted = store.add_messages(archive.rows(turn, scope=SCOPE))[-1]
+    counted = store.add_messages(make_rows(turn, scope=SCOPE))[-1]
     say(store, "Thanks.", "42")
     question = asking("How many rows were there in the ledger?", cap=300)
     found = recall(store, question)
@@ -199,7 +199,7 @@ def test_a_recalled_block_is_not_found_again(store: SqliteStore) -> None:
     say(store, "The port is 8080.")
     block = recall(store, asking("port"), marks=MARKS).block
     message = Message(role="user", parts=(Text(text=f"{block}\n\nThanks for that, noted."),))
-    store.add_messages(archive.rows([message], scope=SCOPE, marks=MARKS))
+    store.add_messages(make_rows([message], scope=SCOPE, marks=MARKS))
     assert [hit.text for hit in search(store, asking("port 8080")) if "8080" in hit.text] == ["The port is 8080."]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from holdfast.memory import archive
+from archive_rows import make_rows
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Select
@@ -29,7 +29,7 @@ conversations = st.lists(messages(), max_size=6)
 @settings(max_examples=examples(80), deadline=None)
 def test_every_message_is_in_the_archive(said: list[Message]) -> None:
     """I1: without masking, what was given is what is archived, but for recalled blocks, in order."""
-    kept = [row.message for row in archive.rows(said, scope=SCOPE, redact=False, marks=MARKS)]
+    kept = [row.message for row in make_rows(said, scope=SCOPE, redact=False, marks=MARKS)]
     assert kept == [own for message in said if (own := strip_message(message, MARKS)) is not None]
 
 
@@ -38,9 +38,9 @@ def test_every_message_is_in_the_archive(said: list[Message]) -> None:
 def test_the_same_history_again_adds_nothing(said: list[Message], cut: int) -> None:
     """I6: a history that comes again, whole or after a part of it, adds only what is new."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add_messages(archive.rows(said[:cut], scope=SCOPE))
-        numbers = store.add_messages(archive.rows(said, scope=SCOPE))
-        assert store.add_messages(archive.rows(said, scope=SCOPE)) == numbers
+        store.add_messages(make_rows(said[:cut], scope=SCOPE))
+        numbers = store.add_messages(make_rows(said, scope=SCOPE))
+        assert store.add_messages(make_rows(said, scope=SCOPE)) == numbers
         assert sorted(set(numbers)) == [row.id for row in store.read_messages(Select(scope=SCOPE))]
 
 
@@ -53,7 +53,7 @@ def test_no_secret_is_written(said: list[Message], secret: str, before: str, aft
     if role:
         loud = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text=words),)),))
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add_messages(archive.rows([*said, loud], scope=SCOPE))
+        store.add_messages(make_rows([*said, loud], scope=SCOPE))
         assert secret not in repr(store.read_messages(Select(scope=SCOPE)))
         assert secret not in repr(store.read_passages(Select(scope=SCOPE)))
         assert not any(secret.encode() in path.read_bytes() for path in Path(folder).iterdir())
@@ -65,7 +65,7 @@ def test_recalled_text_is_never_found(text: str, recalled: str, first: bool) -> 
     marked = f"canary {recalled}"
     block = render([Fact(type="issue", text=marked)], [Detail(role="user", time=0, text=marked)], MARKS)
     message = Message(role="user", parts=(Text(text=f"{block}\n\n{text}" if first else f"{text}\n\n{block}"),))
-    rows = archive.rows([message], scope=SCOPE, redact=False, marks=MARKS)
+    rows = make_rows([message], scope=SCOPE, redact=False, marks=MARKS)
     assert not any("canary" in row.message.text for row in rows)
     assert not any("canary" in passage.text for row in rows for passage in row.passages)
 

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import line_archives
+from archive_rows import make_rows
 from holdfast import Engine
-from holdfast.memory import archive
 from holdfast.memory.block import CLOSE, OPEN, strip_text
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Hit, recall
@@ -43,10 +43,8 @@ def test_a_block_keeps_its_promises(said: list[tuple[str, int]], facts: list[str
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "a.db") as store:
         for text, minute in said:
             message = Message(role="user", parts=(Text(text=text),), timestamp=1 + 60_000 * minute)
-            store.add_messages(archive.rows([message], scope=MINE))
-        store.add_messages(
-            archive.rows([Message(role="user", parts=(Text(text=f"{question} {CANARY}"),))], scope=OTHER)
-        )
+            store.add_messages(make_rows([message], scope=MINE))
+        store.add_messages(make_rows([Message(role="user", parts=(Text(text=f"{question} {CANARY}"),))], scope=OTHER))
         store.add_facts(
             [FactRow(scope=MINE, id=f"{n}", type="issue", content=text, time=1) for n, text in enumerate(facts)]
         )
@@ -55,7 +53,7 @@ def test_a_block_keeps_its_promises(said: list[tuple[str, int]], facts: list[str
         assert found.block.count(CLOSE) == found.block.count(OPEN) == bool(found.block)
         assert CANARY not in found.block
         assert strip_text(f"before\n\n{found.block}", MARKS) in {"before", "before\n\n"}
-        back = archive.rows([Message(role="user", parts=(Text(text=found.block),))], scope=MINE, marks=MARKS)
+        back = make_rows([Message(role="user", parts=(Text(text=found.block),))], scope=MINE, marks=MARKS)
         assert back == [] or not found.block
 
 

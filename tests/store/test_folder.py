@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from archive_rows import make_rows
 from holdfast.errors import StorageError
-from holdfast.memory import archive
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.store.base import Scope, Select
@@ -129,7 +129,7 @@ class TestAFolderOfThePlugin:
         with open_all(tmp_path) as store:
             assert len(texts(store, scope=S1)) == 2
             message = Message(role="user", parts=(Text(text="the same"),), timestamp=NOW)
-            assert store.add_messages(archive.rows([message], scope=S1)) == [1]
+            assert store.add_messages(make_rows([message], scope=S1)) == [1]
 
     def test_knowledge_is_read_last_line_first(self, tmp_path: Path) -> None:
         """The last line of an id holds; what is superseded or deleted says so; every session sees it."""
@@ -214,7 +214,7 @@ class TestWhatWeWrite:
             Message(role="user", parts=(Text(text="ok"),)),
         ]
         with open_all(tmp_path) as store:
-            store.add_messages(archive.rows(messages, scope=S1))
+            store.add_messages(make_rows(messages, scope=S1))
         assert [line["content"] for line in as_the_plugin_loads(tmp_path)] == ["where is the webhook?", "Let me look."]
         with open_all(tmp_path) as store:
             assert [row.message for row in store.read_messages(Select(scope=S1))] == messages
@@ -343,7 +343,7 @@ class TestTrouble:
             assert store.remove_messages(Select(scope=S1, ids=(1,))) == 1
             assert texts(store, scope=S1) == ["kept"]
             message = Message(role="user", parts=(Text(text="zanzibar"),), timestamp=NOW)
-            assert store.add_messages(archive.rows([message], scope=S1)) == [0]
+            assert store.add_messages(make_rows([message], scope=S1)) == [0]
         assert not any(b"zanzibar" in path.read_bytes() for path in tmp_path.iterdir())
         saved = read_vectors(tmp_path / "vectors.bin")
         assert saved is not None

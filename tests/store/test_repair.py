@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from archive_rows import make_rows
 from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.store.base import Job, Record, Scope, Select
@@ -59,7 +60,6 @@ class TestCheck:
         assert (health.sound, health.damage, health.index, health.notes) == (True, (), (), ())
         counts = {name: count for name, count in health.counts.items() if name != "sessions"}
         assert counts == {"messages": 700, "passages": 700, "facts": 20}
-        assert health.summary.startswith("700 messages, 700 passages")
         assert path.read_bytes() == before
 
     @pytest.mark.parametrize(
@@ -95,7 +95,6 @@ class TestCheck:
         health = check(path)
         assert any(said in problem for problem in getattr(health, part))
         assert not health.sound
-        assert ("holdfast reindex" if part == "index" else "holdfast doctor --repair") in health.summary
 
     def test_broken_pages_are_named(self, tmp_path: Path) -> None:
         """A file whose structure is broken is reported as such, also where SQLite cannot open it at all."""
@@ -200,7 +199,7 @@ class TestRepair:
         path = tmp_path / "store.db"
         with SqliteStore(path) as store:
             store.add_messages(
-                archive.rows([row.message for row in (says("thanks"), says("the gateway listens on 8443"))], scope=HERE)
+                make_rows([row.message for row in (says("thanks"), says("the gateway listens on 8443"))], scope=HERE)
             )
         repair(path, cutter=lambda _: archive.passages_of, stamp="t")
         with SqliteStore(path) as store:

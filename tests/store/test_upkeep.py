@@ -2,15 +2,17 @@
 
 import os
 import random
+import sqlite3
 import stat
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from archive_rows import make_rows
 from holdfast.errors import StorageError
-from holdfast.memory import archive
 from holdfast.messages import Message, Text
-from holdfast.store.base import PassageText, Select
+from holdfast.store.base import Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import backup, check, reindex, vacuum
 from holdfast.testing.rows import HERE, asks, find_messages, says, texts, vectors, word
@@ -40,34 +42,38 @@ class TestReindex:
             assert check(store.path).sound
         assert told == [(512, 1300), (1024, 1300), (1300, 1300)]
 
-    def test_terms_can_be_made_anew(self, tmp_path: Path) -> None:
-        """Another way to make terms takes effect on everything that is archived."""
+    def test_terms_are_made_anew(self, tmp_path: Path) -> None:
+        """An index of other terms is replaced by that of everything that is archived."""
         with filled(tmp_path / "store.db", 600) as store:
-            reindex(store.path, terms_of=lambda passage: tuple(("zebra",) for _ in passage.windows))
+            with closing(sqlite3.connect(store.path)) as database, database:
+                database.execute("DELETE FROM postings")
+                database.execute("UPDATE pending SET terms = zeroblob(length(terms))")
+                database.execute("UPDATE counters SET value = value + 1 WHERE name = 'rewritten'")
             assert find_messages(store.search(asks("common"))) == []
-            assert len(find_messages(store.search(asks("zebra")))) == 599
+            reindex(store.path)
+            assert len(find_messages(store.search(asks("common")))) == 599
             store.add_messages([says("common again")])
-            assert len(find_messages(store.search(asks("common")))) == 1
+            assert len(find_messages(store.search(asks("common")))) == 600
             assert check(store.path).sound
 
     def test_a_speakers_name_stays_a_word(self, tmp_path: Path) -> None:
         """Who spoke is found by name after a rebuild as before."""
         with SqliteStore(tmp_path / "store.db") as store:
             message = Message(role="user", parts=(Text(text="I moved to Lisbon"),), name="Caroline")
-            (number,) = store.add_messages(archive.rows([message], scope=HERE))
+            (number,) = store.add_messages(make_rows([message], scope=HERE))
             reindex(store.path)
             assert find_messages(store.search(asks("Caroline"))) == [number]
             assert find_messages(store.search(asks("user"))) == []
 
     def test_a_rebuild_that_fails_changes_nothing(self, tmp_path: Path) -> None:
-        """Where terms cannot be made, the old index stays."""
+        """Where a rebuild ends early, the old index stays."""
 
-        def broken(_: PassageText) -> tuple[tuple[str, ...], ...]:
+        def broken(_done: int, _total: int) -> None:
             raise RuntimeError("no terms today")
 
         with filled(tmp_path / "store.db", 30) as store:
             with pytest.raises(RuntimeError, match="no terms today"):
-                reindex(store.path, terms_of=broken)
+                reindex(store.path, progress=broken)
             assert len(find_messages(store.search(asks("common")))) == 29
 
     def test_a_store_that_is_not_there_is_not_made(self, tmp_path: Path) -> None:

@@ -83,27 +83,11 @@ def append(
     `before` are the keys of the messages before them, oldest first; at least the last one.
     """
     known = store.find(scope, [message.digest for message in messages] + [key.digest for key in before[-1:]])
-    keys = _identify(messages, known=known, before=before)
+    keys = identify(messages, known=known, before=before)
     numbers = [known.get(key.digest, {}).get(key.nonce, 0) for key in keys]
     if all(numbers):  # all are archived: nothing is written
         return numbers, keys
-    made = _rows(messages, keys, scope=scope, time=time, marks=marks)
-    return store.add_messages(made), keys
-
-
-def rows(
-    messages: Iterable[Message], *, scope: Scope, redact: bool = True, marks: Marks = NO_MARKS
-) -> list[MessageRow]:
-    """Make the rows of a conversation for an archive that contains none of it."""
-    stripped, _ = strip_recalled(list(messages), marks)
-    own = [mask(message) if redact else message for message in stripped if message is not None]
-    return _rows(own, _identify(own, known={}, before=()), scope=scope, time=None, marks=marks)
-
-
-def _rows(
-    messages: Sequence[Message], keys: Sequence[Key], *, scope: Scope, time: int | None, marks: Marks
-) -> list[MessageRow]:
-    return [
+    rows = [
         MessageRow(
             scope=scope,
             message=message if message.timestamp is not None else replace(message, timestamp=time),
@@ -112,9 +96,10 @@ def _rows(
         )
         for message, key in zip(messages, keys, strict=True)
     ]
+    return store.add_messages(rows), keys
 
 
-def _identify(
+def identify(
     messages: Sequence[Message], *, known: Mapping[str, Mapping[str, int]], before: Sequence[Key]
 ) -> list[Key]:
     """Give each message its key. `known` has the numbers of archived messages by digest and nonce.

@@ -16,7 +16,6 @@ from holdfast.errors import StorageError
 from holdfast.search import columns as columnar
 from holdfast.search.passages import CUTTING
 from holdfast.search.postings import decode
-from holdfast.store.base import PassageText
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
 from holdfast.store.connection import (
     COUNTS,
@@ -94,17 +93,6 @@ class Health:
     def sound(self) -> bool:
         """Whether nothing is damaged."""
         return not self.damage and not self.index
-
-    @property
-    def summary(self) -> str:
-        """The result in a sentence or two, with what to do."""
-        held = ", ".join(f"{count} {name}" for name, count in self.counts.items())
-        parts = [held] if held else []
-        if self.damage:
-            parts.append(f"damaged: {'; '.join(self.damage)}. Run `holdfast doctor --repair` to keep what is intact")
-        if self.index:
-            parts.append(f"the index is not right: {'; '.join(self.index)}. Run `holdfast reindex`: no message is lost")
-        return ". ".join([*parts, *self.notes])
 
 
 def check(path: Path) -> Health:
@@ -232,27 +220,16 @@ def _open_store(path: Path) -> Iterator[SqliteDatabase]:
         yield connection
 
 
-def reindex(
-    path: Path,
-    *,
-    terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
-    progress: Progress | None = None,
-) -> int:
+def reindex(path: Path, *, progress: Progress | None = None) -> int:
     """Rebuild the index of a file; return the number of passages.
 
     Searches go on with the old index until the new one is complete, writers wait.
     """
     with _open_store(path) as connection, write_transaction(connection):
-        return reindex_tables(connection, place=str(path), terms_of=terms_of, progress=progress)
+        return reindex_tables(connection, place=str(path), progress=progress)
 
 
-def reindex_tables(
-    db: Database,
-    *,
-    place: str,
-    terms_of: Callable[[PassageText], tuple[tuple[str, ...], ...]] = window_terms,
-    progress: Progress | None = None,
-) -> int:
+def reindex_tables(db: Database, *, place: str, progress: Progress | None = None) -> int:
     """Divide passages into windows again and rebuild the keyword index, in the caller's transaction.
 
     Vectors stay, except those of passages that were divided otherwise. Returns the number of passages.
@@ -272,7 +249,7 @@ def reindex_tables(
         cut = [cut_again(passage) for passage in found]
         pairs = zip(cut, found, strict=True)
         db.drop_vectors([new.number - db.first_passage for new, old in pairs if new.windows != old.windows])
-        reindex_passages(db, [replace(passage, terms=terms_of(passage)) for passage in cut])
+        reindex_passages(db, [replace(passage, terms=window_terms(passage)) for passage in cut])
         index_full_batches(db, stop=stop)
         if progress is not None:
             progress(stop, total)
