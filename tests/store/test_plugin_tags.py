@@ -43,13 +43,13 @@ def test_entities_are_told_by_patterns(text: str, expected: dict[str, str]) -> N
     """Addresses, stocks, amounts, dates, people and projects are found where they stand."""
     found = entities(text)
     for kind, value in expected.items():
-        entity = next(one for one in found if one.type == kind)
-        assert entity.value == value
-        assert text[entity.offset :].startswith(value)
+        entity = next(one for one in found if one["type"] == kind)
+        assert entity["value"] == value
+        assert text[entity["offset"] :].startswith(value)
     assert bool(found) == bool(expected)
 
 
 def test_an_entity_is_named_once() -> None:
     """The same thing twice is one entity, at its first place; nothing is found inside an address."""
     found = entities("https://a.org/x/y and https://a.org/x/y")
-    assert [(one.type, one.offset) for one in found] == [("url", 0)]
+    assert [(one["type"], one["offset"]) for one in found] == [("url", 0)]

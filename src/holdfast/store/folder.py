@@ -40,7 +40,6 @@ from holdfast.store.plugin_files import (
     content_key,
     content_of,
     encode_line,
-    fact_digest,
     fact_line,
     line_problem,
     read_fact,
@@ -54,6 +53,7 @@ from holdfast.store.plugin_files import (
     segment_row,
     write_vectors,
 )
+from holdfast.store.rows import fact_digest
 from holdfast.store.sqlite import SqliteStore
 from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line, parse_line
@@ -282,7 +282,7 @@ class FolderStore:
         """Store versions of facts, also in the plugin's file."""
         with self.transaction():
             forgotten = self._forgotten() if rows else {}
-            kept = [row for row in rows if _key(row.scope, fact_digest(row.id)) not in forgotten]
+            kept = [row for row in rows if _fact_key(row.scope, row.id) not in forgotten]
             self._queue_lines(KNOWLEDGE, [encode_line(fact_line(row)) for row in kept])
             return self._store.add_facts(rows)
 
@@ -324,7 +324,7 @@ class FolderStore:
         """Forget facts for good, from every file."""
         with self._writing() as state:
             rows = self._store.read_facts(select, keys=keys)
-            until = {_key(row.scope, fact_digest(row.id)): _FOREVER for row in rows}
+            until = {_fact_key(row.scope, row.id): _FOREVER for row in rows}
             return self._forget(state, until, lambda: self._store.remove_facts(select, keys=keys))
 
     remove_records = _write_locked(SqliteStore.remove_records, is_removal=True)
@@ -373,7 +373,7 @@ class FolderStore:
     def _is_forgotten_line(self, name: str, line: Line, forgotten: Mapping[str, int]) -> bool:
         if name == KNOWLEDGE:
             data = line.data or {}
-            return _key(scope_of(data, ""), fact_digest(str(data.get("id")))) in forgotten
+            return _fact_key(scope_of(data, ""), str(data.get("id"))) in forgotten
         segment = segment_of(line)
         row = None if segment is None else segment_row(segment)
         if row is None:
@@ -540,6 +540,10 @@ class FolderStore:
 
 def _key(scope: Scope, digest: str) -> str:
     return json.dumps([*scope_to_json(scope), digest])
+
+
+def _fact_key(scope: Scope, fact: str) -> str:
+    return _key(scope, fact_digest(fact).hex())
 
 
 def _is_forgotten(row: MessageRow, forgotten: Mapping[str, int]) -> bool:

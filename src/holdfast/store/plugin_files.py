@@ -17,7 +17,7 @@ import os
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
 
@@ -120,7 +120,6 @@ def content_of(row: MessageRow) -> str:
 def segment_line(row: MessageRow, content: str, *, name: str, now: int) -> dict[str, Any]:
     """A message as a line of `segments.jsonl`."""
     time = row.message.timestamp
-    named = [asdict(entity) for entity in entities(content)]
     line: dict[str, Any] = {
         "id": name,
         "sessionId": row.scope.session,
@@ -128,7 +127,7 @@ def segment_line(row: MessageRow, content: str, *, name: str, now: int) -> dict[
         "role": row.message.role,
         "content": content,
         "tokens": tokens(content),
-        "metadata": {"topics": topics(content), "entities": named},
+        "metadata": {"topics": topics(content), "entities": entities(content)},
     }
     found = "".join(passage.text for passage in row.passages)
     plain = _plain(line) == row.message and row.message.origin is None
@@ -248,11 +247,6 @@ def _extras(own: object) -> dict[str, Any]:
     return {key: tuple(value) if key == "evidence" else value for key, value in own.items() if key in _FACT_EXTRAS}
 
 
-def fact_digest(name: str) -> str:
-    """What is remembered of a forgotten fact."""
-    return hashlib.sha256(b"fact:" + text_bytes(name)).hexdigest()[:32]
-
-
 def content_key(scope: Scope, role: str, content: str) -> ContentKey:
     """What the plugin tells segments apart by: session, role and a digest of the text."""
     return scope, role, hashlib.sha256(text_bytes(content)).hexdigest()[:16]
@@ -261,15 +255,6 @@ def content_key(scope: Scope, role: str, content: str) -> ContentKey:
 # --- topics and entities ---------------------------------------------------------
 
 _WORD: Final = re.compile(r"[^\W_]+")
-
-
-@dataclass(frozen=True, slots=True)
-class Entity:
-    """Something that a text names: what kind of thing, its name, and where it stands."""
-
-    type: str
-    value: str
-    offset: int
 
 
 def topics(text: str) -> list[str]:
@@ -283,15 +268,15 @@ def topics(text: str) -> list[str]:
     ]
 
 
-def entities(text: str) -> list[Entity]:
-    """List what a text names, each once, kind by kind."""
-    found: dict[tuple[str, str], Entity] = {}
+def entities(text: str) -> list[dict[str, Any]]:
+    """List what a text names, each once, kind by kind: what kind of thing, its name, and where it is."""
+    found: dict[tuple[str, str], dict[str, Any]] = {}
     tables = patterns.load("plugin")
     for kind, source in (*tables["addresses"].items(), *tables["entities"].items()):
         pattern = patterns.compile_once(source)
         for match in pattern.finditer(text):
-            entity = Entity(kind, match.group(pattern.groups), match.start(pattern.groups))
-            found.setdefault((kind, entity.value), entity)
+            value, offset = match.group(pattern.groups), match.start(pattern.groups)
+            found.setdefault((kind, value), {"type": kind, "value": value, "offset": offset})
         if kind in tables["addresses"]:
             text = pattern.sub(lambda match: " " * len(match.group()), text)
     return list(found.values())
