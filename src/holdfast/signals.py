@@ -87,17 +87,8 @@ def is_additive(sentence: str) -> bool:
     return _compile("forms", "additive").search(sentence) is not None
 
 
-def find_change(sentence: str) -> re.Match[str] | None:
-    """Find what a correction changes: the groups `subject` and `value`, and `old` where it names the old value."""
-    return _match_form(sentence, "changes")
-
-
-def find_replacement(sentence: str) -> re.Match[str] | None:
-    """Find what a sentence replaces: `use NATS instead of Kafka` has the `value` NATS and the `old` one Kafka."""
-    return _match_form(sentence, "replacements")
-
-
-def _match_form(sentence: str, table: str) -> re.Match[str] | None:
+def match_form(sentence: str, table: Literal["changes", "replacements"]) -> re.Match[str] | None:
+    """Find what a correction changes (`subject`, `value` and maybe `old`), or a sentence replaces (`value`, `old`)."""
     plain = sentence.strip().rstrip(".。!！")
     forms = (compile_once(form, re.IGNORECASE) for form in load("signals")[table])
     return next((match for form in forms if (match := form.fullmatch(plain))), None)

@@ -421,7 +421,7 @@ def read_text(text: str) -> Iterator[Draft]:
         kind = signals.classify_sentence(sentence)
         if signals.line_pattern("quoted").search(sentence):
             continue
-        if (over := signals.find_replacement(sentence)) and not signals.is_asked(sentence):
+        if (over := signals.match_form(sentence, "replacements")) and not signals.is_asked(sentence):
             yield Draft(type="decision", content=sentence, value=over["value"].strip(), old=over["old"].strip())
         elif kind is not None:
             yield _read_change(sentence) if kind == "correction" else Draft(type="decision", content=sentence)
@@ -430,7 +430,7 @@ def read_text(text: str) -> Iterator[Draft]:
 def _read_change(sentence: str) -> Draft:
     """Read subject, property and value of a correction, where it names them; without them it replaces nothing."""
     draft = Draft(type="decision", content=sentence, additive=signals.is_additive(sentence))
-    match = signals.find_change(sentence)
+    match = signals.match_form(sentence, "changes")
     if match is None or not signals.is_stated(sentence):
         return draft
     value, slot, subject, old = match["value"].strip(), "", match["subject"].strip(), match["old"] or ""
