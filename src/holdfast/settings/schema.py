@@ -98,11 +98,6 @@ def read_bytes(value: object) -> object:
     return round(float(match[1]) * _SIZES[match[2] or "b"])
 
 
-def read_provider(value: object) -> object:
-    """Replace `transformer`, the former name of `onnx`."""
-    return "onnx" if value == "transformer" else value
-
-
 @dataclass(frozen=True, slots=True)
 class Kind:
     """A kind of value: how it is parsed before the check, and its description where the type alone is not enough."""
@@ -137,7 +132,7 @@ Provider: TypeAlias = Annotated[
         "ollama",
         "openai-compatible",
     ],
-    Meta(extra={"kind": Kind(read_provider)}),
+    Meta(extra={"kind": Kind(lambda value: "onnx" if value == "transformer" else value)}),  # its former name
 ]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,9 +24,9 @@ def is_folder(path: Path) -> bool:
     return any((path / name).is_file() for name in ("segments.jsonl", "knowledge.jsonl"))
 
 
-def default_path(environ: Mapping[str, str] | None = None) -> Path:
+def default_path() -> Path:
     """Return the default folder: `$HOLDFAST_HOME`, else the platform's data folder."""
-    home = (os.environ if environ is None else environ).get("HOLDFAST_HOME")
+    home = os.environ.get("HOLDFAST_HOME")
     return Path(home).expanduser() if home else Path(platformdirs.user_data_dir("holdfast", appauthor=False))
 
 
