@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
+from holdfast.providers.pi import COMPACTION_SUMMARY
 from holdfast.text import head
 from holdfast.tokens import TokenCounter, count_text
 
@@ -138,8 +139,6 @@ def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
 Range: TypeAlias = tuple[int, int]
 """The first and last of a run of archive numbers."""
 
-_BEFORE: Final = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n"
-_AFTER: Final = "\n</summary>"
 _FRAME: Final = re.compile(
     r"\A\s*The conversation history before this point[^\n]{0,80}\n+<summary>\n(.*?)\n?</summary>\s*\Z", re.DOTALL
 )
@@ -153,7 +152,8 @@ _MOST_RANGES: Final = 24
 
 def wrap_summary(summary: str) -> str:
     """Put a summary into the frame of the window. Nothing in it can close the frame."""
-    return f"{_BEFORE}{escape_frame(summary)}{_AFTER}"
+    before, after = COMPACTION_SUMMARY
+    return f"{before}{escape_frame(summary)}{after}"
 
 
 def escape_frame(text: str) -> str:
