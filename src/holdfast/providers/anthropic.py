@@ -58,12 +58,7 @@ def read(data: Json, where: str) -> Message:
 
 
 def _read_content(content: Any, where: str) -> tuple[Part, ...]:
-    return wire.read_content(content, read_block, where, format=NAME, is_required=True)
-
-
-def read_block(block: Any, where: str) -> Part:
-    """Read one content block; a block of an unknown type becomes an opaque part."""
-    return wire.read_block(block, where, kinds=_BLOCKS, format=NAME)
+    return wire.read_content(content, _BLOCKS, where, format=NAME, is_required=True)
 
 
 def _read_thinking(data: Json, where: str) -> Thinking:
@@ -81,10 +76,9 @@ def _read_call(data: Json, where: str) -> Part:
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
-    read_inner = partial(wire.read_block, kinds=_RESULT_BLOCKS, format=NAME)
     return ToolResult(
         call_id=expect(data, "tool_use_id", str, where, default=""),
-        content=wire.read_content(data.get("content"), read_inner, f"{where}.content", format=NAME),
+        content=wire.read_content(data.get("content"), _RESULT_BLOCKS, f"{where}.content", format=NAME),
         is_error=expect(data, "is_error", bool, where, default=False),
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast.errors import FormatError
@@ -138,10 +137,9 @@ def read_plain(data: Json, where: str) -> Message:
     It is sent as it came in every format in which it is valid.
     """
     time = wire.number(data.get("timestamp")) or 0
-    read_block = partial(wire.read_block, kinds=_BLOCKS, format=PLAIN)
     message = Message(
         role=wire.expect_role(data, {**wire.ROLES, "tool": "tool"}, where, format=PLAIN),
-        parts=wire.read_content(data.get("content"), read_block, f"{where}.content", format=PLAIN),
+        parts=wire.read_content(data.get("content"), _BLOCKS, f"{where}.content", format=PLAIN),
         timestamp=time if time > MIN_MILLISECONDS else None,
     )
     return message.read_from(data, format=PLAIN)

@@ -42,7 +42,7 @@ _IMAGE_BELOW: Final = "(see the image below)"
 def read(data: Json, where: str) -> Message:
     """Read one message of a Chat Completions request or response."""
     role = wire.expect_role(data, ROLES, where, format=NAME)
-    content = wire.read_content(data.get("content"), _read_part, f"{where}.content", format=NAME)
+    content = wire.read_content(data.get("content"), _PARTS, f"{where}.content", format=NAME)
     name = expect(data, "name", str, where, default="") or None
     parts: tuple[Part, ...]
     if role == "tool":
@@ -52,10 +52,6 @@ def read(data: Json, where: str) -> Message:
     parts = (*_read_thinking(data), *content, *_read_calls(data, where))
     message = Message(role=role, parts=parts, usage=read_usage(data.get("usage")), name=name)
     return message.read_from(data, format=NAME)
-
-
-def _read_part(block: Any, where: str) -> ResultContent:
-    return wire.read_block(block, where, kinds=_PARTS, format=NAME)
 
 
 def _read_image(data: Json, where: str) -> Image:

@@ -55,11 +55,7 @@ def read(data: Json, where: str) -> Message:
 
 
 def _read_content(content: Any, where: str) -> tuple[ResultContent, ...]:
-    return wire.read_content(content, _read_part, where, format=NAME, is_required=True)
-
-
-def _read_part(block: Any, where: str) -> ResultContent:
-    return wire.read_block(block, where, kinds=_PARTS, format=NAME)
+    return wire.read_content(content, _PARTS, where, format=NAME, is_required=True)
 
 
 def _read_image(data: Json, where: str) -> Image | Opaque:
@@ -108,7 +104,7 @@ def _read_result(data: Json, item_kind: str, where: str) -> ToolResult:
     if isinstance(output, str | list):
         content = _read_content(output, f"{where}.output")
     elif isinstance(output, Mapping) and isinstance(output.get("type"), str):
-        content = (_read_part(output, f"{where}.output"),)
+        content = (wire.read_block(output, f"{where}.output", kinds=_PARTS, format=NAME),)
     elif output is not None or not item_kind.endswith("_call_output"):  # an output of unknown form, or in other fields
         content = (Opaque(kind=item_kind, data=wire.limit_depth(data, where)).read_from(data, format=NAME),)
     return ToolResult(call_id=expect(data, "call_id", str, where, default=str(data.get("id") or "")), content=content)

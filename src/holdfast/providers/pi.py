@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from holdfast.errors import FormatError
 from holdfast.messages import (
@@ -92,7 +92,7 @@ def read(data: Json, where: str) -> Message:
 
 def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ...]]:
     if name in _ROLES:
-        return _ROLES[name], wire.read_content(data.get("content"), _read_block, f"{where}.content", format=NAME)
+        return _ROLES[name], wire.read_content(data.get("content"), _BLOCKS, f"{where}.content", format=NAME)
     if name in RESULT_ROLES:
         return "tool", (_read_result(data, where).read_from(data, format=NAME),)
     if name == "tool_call":
@@ -104,10 +104,6 @@ def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ..
         return "user", (Text(text=before + expect(data, "summary", str, where, default="") + after),)
     known = ", ".join([*_ROLES, *RESULT_ROLES, "tool_call", *sorted(_COMPOSED_ROLES)])
     raise FormatError(f"role {name[:40]!r} is not one of {known}", where=f"{where}.role", format=NAME)
-
-
-def _read_block(block: Any, where: str) -> Part:
-    return wire.read_block(block, where, kinds=_BLOCKS, format=NAME)
 
 
 def _read_thinking(data: Json, where: str) -> Part:
@@ -149,10 +145,9 @@ _BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
-    read_inner = partial(wire.read_block, kinds=_RESULT_BLOCKS, format=NAME)
     return ToolResult(
         call_id=expect(data, wire.spelling(data, RESULT_IDS), str, where, default=""),
-        content=wire.read_content(data.get("content"), read_inner, f"{where}.content", format=NAME),
+        content=wire.read_content(data.get("content"), _RESULT_BLOCKS, f"{where}.content", format=NAME),
         is_error=expect(data, wire.spelling(data, _IS_ERROR), bool, where, default=False),
         name=expect(data, wire.spelling(data, _RESULT_NAMES), str, where, default="") or None,
     )

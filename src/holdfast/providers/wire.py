@@ -80,21 +80,27 @@ def expect_role(data: Json, roles: Mapping[str, Role], where: str, *, format: st
     return roles[name]
 
 
+Kinds: TypeAlias = Mapping[str, Callable[[Json, str], P]]
+"""The functions that read blocks, by the type of the block."""
+
+
 def read_content(
-    content: Any, read_block: Callable[[Any, str], P], where: str, *, format: str, is_required: bool = False
+    content: Any, kinds: Kinds[P], where: str, *, format: str, is_required: bool = False
 ) -> tuple[P | Text, ...]:
     """Read the content of a message: one text, a list of blocks, or nothing unless it is required."""
     if isinstance(content, str):
         return (Text(text=content),)
     if isinstance(content, list):
-        return tuple(read_block(block, f"{where}[{index}]") for index, block in enumerate(content))
+        return tuple(
+            read_block(block, f"{where}[{index}]", kinds=kinds, format=format) for index, block in enumerate(content)
+        )
     if content is None and not is_required:
         return ()
     found = "missing" if content is None else type(content).__name__
     raise FormatError(f"expected text or a list of blocks, found {found}", where=where, format=format)
 
 
-def read_block(value: Any, where: str, *, kinds: Mapping[str, Callable[[Json, str], P]], format: str) -> P:
+def read_block(value: Any, where: str, *, kinds: Kinds[P], format: str) -> P:
     """Read a block with the function of its type; a block of another type is carried as it is."""
     data = expect_object(value, where)
     kind = expect(data, "type", str, where)
