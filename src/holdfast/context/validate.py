@@ -31,7 +31,7 @@ from holdfast.messages import (
 )
 from holdfast.providers import Log, Repair, Violation
 from holdfast.providers.shaping import is_blank, is_empty
-from holdfast.providers.wire import wire_of
+from holdfast.providers.wire import leading_system, wire_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,9 +85,9 @@ def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[s
 
 
 def _repair_and_check(messages: Sequence[Message], log: Log) -> ValidWindow:
-    paired = repair(messages)
-    shaped = providers.shape(paired.messages, log)
-    wire = providers.render_list(shaped, log.format)
+    paired, form = repair(messages), providers.FORMATS[log.format]
+    shaped = form.shape(paired.messages, log)
+    wire = form.render(shaped[leading_system(shaped, form.name) :])
     return ValidWindow(
         provider=log.format,
         messages=tuple(shaped),

@@ -108,11 +108,6 @@ def render(messages: Sequence[Message], format: str) -> list[Json]:
     return expect_format(format).render(messages)
 
 
-def shape(messages: Sequence[Message], log: Log) -> list[Message]:
-    """Change messages whose calls and results are paired so that the provider of the log accepts them."""
-    return FORMATS[log.format].shape(messages, log)
-
-
 def check(wire: Sequence[Json], format: str, *, reasoning: Mapping[str, str] = _NO_LINKS) -> list[Violation]:
     """List the rules of a provider that a message list breaks; none means that it can be sent.
 
@@ -152,8 +147,3 @@ def render_request(messages: Sequence[Message], format: str) -> dict[str, Any]:
     if lead and form.render_system is not None:
         return {form.system_keys[0]: form.render_system(messages[:lead]), **fields}
     return fields
-
-
-def render_list(messages: Sequence[Message], format: str) -> list[Json]:
-    """Render the message list of a request. The system prompt is not in it where the provider wants it beside."""
-    return render(messages[leading_system(messages, format) :], format)
