@@ -11,7 +11,7 @@ from typing import Any, Final
 from holdfast.calls import create_ssl_context
 from holdfast.errors import MissingExtraError
 from holdfast.messages import Message, RedactedThinking, Text
-from holdfast.models.base import Prompt, Reply
+from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.client import Draft, ProviderModel, make_reply
 from holdfast.providers import read, render_request, wire
 from holdfast.providers.openai_chat import read_usage
@@ -97,7 +97,21 @@ class ResponsesModel(OpenAIModel):
     _method, _optional = "responses.create", _RESPONSES_OPTIONAL_FIELDS
 
     def _body(self, prompt: Prompt) -> dict[str, Any]:
-        return responses_body(prompt, model=self._model)
+        """Build a request. Reasoning is requested encrypted, so that it can be sent back without being stored."""
+        body: dict[str, Any] = {
+            "model": self._model,
+            **render_request(prompt.messages, _RESPONSES),
+            "max_output_tokens": prompt.max_tokens,
+            "store": False,
+            "include": ["reasoning.encrypted_content"],
+        }
+        if prompt.tools:
+            body["tools"] = [{"type": "function", **_describe(tool), "strict": False} for tool in prompt.tools]
+        if prompt.schema is not None:
+            strict = _is_strict(prompt.schema)
+            schema = {"type": "json_schema", "name": "answer", "schema": dict(prompt.schema), "strict": strict}
+            body["text"] = {"format": schema}
+        return body
 
     def _draft(self) -> Draft:
         return ResponsesDraft()
@@ -115,44 +129,15 @@ def chat_body(prompt: Prompt, *, model: str, is_openai: bool = True) -> dict[str
         "stream_options": {"include_usage": True},
     }
     if prompt.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "function": {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)},
-            }
-            for tool in prompt.tools
-        ]
+        body["tools"] = [{"type": "function", "function": _describe(tool)} for tool in prompt.tools]
     if prompt.schema is not None:
         schema = {"name": "answer", "schema": dict(prompt.schema), "strict": _is_strict(prompt.schema)}
         body["response_format"] = {"type": "json_schema", "json_schema": schema}
     return body
 
 
-def responses_body(prompt: Prompt, *, model: str) -> dict[str, Any]:
-    """Build a Responses request. Reasoning is requested encrypted, so that it can be sent back without being stored."""
-    body: dict[str, Any] = {
-        "model": model,
-        **render_request(prompt.messages, _RESPONSES),
-        "max_output_tokens": prompt.max_tokens,
-        "store": False,
-        "include": ["reasoning.encrypted_content"],
-    }
-    if prompt.tools:
-        body["tools"] = [
-            {
-                "type": "function",
-                "name": tool.name,
-                "description": tool.description,
-                "parameters": dict(tool.parameters),
-                "strict": False,
-            }
-            for tool in prompt.tools
-        ]
-    if prompt.schema is not None:
-        strict = _is_strict(prompt.schema)
-        schema = {"type": "json_schema", "name": "answer", "schema": dict(prompt.schema), "strict": strict}
-        body["text"] = {"format": schema}
-    return body
+def _describe(tool: Tool) -> dict[str, Any]:
+    return {"name": tool.name, "description": tool.description, "parameters": dict(tool.parameters)}
 
 
 def _is_strict(schema: Any) -> bool:
