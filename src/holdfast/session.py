@@ -15,7 +15,6 @@ from holdfast.errors import HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.archive import Ingested
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.memory import Memory
-from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Message
 from holdfast.past import rebuild
@@ -282,8 +281,7 @@ class Session:
 
         `across` includes passages of the agent's other sessions; by default as `archive.cross_session` says.
         """
-        settings, now = self.engine.settings, self._memory.clock()
-        return self._memory.recall(build_query(settings, (query,), scope=self.scope, now=now, cap=cap, across=across))
+        return self._memory.recall(self._memory.query((query,), scope=self.scope, cap=cap, across=across))
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
         """Find the passages that match a question, best first; `across` includes the agent's other sessions."""

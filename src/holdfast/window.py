@@ -52,8 +52,6 @@ class Window:
         return providers.render_request(self._valid_for(format).messages, format or self.provider)
 
     def _valid_for(self, format: str | None) -> ValidWindow:
-        return (
-            self.valid
-            if format in {None, self.provider}
-            else validate([item.sent for item in self.items], format or "")
-        )
+        if format is None or format == self.provider:
+            return self.valid
+        return validate([item.sent for item in self.items], format)

@@ -22,9 +22,8 @@ from holdfast.errors import HoldfastError
 __all__ = ["COMMANDS", "holdfast", "main", "run"]
 
 gc.set_threshold(50_000)  # a command makes many objects that stay, and looking through them takes a tenth of its start
-os.environ.setdefault(
-    "OPENBLAS_NUM_THREADS", "1"
-)  # no command multiplies large matrices; its threads take 0.1 s to start
+# No command multiplies large matrices, and the threads for that take 0.1 s to start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 COMMANDS: Final[dict[str, list[str]]] = json.loads(Path(__file__).with_name("commands.json").read_bytes())
 """The module of each command, here or with its full name, which is loaded when it is called; its line in the list."""

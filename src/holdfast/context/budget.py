@@ -96,9 +96,8 @@ def budget(
         raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
     flush = compaction.memory_flush
-    soft_threshold = min(
-        flush.soft_threshold_tokens, (size - reserve) // 2
-    )  # else it were always due in a small window
+    # At most half of the window, else it would always be due in a small one.
+    soft_threshold = min(flush.soft_threshold_tokens, (size - reserve) // 2)
     if flush.soft_threshold is not None:
         soft_threshold = max(0, size - reserve - int(flush.soft_threshold * size))
     return Budget(

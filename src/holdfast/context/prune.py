@@ -148,12 +148,10 @@ class _Pruner:
             key = (item.id, part)
             name = (result.name or names.get(result.call_id, "")).strip()
             if pruned.get(key, True) and allow.fullmatch(name) and not deny.fullmatch(name):
-                found.append(_Candidate(item, part, result, self._count(item, result), key in pruned))
+                is_alone = len(item.message.parts) == 1
+                cost = item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
+                found.append(_Candidate(item, part, result, cost, key in pruned))
         return found
-
-    def _count(self, item: Item, result: ToolResult) -> int:
-        is_alone = len(item.message.parts) == 1
-        return item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
 
     def soften(self, one: _Candidate) -> _Step | None:
         """Keep the beginning, the end, and lines about errors; None where the result is short or saves nothing."""

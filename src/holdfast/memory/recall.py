@@ -456,10 +456,6 @@ def _fit_facts(hits: Sequence[FactHit], room: float) -> tuple[list[FactHit], flo
     return kept, spent
 
 
-def _make_detail(passage: PassageText, candidates: Candidates, place: int, *, text: str) -> block.Detail:
-    return block.Detail(role=passage.speaker, time=passage.time, text=text, session=int(candidates.sessions[place]))
-
-
 def _compose(
     kept_facts: Sequence[FactHit],
     quotes: Sequence[Quote],
@@ -473,10 +469,11 @@ def _compose(
     chosen = list(quotes)
     lines = [block.Fact(type=hit.fact.type, text=hit.fact.content) for hit in kept_facts]
     while True:
-        details = {
-            quote.passage: _make_detail(found.texts[quote.passage], found.candidates, quote.passage, text=quote.text)
-            for quote in sorted(chosen, key=attrgetter("passage"))
-        }
+        details: dict[int, block.Detail] = {}
+        for quote in sorted(chosen, key=attrgetter("passage")):
+            place, passage = quote.passage, found.texts[quote.passage]
+            session = int(found.candidates.sessions[place])
+            details[place] = block.Detail(role=passage.speaker, time=passage.time, text=quote.text, session=session)
         text = block.render(lines, details.values(), marks, style=query.header)
         tokens = count_text(text)
         if tokens <= query.cap or not chosen:

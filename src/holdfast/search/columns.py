@@ -65,7 +65,10 @@ class Columns:
                 added += np.repeat(self.passages + passages.cumsum() - passages, windows)
         first, self.passages = self.passages, self.passages + int(passages.sum())
         self.windows += int(windows.sum())
-        self._link(self["previous"][first:], first)
+        previous, following = self["previous"][first:], self._arrays["following"]
+        following[first : self.passages] = -1
+        known = np.flatnonzero((previous >= 0) & (previous < self.passages))  # a stretch points outside of it
+        following[previous[known]] = first + known
 
     def truncate(self, passages: int) -> None:
         """Keep only the first passages."""
@@ -87,12 +90,6 @@ class Columns:
         """The passages right before or after some in the same session; -1 where there is none, and for -1."""
         found = self[side].take(np.maximum(numbers, 0)).astype(np.int64)
         return np.where((numbers >= 0) & (found < self.passages), found, -1)
-
-    def _link(self, previous: npt.NDArray[Any], first: int) -> None:
-        """Let passages, numbered from `first` on, follow those before them."""
-        self._arrays["following"][first : first + len(previous)] = -1
-        has = np.flatnonzero((previous >= 0) & (previous < first + len(previous)))  # a stretch points outside of it
-        self._arrays["following"][previous[has]] = first + has
 
     def _reserve(self, kinds: Mapping[str, Any], size: int) -> None:
         grown: dict[str, npt.NDArray[Any]] = {}

@@ -65,12 +65,8 @@ def where(
             clauses.append(clause)
             values.append(value)
     # A few by their keys are found first and sorted then.
-    order = _order(select, key if keys is None else f"+{key}")
+    order = f"ORDER BY {key if keys is None else f'+{key}'} {'DESC' if select.newest else 'ASC'}"
     return f"{' AND '.join(clauses)} {order} LIMIT ?", [*values, _ALL if select.limit is None else select.limit]
-
-
-def _order(select: Select, key: str) -> str:
-    return f"ORDER BY {key} {'DESC' if select.newest else 'ASC'}"
 
 
 def _to_own_numbers(select: Select, first: int) -> Select:
@@ -227,13 +223,6 @@ class RowReader:
         return list(self._readable("passage", readable, decode, []))
 
 
-def fact_data(row: FactRow) -> bytes:
-    """Encode a fact without its scope."""
-    data = asdict(row)
-    del data["scope"]
-    return pack_json(data)
-
-
 def fact_digest(fact: str) -> bytes:
     """Return the digest that is kept of a forgotten fact."""
     return hashlib.sha256(b"fact:" + text_bytes(fact)).digest()[:16]
@@ -344,7 +333,8 @@ def add_facts(db: Database, rows: Sequence[FactRow]) -> list[int]:
         scope = scope_number(db, row.scope)
         query = f"SELECT 1 FROM forgotten WHERE {db.own}scope = ? AND digest = ?"
         if db.execute(query, (scope, fact_digest(row.id))).fetchone() is None:
-            values[place] = (scope, row.id, fact_data(row))
+            data = {name: value for name, value in asdict(row).items() if name != "scope"}
+            values[place] = (scope, row.id, pack_json(data))
     numbers = dict(zip(values, db.insert_numbered("facts", "scope, id, data", list(values.values())), strict=True))
     return [numbers.get(place, 0) for place in range(len(rows))]
 

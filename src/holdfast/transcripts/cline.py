@@ -5,11 +5,10 @@ Both hold messages of the Anthropic API.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.transcripts.entry import Entry, Item, Problem, make_entry, mapping
 from holdfast.transcripts.lines import Head
@@ -33,16 +32,13 @@ def _stream(path: Path) -> Iterator[Item]:
         about = {"task": name, **(mapping(read_object(beside)) if beside.is_file() else {})}
         listed = mapping(read_object(path)).get("messages")
     yield Entry(type="task", data=about, line=1, id=name)
+    read = FORMATS["anthropic"].read
     for line, data in enumerate(listed if isinstance(listed, list) else [], start=2):
         if isinstance(data, Mapping) and data:
             entry = make_entry(data, line, type=str(data.get("role", "")), id="", parent="", time="ts")
-            yield from attach_messages(entry, _read_message)
+            yield from attach_messages(entry, lambda entry: (read(entry.data, f"message {entry.line - 1}"),))
         else:
             yield Problem(line, f"{type(data).__name__}, not a message")
-
-
-def _read_message(entry: Entry) -> Sequence[Message]:
-    return (FORMATS["anthropic"].read(entry.data, f"message {entry.line - 1}"),)
 
 
 CLINE: Final = Reader(
