@@ -94,7 +94,7 @@ def term_spans(text: str) -> Iterator[tuple[int, int, tuple[str, ...]]]:
                 yield first, last, (character,)
                 yield first, end, (character + following,)
             yield from ((first, last, (character,)) for character, first, last in characters[-1:])
-        elif expanded := expand(token):
+        elif expanded := _EXPANSIONS[token]:
             yield start, match.end(), expanded
 
 
@@ -118,12 +118,8 @@ def _normalise_characters(run: str) -> Iterator[tuple[str, int, int]]:
                 yield character, match.start(), match.end()
 
 
-def expand(token: str) -> tuple[str, ...]:
-    """Return the terms of one word or identifier: its stem, or the whole and the stems of its parts."""
-    return _EXPANSIONS[token]
-
-
 def _expand(token: str) -> tuple[str, ...]:
+    """Return the terms of one word or identifier: its stem, or the whole and the stems of its parts."""
     if _ONE_HUMP.fullmatch(token):
         return _stem(token)
     token = _fold(token)
@@ -271,6 +267,17 @@ def _find_open_fence(fences: Iterable[re.Match[str]]) -> str:
         elif mark.startswith(fence) and not (info or "").strip():
             fence = ""
     return fence
+
+
+def join_spans(spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Sort spans, and join those that overlap, touch, or are one apart."""
+    joined: list[tuple[int, int]] = []
+    for start, stop in sorted(spans):
+        if joined and start <= joined[-1][1] + 1:
+            joined[-1] = (joined[-1][0], max(stop, joined[-1][1]))
+        else:
+            joined.append((start, stop))
+    return joined
 
 
 ACTING: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069"

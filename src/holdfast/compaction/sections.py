@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from holdfast.providers.pi import COMPACTION_SUMMARY
-from holdfast.text import head
+from holdfast.text import head, join_spans
 from holdfast.tokens import TokenCounter, count_text
 
 HEADINGS: Final = (
@@ -183,7 +183,7 @@ def without_lists(summary: str, *, and_turns: bool = False) -> str:
 
 def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:
     """Write the line that says which archived messages a summary replaces, with those of the summary before it."""
-    runs = _merge([*earlier, *((number, number) for number in ids if number)])
+    runs = join_spans([*earlier, *((number, number) for number in ids if number)])
     shown = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs[-_MOST_RANGES:])
     return f"Archive: messages {shown} are kept word for word and can be searched." if shown else ""
 
@@ -191,15 +191,4 @@ def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:
 def read_archive_line(summary: str) -> list[Range]:
     """Read which archived messages a summary replaces."""
     runs = [run for text in _ARCHIVED.findall(summary) for run in _RUN.findall(text)]
-    return _merge((int(first), int(last or first)) for first, last in runs)
-
-
-def _merge(runs: Iterable[Range]) -> list[Range]:
-    """Sort runs, and join those that touch."""
-    merged: list[Range] = []
-    for first, last in sorted(runs):
-        if merged and first <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(last, merged[-1][1]))
-        else:
-            merged.append((first, last))
-    return merged
+    return join_spans((int(first), int(last or first)) for first, last in runs)

@@ -19,7 +19,7 @@ from holdfast.context.edits import GAP, Edit, Item, Pruned, shorten, tokens
 from holdfast.messages import Image, Opaque, ToolResult
 from holdfast.patterns import load
 from holdfast.settings import Pruning
-from holdfast.text import head, tail
+from holdfast.text import head, join_spans, tail
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
 
 MIN_SAVED_SHARE: Final = 0.05
@@ -148,10 +148,12 @@ class _Pruner:
             key = (item.id, part)
             name = (result.name or names.get(result.call_id, "")).strip()
             if pruned.get(key, True) and allow.fullmatch(name) and not deny.fullmatch(name):
-                is_alone = len(item.message.parts) == 1
-                cost = item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
-                found.append(_Candidate(item, part, result, cost, key in pruned))
+                found.append(_Candidate(item, part, result, self._count(item, result), key in pruned))
         return found
+
+    def _count(self, item: Item, result: ToolResult) -> int:
+        is_alone = len(item.message.parts) == 1
+        return item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
 
     def soften(self, one: _Candidate) -> _Step | None:
         """Keep the beginning, the end, and lines about errors; None where the result is short or saves nothing."""
@@ -260,7 +262,7 @@ def excerpt(text: str, *, first: int, last: int, limit: int) -> tuple[Span, ...]
         if room < 0:
             break
         kept.append((begin, end))
-    return _merge(kept)
+    return tuple(join_spans((begin, end) for begin, end in kept if end > begin))
 
 
 def _find_lines(text: str, start: int, stop: int) -> list[Span]:
@@ -301,14 +303,3 @@ def _line_at(text: str, place: int, start: int, stop: int) -> Span:
     begin = max(first, text.rfind("\n", first, place) + 1)
     end = text.find("\n", place, min(stop, begin + MAX_LINE_CHARS))
     return begin, end if end >= 0 else min(stop, begin + MAX_LINE_CHARS)
-
-
-def _merge(spans: Iterable[Span]) -> tuple[Span, ...]:
-    """Sort spans, join those that touch or are one character apart, and drop empty ones."""
-    merged: list[Span] = []
-    for start, stop in sorted(spans):
-        if merged and stop > start and start <= merged[-1][1] + 1:
-            merged[-1] = (merged[-1][0], max(stop, merged[-1][1]))
-        elif stop > start:
-            merged.append((start, stop))
-    return tuple(merged)
