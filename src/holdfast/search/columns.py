@@ -80,12 +80,6 @@ class Columns:
         """The columns as they are now, whatever is added later. Nothing is copied: rows that stand never change."""
         return copy(self)
 
-    def window_range(self, number: int) -> range:
-        """The windows of a passage."""
-        first = self._arrays["first_window"]
-        stop = int(first[number + 1]) if number + 1 < self.passages else self.windows
-        return range(int(first[number]), stop)
-
     def beside(self, numbers: Ints, side: Literal["previous", "following"]) -> Ints:
         """The passages right before or after some in the same session; -1 where there is none, and for -1."""
         found = self[side].take(np.maximum(numbers, 0)).astype(np.int64)

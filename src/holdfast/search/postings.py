@@ -257,7 +257,7 @@ class Unindexed:
     def occurrences(self, columns: Columns) -> tuple[npt.NDArray[np.uint32], Terms]:
         """All occurrences: the window and the term of each. Those of new passages are joined to the others."""
         if self._joined < self.stop:
-            start = columns.window_range(self._joined).start
+            start = int(columns["first_window"][self._joined])
             numbers = np.arange(start, columns.windows, dtype=np.uint32)
             self._windows = np.append(self._windows, numbers.repeat(columns["window_length"][start:]))
             self._terms = np.concatenate([self._terms, *self._new])
