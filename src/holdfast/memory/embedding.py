@@ -14,14 +14,13 @@ from holdfast.store.base import PassageText, VectorRow
 
 _PROVIDER_SHARE: Final = 0.7
 """The part of the time left that a remote provider may take; the search itself needs the rest."""
-_ROLES: Final = frozenset({"user", "assistant", "tool", "system"})
 
 
 def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[VectorRow]:
     """Embed passages, each window after the name of a speaker who has one, and make the rows of their vectors."""
     texts: list[str] = []
     for passage in passages:
-        name = "" if passage.speaker in _ROLES else f"{passage.speaker}: "
+        name = f"{passage.name}: " if passage.name else ""
         texts += [name + passage.text[start:stop] for start, stop in passage.windows]
     vectors = quantise(embedder.embed(texts, kind="passage"))
     rows: list[VectorRow] = []

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
 
 from holdfast.errors import InputError
-from holdfast.messages import Message
+from holdfast.messages import Message, Role
 
 if TYPE_CHECKING:  # rows are read and written without numpy
     import numpy as np
@@ -62,6 +62,11 @@ class PassageText:
     message: int = 0
     speaker: str = ""
     time: int = 0
+
+    @property
+    def name(self) -> str:
+        """The name of the speaker; empty where only the role is known."""
+        return "" if self.speaker in get_args(Role) else self.speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

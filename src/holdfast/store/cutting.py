@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from holdfast.messages import Message
 from holdfast.search.passages import passages, windows
@@ -11,13 +10,11 @@ from holdfast.store.base import PassageText
 from holdfast.store.codec import words
 from holdfast.text import terms
 
-_ROLES: Final = frozenset({"system", "user", "assistant", "tool"})
-
 
 def window_terms(passage: PassageText) -> tuple[tuple[str, ...], ...]:
     """Return the terms of each window of a passage, and the speaker's name where there is one."""
-    named = () if passage.speaker in _ROLES else tuple(terms(passage.speaker))
-    return tuple((*terms(passage.text[start:stop]), *named) for start, stop in passage.windows)
+    name = terms(passage.name)
+    return tuple((*terms(passage.text[start:stop]), *name) for start, stop in passage.windows)
 
 
 def cut_again(passage: PassageText) -> PassageText:
