@@ -256,8 +256,7 @@ def _make_plan(
     count: TokenCounter,
 ) -> CompactionPlan:
     gone = (*dropped, *history, *prefix)
-    ids = {item.id for item in gone}  # the previous summary becomes part of the new one
-    kept = [item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids)]
+    kept = _without(items, gone)
     numbered = [item for item in kept if item.kind == "message" and item.id]
     thinking_removed = {
         item.id: max(0, item.tokens - count_message(item.message, count=count) + count_message(left, count=count))
@@ -285,6 +284,12 @@ def _make_plan(
         oversized=(*large, *(item.id for item in numbered if item.tokens > keep)),
         thinking_removed=tuple(thinking_removed.items()),
     )
+
+
+def _without(items: Sequence[Item], gone: Sequence[Item]) -> list[Item]:
+    """Keep the system prompt and the other messages; the previous summary becomes part of the new one."""
+    ids = {item.id for item in gone}
+    return [item for item in items if item.kind == "system" or (item.kind == "message" and item.id not in ids)]
 
 
 def find_request(items: Sequence[Item]) -> str:

@@ -151,7 +151,7 @@ class HostHooks:
         """After a compaction, return the details that the host's summary lost, and what the prompt recalls."""
         if payload.get("source") != "compact":
             return self.archive(payload, host) if payload.get("source") == "resume" else {}
-        from holdfast.compaction.host_summary import find_lost  # noqa: PLC0415 - only for this
+        from holdfast.hooks.host_summary import find_lost  # noqa: PLC0415 - only for this
 
         select = Select(scope=host.scope, after=host.previous, before=host.compacted + 1)
         history = [row.message for row in self._memory.store.read_messages(select)]

@@ -117,9 +117,7 @@ def identify(
         place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)
     for message, digest, following in zip(messages, digests, [*digests[1:], ""], strict=False):
         free = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
-        own = f"id:{message.id}" if message.id is not None else None
-        if own is None and message.timestamp is not None:
-            own = f"at:{message.timestamp}"
+        own = _own_nonce(message)
         nonce = own if own is not None and Key(digest, own) not in used else place
         if nonce not in free:
             moved = _find_moved(message, free, known.get(following, {}), last=last) if own is None else ()
@@ -139,6 +137,12 @@ def _find_moved(message: Message, free: Mapping[str, int], after: Mapping[str, i
         is_followed = key.next_nonce in after or (number > 0 and number + 1 in after.values())
         if has_tools or (is_followed and (number > last or not number)):
             yield nonce
+
+
+def _own_nonce(message: Message) -> str | None:
+    if message.id is not None:
+        return f"id:{message.id}"
+    return f"at:{message.timestamp}" if message.timestamp is not None else None
 
 
 def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:

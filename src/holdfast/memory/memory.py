@@ -37,13 +37,6 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _check_fact(content: str, fact_type: str) -> None:
-    if not content.strip():
-        raise InputError("there is nothing to remember: say it in a sentence")
-    if fact_type not in get_args(FactType):
-        raise InputError(f"type={fact_type!r}: a fact is one of {', '.join(get_args(FactType))}")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
     """The contents of a memory, in numbers."""
@@ -181,7 +174,10 @@ class Memory:
         from holdfast.redact import redact  # noqa: PLC0415 - see above
 
         words = redact(content) if self.settings.archive.redaction else content
-        _check_fact(words, type)
+        if not words.strip():
+            raise InputError("there is nothing to remember: say it in a sentence")
+        if type not in get_args(FactType):
+            raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
         own = {row.id: row for row in self.facts(scope=scope)}
         known = own | {row.id: row for row in facts.current(facts.load(self.store, scope))}
         candidates = (known if scope.session else own).values()  # a fact without a session is not that of a session

@@ -329,8 +329,12 @@ def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]
 def check(sent: Sequence[Wire]) -> list[Violation]:
     """List the rules of Responses that an item list breaks."""
     found: list[Violation] = []
+    turns: list[Turn] = []
     for index, item in enumerate(sent):
         where = f"input[{index}]"
+        call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
+        calls, results = [call_id] * _is_call(item), [call_id] * _is_output(item)
+        turns.append(Turn(where, calls, results, closes=False))
         if _is_message(item):
             found += _check_message(item, where)
         elif kind(item) == "reasoning":
@@ -339,7 +343,6 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
             found += _check_call(item, where)
         elif kind(item) in OUTPUT_REQUIRED and item.get("output") is None:
             found.append(Violation("empty-content", where, "a result without output"))
-    turns = [_make_turn(item, f"input[{index}]") for index, item in enumerate(sent)]
     return [*found, *rules.check_pairs(turns, is_unique=True), *rules.check_unique(_list_items(sent), "repeated-item")]
 
 
@@ -400,12 +403,6 @@ def _check_call(item: Wire, where: str) -> Iterator[Violation]:
             yield Violation("name", where, f"name {quote(item.get('name'))}")
         if not isinstance(item.get(TEXT_FIELDS[kind(item)]), str):
             yield Violation("arguments", where, "arguments are not text")
-
-
-def _make_turn(item: Wire, where: str) -> Turn:
-    call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
-    is_call, is_result = _is_call(item), _is_output(item)
-    return Turn(where, [call_id] if is_call else (), [call_id] if is_result else (), closes=False)
 
 
 def _list_items(sent: Sequence[Wire]) -> Iterator[tuple[str, str]]:

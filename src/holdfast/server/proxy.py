@@ -25,8 +25,8 @@ from starlette.types import Scope as ASGIScope
 
 from holdfast import providers
 from holdfast.aio import AsyncEngine, AsyncSession
-from holdfast.compaction.host_summary import find_lost, is_summary_request
 from holdfast.errors import CompactionError, HoldfastError, InputError
+from holdfast.hooks.host_summary import find_lost, is_summary_request
 from holdfast.messages import Message, Text, Thinking
 from holdfast.providers import Incoming, read_request
 from holdfast.providers.models import context_tokens
