@@ -97,25 +97,15 @@ def parse_line(raw: bytes, number: int) -> Line:
     if not text or text.isspace():
         return Line(number, raw, None)
     try:
-        data = _decode(text)
+        data = decode(text)
     except UnicodeDecodeError as error:
         return Line(number, raw, None, f"not UTF-8 at byte {error.start}")
-    except RecursionError:
-        return Line(number, raw, None, "nested too deeply")
     except ValueError as error:
         torn = "" if raw.endswith(b"\n") else "cut off: "
         return Line(number, raw, None, f"{torn}{error}")
     if not isinstance(data, dict):
         return Line(number, raw, None, f"a JSON {type(data).__name__}, not an object", data)
     return Line(number, raw, data, value=data)
-
-
-def _decode(text: bytes) -> Any:
-    """Decode JSON with the fast decoder, else with the one that accepts lone surrogates and NaN."""
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return json.loads(text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +167,8 @@ def read_document(path: Path) -> Any:
 def decode(text: str | bytes) -> Any:
     """Decode JSON; a ValueError says why it is none, or none that can be read."""
     try:
+        with suppress(msgspec.DecodeError, UnicodeDecodeError):  # it is fast, but refuses lone surrogates and NaN
+            return msgspec.json.decode(text)
         return json.loads(text)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
