@@ -1,6 +1,6 @@
 """Holdfast keeps long-running LLM agents inside their context window without losing anything.
 
-    from holdfast import Engine as Engine
+    from holdfast import Engine
 
     with Engine.open("~/agent-memory") as engine:
         window = engine.session("s1").assemble(messages, limit=200_000)
