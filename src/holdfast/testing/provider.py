@@ -44,20 +44,8 @@ from holdfast.providers import Violation, check, expect_format
 from holdfast.providers.replies import AnthropicStream, ChatStream
 from holdfast.providers.wire import encode_arguments, object_arguments
 
-__all__ = [
-    "Cut",
-    "Event",
-    "Events",
-    "Hang",
-    "Mute",
-    "Raw",
-    "Request",
-    "Said",
-    "Script",
-    "ScriptedProvider",
-    "Step",
-    "overflow",
-]
+__all__ = ["Cut", "Event", "Events", "Hang", "Mute", "Raw", "Request", "Said", "Script", "ScriptedProvider", "Step"]
+__all__ += ["overflow"]
 
 MAX_SILENT_SECONDS: Final = 60.0
 Event = tuple[str | None, Any]
@@ -336,13 +324,8 @@ def _blocks(said: Said) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
         yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in said.arriving]
     for call in said.calls:
         block = {"type": "tool_use", "id": call.id, "name": call.name, "input": {}}
-        yield (
-            block,
-            [
-                {"type": "input_json_delta", "partial_json": piece}
-                for piece in _halves(encode_arguments(call.arguments))
-            ],
-        )
+        pieces = _halves(encode_arguments(call.arguments))
+        yield block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
 
 def openai_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
@@ -446,19 +429,13 @@ def gemini_message(said: Said, *, model: str = "scripted", number: int = 1) -> d
     for call in said.calls:
         function = {"id": call.id, "name": call.name, "args": object_arguments(call.arguments)}
         parts.append({"functionCall": function, "thoughtSignature": said.signature or "c2VhbGVk"})
-    sent = usage.input + usage.cache_read
+    sent, finish = usage.input + usage.cache_read, _GEMINI_STOPS.get(_stop(said), "STOP")
     counts = {"promptTokenCount": sent, "cachedContentTokenCount": usage.cache_read}
     totals = {"candidatesTokenCount": usage.output, "totalTokenCount": sent + usage.output}
     return {
         "responseId": f"resp_{number}",
         "modelVersion": model,
-        "candidates": [
-            {
-                "index": 0,
-                "content": {"role": "model", "parts": parts},
-                "finishReason": _GEMINI_STOPS.get(_stop(said), "STOP"),
-            }
-        ],
+        "candidates": [{"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": finish}],
         "usageMetadata": {**counts, **totals},
     }
 
