@@ -49,6 +49,11 @@ _SYSTEM: Final = (
     "You are a careful engineer who works on the payments service tidepay. Look before you change anything,"
     " run the tests after every change, and say what you found in plain words."
 )
+_FIGURES: Final = (
+    *("turns", "invalid", "over_limit", "cuts", "recalls", "recalled_tokens"),
+    *("prefix_kept", "ms_p50", "ms_p95"),
+)
+"""The figures of a replay that `--json` prints."""
 _RESERVE: Final = 4_000
 _HEIGHT: Final = 7
 _CONTEXT_CHARS: Final = 90
@@ -106,21 +111,8 @@ def run_demo(*, limit: int, save: Path | None, as_json: bool) -> None:
     stats.summarise()
     seconds = time.perf_counter() - start
     if as_json:
-        emit_json(
-            {
-                "turns": stats.turns,
-                "invalid": stats.invalid,
-                "over_limit": stats.over_limit,
-                "cuts": stats.cuts,
-                "recalls": stats.recalls,
-                "recalled_tokens": stats.recalled_tokens,
-                "prefix_kept": stats.prefix_kept,
-                "ms_p50": stats.ms_p50,
-                "ms_p95": stats.ms_p95,
-                "seconds": round(seconds, 2),
-                "answers": list(map(asdict, answers)),
-            }
-        )
+        figures = {name: getattr(stats, name) for name in _FIGURES}
+        emit_json({**figures, "seconds": round(seconds, 2), "answers": list(map(asdict, answers))})
     else:
         run.conclude(answers, seconds)
     if stats.invalid or stats.over_limit or not all(answer.found for answer in answers):

@@ -382,19 +382,9 @@ def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) 
     problems: list[str] = []
     refs = sorted(_find(folders, problems), key=lambda ref: -ref.modified)[:limit]
     if as_json:
-        found = [
-            {
-                "agent": ref.format,
-                "session": ref.session,
-                "project": ref.cwd or "",
-                "title": ref.title,
-                "cwd": ref.cwd,
-                "modified": ref.modified,
-                "size": ref.size,
-                "path": str(ref.path),
-            }
-            for ref in refs
-        ]
+        found = [asdict(ref) | {"agent": ref.format, "project": ref.cwd or ""} for ref in refs]
+        for row in found:
+            del row["format"]  # the agent
         emit_json({"sessions": found, "problems": problems})
     else:
         for problem in problems:

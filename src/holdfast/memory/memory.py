@@ -184,15 +184,8 @@ class Memory:
         if same := [row for row in candidates if (row.content.casefold(), row.type) == (words.casefold(), type)]:
             return same[0]
         draft = facts.read_statement(words, subject=subject, slot=slot)
-        fact = FactRow(
-            scope=scope,
-            id=self.new_id(),
-            type=type,
-            content=words,
-            time=self.clock(),
-            subject=draft.subject,
-            slot=draft.slot,
-        )
+        subject, slot, now = draft.subject, draft.slot, self.clock()
+        fact = FactRow(scope=scope, id=self.new_id(), type=type, content=words, time=now, subject=subject, slot=slot)
         over = facts.find_superseded(draft, known.values())
         self.store.add_facts([fact, *(facts.supersede(row, fact) for row in over)])
         return fact

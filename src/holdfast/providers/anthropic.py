@@ -171,12 +171,8 @@ def _make_block(part: Part, old: Json) -> Json | None:
         case RedactedThinking() if not wire.is_sealed_elsewhere(part):
             return {"type": "redacted_thinking", "data": part.data}
         case ToolCall():
-            return {
-                "type": "tool_use",
-                "id": part.id,
-                "name": part.name,
-                "input": wire.object_arguments(part.arguments),
-            }
+            arguments = wire.object_arguments(part.arguments)
+            return {"type": "tool_use", "id": part.id, "name": part.name, "input": arguments}
         case ToolResult():
             return _make_result(part, old)
         case Image():

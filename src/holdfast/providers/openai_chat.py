@@ -210,11 +210,8 @@ def _make_part(part: ResultContent, old: Json) -> Json | None:
 
 def _make_call(call: ToolCall, old: Json) -> Json:
     if "custom" in old:
-        return {
-            "id": call.id,
-            "type": "custom",
-            "custom": {"name": call.name, "input": wire.text_arguments(call.arguments)},
-        }
+        custom = {"name": call.name, "input": wire.text_arguments(call.arguments)}
+        return {"id": call.id, "type": "custom", "custom": custom}
     function = {"name": call.name, "arguments": wire.encode_arguments(call.arguments)}
     return function if _is_legacy(call) else {"id": call.id, "type": "function", "function": function}
 
