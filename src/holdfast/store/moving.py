@@ -61,11 +61,9 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
         if theirs != ours:
             raise InputError(f"{target.place} has other rows of tenant {tenant} already: name an empty target")
         return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
-    for table in _TABLES:
+    for table in (*_TABLES, "passages"):
         while count := copy.copy(table):
             progress(table, count)
-    while count := copy.copy_passages():
-        progress("passages", count)
     copy.copy_forgotten()
     target.change_rows(tenant, lambda db: reindex_tables(db, place=target.place))
     copy.copy_vectors()
@@ -80,15 +78,6 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
     clean = "DELETE FROM counters WHERE {}name LIKE ?"
     target.change_rows(tenant, lambda db: db.execute(clean.format(db.own), (f"{_MOVED}%",)))
     return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
-
-
-def _last_number(db: Database, table: str) -> int:
-    query = f"SELECT value FROM counters WHERE {db.own}name = ?"
-    return int(db.execute(query, (f"{_MOVED}{table}",)).fetchone()[0])
-
-
-def _mark(db: Database, table: str, last: int) -> None:
-    db.execute(f"UPDATE counters SET value = ? WHERE {db.own}name = ?", (last, f"{_MOVED}{table}"))
 
 
 def _map_scopes(db: Database, rows: Sequence[list[Any]], scopes: Sequence[Scope], place: int) -> None:
@@ -158,35 +147,24 @@ class _Copy:
 
     def copy(self, table: str) -> int:
         """Copy the next rows of a table; return their number."""
-        after = self.target.change_rows(self.tenant, lambda db: _last_number(db, table))
-        columns = f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
+        name, query = f"{_MOVED}{table}", "SELECT value FROM counters WHERE {}name = ?"
+        ((after,),) = self.target.change_rows(
+            self.tenant, lambda db: db.execute(query.format(db.own), (name,)).fetchall()
+        )
+        columns = _PASSAGE if table == "passages" else f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
         rows, scopes = self.read_batch(table, columns, after)
 
         def work(db: Database) -> None:
-            _map_scopes(db, rows, scopes, 1)
-            db.insert(table, columns, rows)
-            _mark(db, table, rows[-1][0])
-
-        if rows:
-            self.target.change_rows(self.tenant, work)
-        return len(rows)
-
-    def copy_passages(self) -> int:
-        """Copy the next passages, numbered on from the last of the target."""
-        after = self.target.change_rows(self.tenant, lambda db: _last_number(db, "passages"))
-        rows, scopes = self.read_batch("passages", _PASSAGE, after)
-
-        def work(db: Database) -> None:
             last = rows[-1][0]
-            _map_scopes(db, rows, scopes, 2)
-            first = count_passages(db)
-            query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
-            latest = {scope: db.execute(query, (scope,)).fetchone()[0] for scope in {row[2] for row in rows}}
-            for number, row in enumerate(rows, start=first):
-                row[0], row[4] = number, latest[row[2]]
-                latest[row[2]] = number
-            db.insert("passages", _PASSAGE, rows)
-            _mark(db, "passages", last)
+            _map_scopes(db, rows, scopes, columns.split(", ").index("scope"))
+            if table == "passages":  # numbered on from the last of the target, each after the one before it
+                query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
+                latest = {scope: db.execute(query, (scope,)).fetchone()[0] for scope in {row[2] for row in rows}}
+                for number, row in enumerate(rows, start=count_passages(db)):
+                    row[0], row[4] = number, latest[row[2]]
+                    latest[row[2]] = number
+            db.insert(table, columns, rows)
+            db.execute(f"UPDATE counters SET value = ? WHERE {db.own}name = ?", (last, name))
 
         if rows:
             self.target.change_rows(self.tenant, work)
