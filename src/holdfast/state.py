@@ -16,7 +16,7 @@ from msgspec import Struct, structs
 from holdfast import providers
 from holdfast.context import edits as editing
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Forgotten, Item, Pinned
+from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned
 from holdfast.context.validate import ValidationCache
 from holdfast.errors import ConflictError, FormatError
 from holdfast.memory import archive
@@ -252,15 +252,11 @@ class SessionState:
 
     def make_items(self, messages: Sequence[Message], numbers: Sequence[int]) -> list[Item]:
         """Count messages, and number them as the archive does."""
-        return [
-            Item(
-                message=message,
-                id=number,
-                tokens=count_message(message, count=self.count),
-                kind="system" if message.role == "system" else "message",
-            )
-            for message, number in zip(messages, numbers, strict=True)
-        ]
+        items: list[Item] = []
+        for message, number in zip(messages, numbers, strict=True):
+            kind: ItemKind = "system" if message.role == "system" else "message"
+            items.append(Item(message=message, id=number, tokens=count_message(message, count=self.count), kind=kind))
+        return items
 
     def read_unmanaged(self, given: Sequence[Incoming], *, format: str | None = None) -> tuple[Item, ...]:
         """Read messages that could not be archived: nothing may be removed from them."""

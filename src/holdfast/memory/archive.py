@@ -87,15 +87,11 @@ def append(
     numbers = [known.get(key.digest, {}).get(key.nonce, 0) for key in keys]
     if all(numbers):  # all are archived: nothing is written
         return numbers, keys
-    rows = [
-        MessageRow(
-            scope=scope,
-            message=message if message.timestamp is not None else replace(message, timestamp=time),
-            nonce=key.nonce,
-            passages=tuple(passages_of(message, marks)),
-        )
-        for message, key in zip(messages, keys, strict=True)
-    ]
+    rows: list[MessageRow] = []
+    for message, key in zip(messages, keys, strict=True):
+        passages = tuple(passages_of(message, marks))
+        dated = message if message.timestamp is not None else replace(message, timestamp=time)
+        rows.append(MessageRow(scope=scope, message=dated, nonce=key.nonce, passages=passages))
     return store.add_messages(rows), keys
 
 

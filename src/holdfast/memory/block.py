@@ -323,13 +323,12 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
 def _find_tags(text: str, marks: Marks) -> list[_EchoTag]:
     if not marks.keys or "recalled-" not in text.lower():
         return []
-    tags = [
-        _EchoTag(
-            match.start(), match.end(), _pattern("in_mark").sub("", match["mark"]).lower(), match["close"] is not None
-        )
-        for match in _pattern("tag").finditer(text)
-    ]
-    return [tag for tag in tags if marks.is_ours(tag.mark)]
+    tags: list[_EchoTag] = []
+    for match in _pattern("tag").finditer(text):
+        mark = _pattern("in_mark").sub("", match["mark"]).lower()
+        if marks.is_ours(mark):
+            tags.append(_EchoTag(match.start(), match.end(), mark, match["close"] is not None))
+    return tags
 
 
 def _find_ends(tags: Sequence[_EchoTag]) -> dict[str, list[int]]:

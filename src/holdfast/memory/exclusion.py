@@ -30,19 +30,11 @@ def read_exclusions(store: Store, scope: Scope, *, across: Across = True) -> Exc
 
 def exclude(store: Store, rows: Sequence[MessageRow | FactRow], *, excluded: bool, time: int) -> int:
     """Exclude messages and facts from recall, or include them again, and return how many."""
-    records = [
-        Record(
-            scope=row.scope,
-            kind=EXCLUDED,
-            key=f"{'fact' if isinstance(row, FactRow) else 'message'}:{row.id}",
-            data={"excluded": excluded},
-            time=time,
-        )
-        for row in rows
-    ]
+    data = {"excluded": excluded}
     with store.transaction():
-        store.add_records(records)
         for row in rows:
+            key = f"{'fact' if isinstance(row, FactRow) else 'message'}:{row.id}"
+            store.add_records([Record(scope=row.scope, kind=EXCLUDED, key=key, data=data, time=time)])
             if isinstance(row, MessageRow):
                 store.set_flags(Select(scope=row.scope, ids=(row.id,)), excluded=excluded)
-    return len(records)
+    return len(rows)
