@@ -189,14 +189,11 @@ def _group_spans(items: Sequence[Item], recent: int) -> list[_Span]:
     kept = (group for unit, group in groups if not indexes.isdisjoint(range(unit.start, unit.stop)))
     ids = {item.id for group in kept for item in group}  # one message may be there twice
     margin = added_tokens(())
-    return [
-        _Span(
-            items=group,
-            tokens=sum(item.tokens for item in group if item.kind != "recall") + added_tokens([unit]) - margin,
-            protected=not ids.isdisjoint(item.id for item in group),
-        )
-        for unit, group in groups
-    ]
+    spans: list[_Span] = []
+    for unit, group in groups:
+        cost = sum(item.tokens for item in group if item.kind != "recall") + added_tokens([unit]) - margin
+        spans.append(_Span(group, cost, protected=not ids.isdisjoint(item.id for item in group)))
+    return spans
 
 
 def _protected_indexes(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> set[int]:

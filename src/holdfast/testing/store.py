@@ -305,9 +305,8 @@ def two_openers_see_each_other(open_store: Opener, folder: Path) -> None:
             numbers += writer.add_messages([says(f"{word('w', len(numbers) + n)} common") for n in range(size)])
             for place in (0, len(numbers) // 2, len(numbers) - 1):
                 for store in (reader, writer):
-                    assert find_messages(store.search(asks(word("w", place)))) == [numbers[place]], (
-                        f"word {place} is lost"
-                    )
+                    found = find_messages(store.search(asks(word("w", place))))
+                    assert found == [numbers[place]], f"word {place} is lost"
         assert find_messages(one.search(asks("common"))) == find_messages(two.search(asks("common"))) == numbers
 
 
