@@ -4,24 +4,15 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from holdfast.messages import Usage
 from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS
 
-
-class Price(NamedTuple):
-    """List prices in dollars per million tokens: input, output, cache reads and cache writes."""
-
-    input: float
-    output: float
-    cache_read: float
-    cache_write: float
-
-
 _TABLES: Final[dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_name("models.toml").read_text("utf-8"))
 WINDOWS: Final[dict[str, int]] = _TABLES["windows"]
-_PRICES: Final = {name: Price(*prices) for name, prices in _TABLES["prices"].items()}
+_PRICES: Final[dict[str, list[float]]] = _TABLES["prices"]
+"""List prices in dollars per million tokens: input, output, cache reads and cache writes."""
 
 
 def context_tokens(name: str, *, override: int | None = None) -> int:
@@ -42,17 +33,14 @@ def find_tokens(name: str) -> int | None:
     return next((WINDOWS[prefix] for prefix in prefixes if prefix in WINDOWS), None)
 
 
-def price(model: str) -> Price | None:
-    """Return the price of a model, named with or without its provider; None where it is not known."""
+def cost(model: str, usage: Usage | None) -> float:
+    """Return the cost of a request in dollars; 0 where its usage or the price is not known.
+
+    The model may be named with or without its provider.
+    """
     name = model.rsplit("/", 1)[-1].lower().replace("@", "-").replace(":", "-")
     known = max((start for start in _PRICES if f"{name}-".startswith(f"{start}-")), key=len, default=None)
-    return None if known is None else _PRICES[known]
-
-
-def cost(model: str, usage: Usage | None) -> float:
-    """Return the cost of a request in dollars; 0 where its usage or the price is not known."""
-    each = price(model)
-    if each is None or usage is None:
+    if known is None or usage is None:
         return 0.0
     counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
-    return sum(count * dollars for count, dollars in zip(counts, each, strict=True)) / 1_000_000
+    return sum(count * dollars for count, dollars in zip(counts, _PRICES[known], strict=True)) / 1_000_000
