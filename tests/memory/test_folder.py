@@ -87,7 +87,7 @@ def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in written.iterdir()}
     with opened(tmp_path / "to") as other:
         for _ in range(2):
-            assert transfer.load_folder(other.store, written) == transfer.Taken(rows=9)
+            assert transfer.load_folder(other.store, written) == (9, [])
             assert rows(other.store, SCOPE) == rows(memory.store, SCOPE)
             assert facts(other.store, SCOPE) == facts(memory.store, SCOPE)
         assert other.store.counts()["passages"] == memory.store.counts()["passages"]
@@ -168,9 +168,9 @@ def test_a_folder_of_the_plugin_is_taken_over_and_left_as_it_was(tmp_path: Path)
     names = sorted(path.name for path in plugin.iterdir())
     with opened(tmp_path / "to") as memory:
         for _ in range(2):
-            taken = transfer.load_folder(memory.store, plugin, owner=Scope(project="atlas", agent="coder"))
-            assert taken.rows == 3
-            assert [problem.partition("plugin/")[2][:17] for problem in taken.problems] == ["segments.jsonl:3:"]
+            count, problems = transfer.load_folder(memory.store, plugin, owner=Scope(project="atlas", agent="coder"))
+            assert count == 3
+            assert [problem.partition("plugin/")[2][:17] for problem in problems] == ["segments.jsonl:3:"]
         mine = Scope(project="atlas", agent="coder", session="abc")
         assert [row.message.text for row in memory.get([1, 2], scope=mine)] == [
             "We deploy to Frankfurt.",

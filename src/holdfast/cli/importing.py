@@ -158,9 +158,10 @@ def _import_all(
         for path in folders:
             progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
             owner, _ = scope_of(**whose | {"session": ""})
-            loaded = transfer.load_folder(memory.store, path, owner=owner, masked=memory.settings.archive.redaction)
-            result.messages += loaded.rows
-            result.problems += loaded.problems
+            masked = memory.settings.archive.redaction
+            count, problems = transfer.load_folder(memory.store, path, owner=owner, masked=masked)
+            result.messages += count
+            result.problems += problems
         if vectors:
             progress.describe("embedding")
             result.embedded = memory.embed()

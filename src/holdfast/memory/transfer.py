@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import groupby, islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -188,14 +188,6 @@ def _markdown(row: MessageRow) -> str:
 # --- memory-context folders ----------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Taken:
-    """The result of an import: the number of rows, and the lines that could not be read."""
-
-    rows: int
-    problems: tuple[str, ...] = ()
-
-
 def save_folder(store: Store, scopes: Iterable[Scope], folder: Path, *, embedder: Embedder | None = None) -> int:
     """Write the messages and facts of these agents to a new folder; return their number.
 
@@ -231,8 +223,8 @@ def _write_vectors(files: FolderStore, embedder: Embedder) -> None:
     files.write_vectors({number: unit(mean[None])[0] for number, mean in means.items()}, embedder.space)
 
 
-def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bool = True) -> Taken:
-    """Import a folder. Importing it again changes nothing.
+def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bool = True) -> tuple[int, list[str]]:
+    """Import a folder; return the number of rows, and the lines that could not be read. Again, it changes nothing.
 
     What Holdfast wrote there goes to those it belonged to; what the plugin wrote goes to this owner, as far
     as its session does not say it already. Secrets are masked, and recalled blocks stay out.
@@ -259,8 +251,7 @@ def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bo
             seen: set[tuple[str, str]] = set()
             store.add_facts([fact for fact in owned if not is_known(store, fact, seen)])
             count += len(owned)
-        problems = tuple(f"{folder / each.file}:{each.line}: {each.reason}" for each in files.problems)
-    return Taken(rows=count, problems=problems)
+        return count, [f"{folder / each.file}:{each.line}: {each.reason}" for each in files.problems]
 
 
 def _import_rows(
