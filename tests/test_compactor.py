@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.engine import Engine
-from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError, WindowTooSmallError
+from holdfast.errors import CompactionError, InputError, ModelBusyError, ModelCancelledError, WindowTooSmallError
 from holdfast.events import Compacted, Compacting, Hooks, SummaryRequest
 from holdfast.messages import Message
 from holdfast.models.retry import Retrying
@@ -46,6 +46,15 @@ def opened(path: Path, model: Scripted | None = None, **more: Any) -> Engine:
 
 
 class TestCompact:
+    def test_a_function_writes_one_summary(self, tmp_path: Path) -> None:
+        """A model for one compaction is given as one for the engine is."""
+        with opened(tmp_path) as engine:
+            done = engine.session("s").compact(session(60), limit=LIMIT, model=lambda _: "Every module was read.")
+            with pytest.raises(InputError, match="expected a name, a Model or a function"):
+                engine.session("s").compact(limit=LIMIT, model=7)  # type: ignore[arg-type]
+        assert done.summary is not None
+        assert "Every module was read." in done.summary.text
+
     def test_a_summary_stands_for_what_is_old(self, tmp_path: Path) -> None:
         """The next window begins with the summary and keeps what is recent; every provider would take it."""
         with opened(tmp_path) as engine:

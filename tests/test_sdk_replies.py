@@ -48,13 +48,20 @@ def completion() -> ChatCompletion:
     said = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL], "annotations": None}
     choice = {"index": 0, "finish_reason": "tool_calls", "message": said}
     made = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
-    return ChatCompletion.model_validate({**made, "choices": [choice]})
+    usage = {"prompt_tokens": 12, "completion_tokens": 7, "total_tokens": 19}
+    return ChatCompletion.model_validate({**made, "choices": [choice], "usage": usage})
 
 
 def response() -> Response:
     """A reply of OpenAI's SDK for Responses."""
     made = {"id": "resp_1", "object": "response", "created_at": 1.0, "model": "m", "status": "completed", "tools": []}
-    return Response.model_validate({**made, "output": ITEMS, "parallel_tool_calls": True, "tool_choice": "auto"})
+    made |= {"output": ITEMS, "parallel_tool_calls": True, "tool_choice": "auto"}
+    details = {
+        "input_tokens_details": {"cached_tokens": 5, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 3},
+    }
+    usage = {"input_tokens": 17, "output_tokens": 7, "total_tokens": 24, **details}
+    return Response.model_validate({**made, "usage": usage})
 
 
 RESULT: dict[str, dict[str, Any]] = {
@@ -149,6 +156,16 @@ def test_what_a_reply_cost_is_known_and_not_sent_back(engine: Engine) -> None:
     assert (row.message.model, row.message.stop, row.message.id) == ("m", "tool_use", None)
     assert row.message.usage is not None
     assert row.message.usage.input == 12
+
+
+@pytest.mark.parametrize("reply", [completion(), response(), completion().model_dump(), response().model_dump()])
+def test_the_usage_of_openai_is_known_and_not_sent_back(reply: Incoming, engine: Engine) -> None:
+    """It is outside of the messages of a reply, whether an SDK or an HTTP client returned it."""
+    session = engine.session("s")
+    session.append([{"role": "user", "content": "Read a.py."}, reply])
+    last = session.get(range(1, 9))[-1].message
+    assert (last.model, last.usage and last.usage.input, last.usage and last.usage.output) == ("m", 12, 7)
+    assert "usage" not in str(session.assemble([{"role": "user", "content": "Read a.py."}, reply]).request())
 
 
 def test_anything_that_can_be_dumped_is_taken(engine: Engine) -> None:

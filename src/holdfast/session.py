@@ -193,7 +193,7 @@ class Session:
         instructions: str | None = None,
         force: bool = True,
         dry_run: bool = False,
-        model: Model | None = None,
+        model: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         cancel: Event | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Compaction:
@@ -207,7 +207,7 @@ class Session:
             instructions: What the summary should cover.
             force: Compact even if the conversation fits.
             dry_run: Only plan.
-            model: The model that writes the summary; by default that of the engine.
+            model: The model that writes the summary, as for `Engine.open`; by default that of the engine.
             cancel: Cancels the compaction when set, from any thread; then nothing has changed.
             on_progress: Called after every step.
 
@@ -221,12 +221,14 @@ class Session:
             self._update(messages, format=format)
             limits = replace(limits, scale=self.state.token_scale)
         from holdfast.compact import Compaction, plan_compaction, run_compaction  # noqa: PLC0415 - few processes compact
+        from holdfast.models.naming import as_model  # noqa: PLC0415 - as above
 
         if dry_run:
             plan = plan_compaction(self, limits, force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
+        writer = as_model(model, settings=self.engine.settings) if model else None
         done = run_compaction(
-            self, limits, force=force, instructions=instructions, model=model, cancel=cancel, on_progress=on_progress
+            self, limits, force=force, instructions=instructions, model=writer, cancel=cancel, on_progress=on_progress
         )
         self.state.summary_parts.clear()
         self.engine.notify()

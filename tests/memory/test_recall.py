@@ -93,9 +93,11 @@ def test_a_curt_answer_comes_with_its_question(store: SqliteStore, answer: str, 
 def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> None:
     """Memory keeps silent, and says why."""
     say(store, "We deploy to Frankfurt on Tuesdays.", "Lunch was good today, thanks.")
-    found = recall(store, asking("Explain quantum chromodynamics to a child"))
+    question = asking("Explain quantum chromodynamics to a child")
+    found = recall(store, question)
     assert found.block == ""
-    assert found.reason == "nothing in memory has to do with this"
+    assert found.reason.startswith("nothing in this session has to do with this (archive.cross_session")
+    assert recall(store, replace(question, across=True)).reason == "nothing in memory has to do with this"
 
 
 def test_an_empty_memory_says_so(store: SqliteStore) -> None:

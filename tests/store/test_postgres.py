@@ -100,6 +100,21 @@ class TestTables:
         with pytest.raises(StorageError, match="newer Holdfast"):
             open_postgres(tmp_path)
 
+    def test_an_append_reads_few_rows_before_the_server_analyzes(
+        self, tmp_path: Path, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """A server that knows nothing of a table yet does not collect all rows of a tenant to find the last one."""
+        query = "SELECT sum(idx_tup_read)::int FROM pg_stat_user_indexes WHERE schemaname = current_schema()"
+        read: list[object] = []
+        for count in (2000, 1):
+            with closing(open_postgres(tmp_path)) as store:
+                scopes = [replace(HERE, session=f"session {number % 50}") for number in range(count)]
+                store.add_messages([says(f"{number} of {count}", scope=scope) for number, scope in enumerate(scopes)])
+                drop_connections(admin, store)  # a connection reports what it read when it ends
+            admin.execute("SELECT pg_stat_clear_snapshot()")
+            read += admin.execute(query).fetchone() or ()
+        assert int(str(read[1])) - int(str(read[0])) < 500
+
 
 class TestTenants:
     def test_row_security_keeps_tenants_apart(

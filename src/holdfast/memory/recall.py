@@ -127,7 +127,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     by_words = word_relevance(found.signals) >= query.gate
     share = _block_share(found, query)
     if not share and not fact_hits:
-        return replace(nothing, reason="nothing in memory has to do with this")
+        return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
     room = (share or 1.0) * query.cap - _frame_tokens()
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
@@ -311,6 +311,8 @@ _MAX_LEADS: Final = 6
 _MIN_LEAD_TOKENS: Final = 300
 """or in this many tokens, which is enough for one."""
 _ONE: Final = np.ones(1, np.float32)
+_NOTHING: Final = "nothing in memory has to do with this"
+_NOTHING_HERE: Final = "nothing in this session has to do with this (archive.cross_session searches all sessions)"
 
 
 def _read_passages(

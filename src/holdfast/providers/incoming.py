@@ -12,6 +12,9 @@ from holdfast.providers import wire
 from holdfast.providers.anthropic import ANTHROPIC
 from holdfast.providers.anthropic import USAGE as ANTHROPIC_USAGE
 from holdfast.providers.gemini import GEMINI, USAGE
+from holdfast.providers.openai_chat import OPENAI_CHAT
+from holdfast.providers.openai_chat import read_usage as read_openai_usage
+from holdfast.providers.openai_responses import OPENAI_RESPONSES
 from holdfast.providers.wire import Json, expect_object, read_usage
 
 
@@ -77,14 +80,22 @@ def _is_message(item: Any, index: int) -> bool:
 def _from_body(body: Json) -> list[Any]:
     """Return the messages of a reply as an HTTP client returns it; Anthropic's is a message itself."""
     match body:
-        case {"choices": [{"message": message}, *_]}:
-            return [message]
+        case {"choices": [{"message": Mapping() as message}, *_]}:
+            return _read_reply(OPENAI_CHAT, body, [message])
         case {"object": "response", "output": list(output)}:
-            return output
+            return _read_reply(OPENAI_RESPONSES, body, output)
         case {"candidates": [{"content": Mapping() as content}, *_]}:
             return [_read_candidate(body, content)]
         case _:
             return [body]  # the caller reports it
+
+
+def _read_reply(format_: wire.Format, data: Json, items: list[Any]) -> list[Message]:
+    """Return the messages of a reply of OpenAI; the last has its model and usage."""
+    messages = [format_.read(expect_object(item, "messages"), "messages") for item in items]
+    if messages:
+        messages[-1] = replace(messages[-1], usage=read_openai_usage(data.get("usage")), model=data.get("model"))
+    return messages
 
 
 def _read_candidate(data: Json, content: Mapping[str, Any]) -> Message:
@@ -98,9 +109,9 @@ def _from_sdk(item: Any) -> Iterator[Any]:
     if not callable(getattr(item, "model_dump", None)):
         yield item  # the caller reports it
     elif isinstance(output := getattr(item, "output", None), list) and hasattr(item, "parallel_tool_calls"):
-        yield from map(_dump, output)
+        yield from _read_reply(OPENAI_RESPONSES, _dump(item), [_dump(one) for one in output])
     elif choices := getattr(item, "choices", None):
-        yield _dump(choices[0].message)
+        yield from _read_reply(OPENAI_CHAT, _dump(item), [_dump(choices[0].message)])
     elif candidates := getattr(item, "candidates", None):
         yield _read_candidate(_dump(item), _dump(candidates[0].content))
     elif getattr(item, "type", None) == "message" and hasattr(item, "stop_reason"):

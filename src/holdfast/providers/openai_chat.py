@@ -28,9 +28,9 @@ NAME: Final = "openai_chat"
 ROLES: Final[dict[str, Role]] = {**wire.ROLES, "tool": "tool", "function": "tool"}
 MAX_NAME_CHARS: Final = 64
 _USAGE: Final = {
-    "input": "prompt_tokens",
-    "output": "completion_tokens",
-    "cache_read": "prompt_tokens_details.cached_tokens",
+    "input": "prompt_tokens input_tokens",
+    "output": "completion_tokens output_tokens",
+    "cache_read": "prompt_tokens_details.cached_tokens input_tokens_details.cached_tokens",
 }
 _THINKING_KEYS: Final = ("reasoning_content", "reasoning")
 _IMAGE_BELOW: Final = "(see the image below)"
@@ -106,7 +106,7 @@ def _read_function(data: Json, where: str, *, call_id: str) -> ToolCall:
 
 
 def read_usage(data: Any) -> Usage | None:
-    """Read a usage object of Chat Completions; cached tokens are part of its prompt tokens."""
+    """Read a usage object of Chat Completions or Responses; cached tokens are part of the input."""
     return wire.read_usage(data, _USAGE, has_cached_input=True)
 
 
