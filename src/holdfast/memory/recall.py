@@ -7,7 +7,7 @@ gets no block.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cache
@@ -122,7 +122,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     hidden = read_exclusions(store, query.scope, across=query.across or True)
     query = replace(query, in_window={*query.in_window, *hidden.messages})
     found = _search(store, query, embedder, deadline)
-    fact_hits = [hit for hit in _find_facts(store, query) if hit.fact.id not in hidden.facts]
+    fact_hits = _find_facts(store, query, hidden=hidden.facts)
     nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
     by_words = word_relevance(found.signals) >= query.gate
     share = _block_share(found, query)
@@ -164,12 +164,12 @@ def _block_share(found: _Found, query: RecallQuery) -> float:
     return NEAR_SHARE if is_near else 0.0
 
 
-def _find_facts(store: Store, query: RecallQuery) -> list[FactHit]:
-    """Find the facts of a block: those that the caller chose, then those that match."""
+def _find_facts(store: Store, query: RecallQuery, *, hidden: Collection[str]) -> list[FactHit]:
+    """Find the facts of a block: those that the caller chose, then those that match; without hidden ones."""
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
     rows = [row for row in facts.load(store, query.scope, across=query.across or True) if row.id not in given]
     matches = facts.find(facts.current(rows), " ".join(query.texts), limit=query.max_facts)
-    return [*given.values(), *matches][: query.max_facts]
+    return [hit for hit in [*given.values(), *matches][: query.max_facts] if hit.fact.id not in hidden]
 
 
 # --- searching and ranking -----------------------------------------------------------
