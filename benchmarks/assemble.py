@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
+from benchmarks.archive_rows import make_rows
 from holdfast.engine import Engine
-from holdfast.memory.archive import rows
 from holdfast.messages import Message, Text
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
@@ -118,7 +118,7 @@ def _fill(engine: Engine, writer: _Writer, segments: int, progress: Callable[[in
     """Archive so many passages in earlier parts of the session, with their vectors where there is a model."""
     for start in range(0, segments, _BATCH):
         said = [Message(role="user", parts=(Text(text=writer.text(1_000)),)) for _ in range(_BATCH)]
-        engine.memory.store.add_messages(rows(said, scope=Scope(session="long")))
+        engine.memory.store.add_messages(make_rows(said, scope=Scope(session="long")))
         progress(min(_BATCH, segments - start))
     engine.memory.embed()
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from benchmarks.archive_rows import make_rows
 from benchmarks.recall import embed_all
 from holdfast import transcripts
 from holdfast.errors import InputError
-from holdfast.memory import archive
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Recall, recall
 from holdfast.search.embed.base import Embedder
@@ -55,7 +55,7 @@ def open_archive(folder: Path, sheet: Sheet, *, embedder: Embedder | None) -> It
             file = folder / name
             if not file.is_file() or not hashlib.sha256(file.read_bytes()).hexdigest().startswith(digest):
                 raise InputError(f"{file}: not the file that the questions were written for")
-            store.add_messages(archive.rows(transcripts.read(file).messages, scope=Scope(session=name)))
+            store.add_messages(make_rows(transcripts.read(file).messages, scope=Scope(session=name)))
         if embedder is not None:
             embed_all(store, embedder)
         yield store

@@ -12,8 +12,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final
 
+from benchmarks.archive_rows import make_rows
 from benchmarks.recall import embed_all
-from holdfast.memory import archive
 from holdfast.memory.query import RecallQuery, select_texts
 from holdfast.memory.recall import recall
 from holdfast.messages import Message, Text
@@ -77,9 +77,7 @@ def measure(*, messages: int, embedder: Embedder | None, seed: int = 1) -> dict[
         said.insert((number + 1) * len(said) // (len(FACTS) + 1), statement)
     longs = [make_long(chance, chinese=not question.isascii()) for _, question, _ in FACTS]
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "bench.db") as store:
-        store.add_messages(
-            archive.rows([Message(role="user", parts=(Text(text=text),)) for text in said], scope=_SCOPE)
-        )
+        store.add_messages(make_rows([Message(role="user", parts=(Text(text=text),)) for text in said], scope=_SCOPE))
         if embedder is not None:
             embed_all(store, embedder)
 

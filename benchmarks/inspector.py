@@ -10,9 +10,9 @@ from pathlib import Path
 
 from starlette.testclient import TestClient
 
+from benchmarks.archive_rows import make_rows
 from benchmarks.store import Writer
 from holdfast import Engine
-from holdfast.memory import archive
 from holdfast.messages import Message, Text
 from holdfast.server.app import create_app
 from holdfast.server.inspector.web import COOKIE, derive
@@ -46,7 +46,7 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
                     Message(role="user" if number % 2 else "assistant", parts=(Text(text=writer.text()[:CHARS]),))
                     for number in range(min(BATCH, messages - start))
                 ]
-                rows = archive.rows(said, scope=Scope(session=f"session-{start // BATCH:05d}"))
+                rows = make_rows(said, scope=Scope(session=f"session-{start // BATCH:05d}"))
                 engine.memory.store.add_messages(rows)
                 progress(len(said))
             history = [{"role": "user", "content": writer.text()} for _ in range(60)]

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, TypeAlias
 
+from benchmarks.archive_rows import make_rows
 from benchmarks.recall import embed_all
-from holdfast.memory import archive
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import recall
 from holdfast.messages import Message, Text
@@ -182,7 +182,7 @@ def measure(*, messages: int, embedder: Embedder | None, seed: int = 1) -> dict[
     said = [Message(role="user", parts=(Text(text=text),), timestamp=number) for number, text in enumerate(texts, 1)]
     found: dict[str, Any] = {"facts": len(facts), "messages": messages, "systems": {}, "missed": {}}
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "bench.db") as store:
-        store.add_messages(archive.rows(said, scope=_SCOPE))
+        store.add_messages(make_rows(said, scope=_SCOPE))
         if embedder is not None:
             embed_all(store, embedder)
         for name, vectors in {"with vectors": embedder, "by words": None}.items():

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from benchmarks.archive_rows import make_rows
 from benchmarks.datasets import Conversation
 from benchmarks.postgres import SCHEMA, server
-from holdfast.memory import archive
 from holdfast.memory.embedding import vector_rows
 from holdfast.messages import Message, Text
 from holdfast.search.embed import Embedder
@@ -60,7 +60,7 @@ def _fill(store: PostgresStore, conversations: Iterable[Conversation], embedder:
             for turn in session.turns
         ]
         for start in range(0, len(said), _BATCH):
-            rows = archive.rows(said[start : start + _BATCH], scope=Scope(session=f"{number} {start}"))
+            rows = make_rows(said[start : start + _BATCH], scope=Scope(session=f"{number} {start}"))
             store.add_messages(rows)
     while missing := store.without_vectors(embedder.space, limit=_BATCH):
         store.add_vectors(vector_rows(missing, embedder))

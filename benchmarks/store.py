@@ -20,8 +20,8 @@ from typing import Any, Final, Self, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from benchmarks.archive_rows import make_rows
 from benchmarks.postgres import open_store, place_of
-from holdfast.memory import archive
 from holdfast.memory.embedding import vector_rows
 from holdfast.messages import Message, Text
 from holdfast.search.embed.base import Embedder, Space
@@ -185,7 +185,7 @@ def _rows(texts: Sequence[str], number: int) -> list[MessageRow]:
     said = (
         Message(role="user", parts=(Text(text=text),), timestamp=_MOMENT + n) for n, text in enumerate(texts, number)
     )
-    return archive.rows(said, scope=scope)
+    return make_rows(said, scope=scope)
 
 
 def _embed(store: PostgresStore | SqliteStore, space: Space, seed: int) -> int:

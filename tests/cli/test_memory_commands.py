@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 import line_archives
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from holdfast import Engine
 from holdfast.cli import holdfast
 from holdfast.messages import Message, Text

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from holdfast import providers, transcripts
 from holdfast.memory import archive
 from holdfast.memory.block import Fact, render

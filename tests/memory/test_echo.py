@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import pytest
 
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, Marks, find_blocks, render, strip_message, strip_text
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Scope

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from embed_models import static_folder
 from holdfast.errors import StorageError
 from holdfast.memory import transfer

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from embed_models import static_folder
 from holdfast.memory.query import RecallQuery, order_of
 from holdfast.memory.recall import recall, search

@@ -6,7 +6,7 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Select

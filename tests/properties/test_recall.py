@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import line_archives
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from holdfast import Engine
 from holdfast.memory.block import CLOSE, OPEN, strip_text
 from holdfast.memory.query import RecallQuery

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.embed.hashed import HashEmbedder

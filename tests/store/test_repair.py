@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from archive_rows import make_rows
+from benchmarks.archive_rows import make_rows
 from holdfast.errors import StorageError
 from holdfast.memory import archive
 from holdfast.store.base import Job, Record, Scope, Select

@@ -1,4 +1,4 @@
-"""Rows of a conversation as the archive makes them, for tests that put them into a store themselves."""
+"""Rows of a conversation as the archive makes them, to put them into a store directly."""
 
 from collections.abc import Iterable
 
