@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import webbrowser
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -53,6 +53,7 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
 def look_outside(home: Path | None) -> Outside:
     """Find what the inspector shows from outside the store: checks, settings and notes."""
     from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
+    from holdfast.providers.wire import find as find_value  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
     from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time
 
@@ -60,9 +61,7 @@ def look_outside(home: Path | None) -> Outside:
         loaded = configuration.load(files=configuration.default_files())
         values, settings = configuration.as_dict(loaded.settings), []
         for name, source in loaded.origins.items():
-            value: Any = values
-            for part in name.split("."):
-                value = value.get(part) if isinstance(value, dict) else None
+            value = find_value(values, name)
             settings.append((name, "" if value is None else json.dumps(value, ensure_ascii=False), source))
         return Health(findings=[(one.level, one.what) for one in check_all(home)], settings=settings)
 

@@ -40,7 +40,7 @@ def forget(
     own = {row.id for row in rows if across or row.scope == scope}
     if ids is None and fact_ids is None:
         evidence = set[int]().union(*(row.evidence for row in rows))
-        messages = _fetch_messages(store, sorted(evidence), scope=scope, across=across)
+        messages = store.read_messages(Select(scope=scope, across=across, ids=tuple(evidence)))
         count = _forget_facts(store, rows, {row.id for row in messages}, own, scope=scope, across=across)
         store.remove_records(Select(scope=scope, across=across))
         store.remove_jobs(Select(scope=scope, across=across))
@@ -50,10 +50,6 @@ def forget(
     if numbers:
         count += store.remove_messages(Select(scope=scope, across=across, ids=numbers))
     return count
-
-
-def _fetch_messages(store: Store, ids: Sequence[int], *, scope: Scope, across: bool) -> list[Any]:
-    return store.read_messages(Select(scope=scope, across=across, ids=tuple(ids))) if ids else []
 
 
 def _forget_facts(
@@ -93,7 +89,7 @@ def _clean_records(
                 replace(record, data={**record.data, "change": {**record.data["change"], "summary": FORGOTTEN}})
             )
     ids = tuple(sorted(messages))
-    rows = _fetch_messages(store, ids, scope=scope, across=across)
+    rows = store.read_messages(Select(scope=scope, across=across, ids=ids))
     edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
     key = f"forgotten:{digest(repr((ids, sorted(fact.id for fact in facts))))}"
     owners = sorted(set(map(attrgetter("scope"), (*quoting, *rows))), key=repr)
