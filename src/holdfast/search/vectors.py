@@ -21,7 +21,7 @@ Bytes = npt.NDArray[np.int8]
 Signs = npt.NDArray[np.uint64]
 Derived = TypeVar("Derived", Floats, Signs)
 
-PAGE: Final = 8_192
+PAGE: Final = 32_768
 """Windows in one piece of a matrix: it grows without being copied."""
 FEW: Final = 0.5
 """Where fewer of a page may be seen, only those are compared."""
@@ -80,6 +80,10 @@ class Matrix:
             self._pages[number][offset : offset + len(part)] = part
             first, rows = first + len(part), rows[len(part) :]
 
+    def take(self, number: int, rows: Bytes, signs: Signs) -> None:
+        """Use rows as a page, with their signs, instead of copying them."""
+        self._pages[number], self._signs[number] = rows, signs
+
     def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
         """Do nothing: all vectors are here. Those of a server are asked for, to be read in `cosine`."""
 
@@ -110,11 +114,11 @@ class Matrix:
 
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
         """Compare signs first, then every window of which most are the query's."""
-        signs = _signs(wanted)
+        signs = pack_signs(wanted)
         shared = self._room_for_shared(windows)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
-            part[:] = count_shared(_grown(self._signs, number, page[: len(part)], _signs), signs)
+            part[:] = count_shared(_grown(self._signs, number, page[: len(part)], pack_signs), signs)
         if visible is not None:
             shared *= visible
         return self._cosine_of(highest(shared, max(self._looked_into, windows // ONE_IN)), wanted, windows)
@@ -209,7 +213,7 @@ def _squares(rows: Bytes) -> Floats:
     return _distances(np.zeros((1, rows.shape[1]), np.int8), rows)
 
 
-def _signs(rows: Bytes) -> Signs:
+def pack_signs(rows: Bytes) -> Signs:
     """Whether each part of each vector is above 0: a row for each 64 parts, a word in it for each vector."""
     positive = rows > 0
     if missing := -rows.shape[1] % 64:

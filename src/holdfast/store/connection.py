@@ -82,6 +82,12 @@ class SqliteDatabase(sqlite3.Connection):
             for table, column in (("vector_blocks", "first"), ("vectors", "passage"))
         }
 
+    def open_vectors(self, space: Space) -> tuple[Matrix, dict[str, int]]:
+        """Return the vectors of a space that need not be read."""
+        from holdfast.store.vector_file import open_copy  # noqa: PLC0415 - see above
+
+        return open_copy(self, space)
+
     def open_matrix(self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None) -> None:
         """Return nothing: all vectors of a file are loaded."""
 

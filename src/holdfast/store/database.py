@@ -69,6 +69,9 @@ class Database(Protocol):
         Only rows with a higher number than `after` has for the table, in rising order.
         """
 
+    def open_vectors(self, space: Space) -> tuple[Matrix, dict[str, int]]:
+        """Return the vectors of a space that need not be read, and for each table the last row that is among them."""
+
     def open_matrix(
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
     ) -> Matrix | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +18,7 @@ from holdfast.store.base import Kind
 from holdfast.store.database import Database
 from holdfast.store.index_tables import BLOCK_PASSAGES, mark_rewritten, read_columns
 from holdfast.store.rows import KEY, fact_digest, message_digest
+from holdfast.store.vector_file import MIN_BLOCKS, list_copies, write_copies
 
 
 def remove(db: Database, kind: Kind, condition: str, values: Sequence[object]) -> int:
@@ -93,20 +94,22 @@ def damaged_copies(path: Path) -> list[Path]:
     return sorted(path.parent.glob(f"{glob.escape(path.name)}.damaged.*"))
 
 
-def delete_damaged_copies(path: Path) -> None:
-    """Delete damaged copies of a store: they may contain forgotten rows, which cannot be removed from them."""
-    for copy in damaged_copies(path):
+def delete_copies(copies: Iterable[Path]) -> None:
+    """Delete copies beside a store: they may contain forgotten rows, which cannot be removed from them."""
+    for copy in copies:
         try:
             copy.unlink(missing_ok=True)
         except OSError as error:
             raise StorageError(f"forgotten, but not deleted: {error.strerror}. Delete it.", path=copy) from error
 
 
-def scrub(connection: sqlite3.Connection, *, path: Path) -> None:
+def scrub(connection: sqlite3.Connection, *, path: Path, copied_blocks: int = MIN_BLOCKS) -> None:
     """Rewrite the file and empty the log, so that no page contains forgotten text.
 
-    Deleting with zeros is not enough: when pages are balanced, copies of rows stay in the gaps.
+    Deleting with zeros is not enough: when pages are balanced, copies of rows stay in the gaps. Copies of vectors are
+    written anew.
     """
+    delete_copies(list_copies(connection))
     connection.execute("VACUUM")
     connection.execute("UPDATE counters SET value = 0 WHERE name = 'unscrubbed'")
     busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -115,3 +118,4 @@ def scrub(connection: sqlite3.Connection, *, path: Path) -> None:
             "forgotten, but another process still reads the write-ahead log: run `holdfast vacuum` when it is done",
             path=path,
         )
+    write_copies(connection, least=copied_blocks)

@@ -306,17 +306,15 @@ class Index:
             matrix = db.open_matrix(space, self.columns, scopes, self._opened.get(space))
             self._opened = {} if matrix is None else {space: matrix}
             return matrix
-        loaded = self._loaded.get(space) or _LoadedVectors(Matrix(space.dimension))
-        first_window = self.columns["first_window"]
+        if space not in self._loaded:
+            self._loaded[space], found = _LoadedVectors(*db.open_vectors(space)), {}
+        loaded, first_window = self._loaded[space], self.columns["first_window"]
         for table, rows in (found or self._find_vectors(db, space)).items():
             for number, passage, data in rows:
                 vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
                 loaded.matrix.store(int(first_window[passage]), vectors)
                 loaded.last[table] = number
-        if not loaded.last:
-            return None
-        self._loaded[space] = loaded
-        return loaded.matrix
+        return loaded.matrix if loaded.last else None
 
     def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
         """Select the vectors of a space that are not read yet, by table; none before their number is known."""

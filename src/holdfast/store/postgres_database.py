@@ -161,6 +161,10 @@ class PostgresDatabase:
         last = after.get("vectors", 0)
         return {"vectors": self.execute(query, (*_key(space), last, last))}
 
+    def open_vectors(self, space: Space) -> tuple[Matrix, dict[str, int]]:
+        """Return a matrix without vectors: all are read."""
+        return Matrix(space.dimension), {}
+
     @property
     def has_vectors_after(self) -> str:
         """Return the condition that there are vectors after a number.

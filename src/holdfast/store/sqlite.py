@@ -44,11 +44,11 @@ class SqliteStore(TableStore):
 
     It reads and writes over two connections: a search does not wait for a write of this or another process. A write
     waits up to `wait` seconds for other processes. A file that cannot be written is opened `readonly`, and every write
-    is an error.
+    is an error. Beside one with `copied_blocks` blocks of vectors is a copy of them, which is mapped instead of read.
     """
 
-    def __init__(self, path: Path | str, *, wait: float = 120.0) -> None:
-        self.path = Path(path)
+    def __init__(self, path: Path | str, *, wait: float = 120.0, copied_blocks: int = 32) -> None:
+        self.path, self._wait, self._copied_blocks = Path(path), wait, copied_blocks
         self.readonly = is_readonly(self.path)
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
         with ExitStack() as opened:
@@ -128,10 +128,16 @@ class SqliteStore(TableStore):
 
     def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
         """Store the vectors of passages."""
-        from holdfast.store import sqlite_vectors  # noqa: PLC0415 - see above
+        from holdfast.store import sqlite_vectors, vector_file  # noqa: PLC0415 - see above
 
         with self._unsynced_transaction():  # a vector that is lost is made again
-            return sqlite_vectors.add_vectors(self._writer, rows)
+            last = self._writer.last_number("vector_blocks")
+            count = sqlite_vectors.add_vectors(self._writer, rows)
+            has_blocks = self._writer.last_number("vector_blocks") > last
+        if has_blocks and not self._writer.in_transaction:
+            with closing(connect(self.path, wait=self._wait)) as other:  # so that writers of this process go on
+                vector_file.write_copies(other, least=self._copied_blocks)
+        return count
 
     def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:  # noqa: ARG002 - as above
         """Read rows, as of one moment."""
@@ -228,6 +234,6 @@ class SqliteStore(TableStore):
             if count and kind in {"message", "fact"}:
                 self._rows.gaps = {}  # those that are left are met again
                 with translate_errors(self.path):
-                    forgetting.delete_damaged_copies(self.path)
-                    forgetting.scrub(self._writer, path=self.path)
+                    forgetting.delete_copies(forgetting.damaged_copies(self.path))
+                    forgetting.scrub(self._writer, path=self.path, copied_blocks=self._copied_blocks)
         return count
