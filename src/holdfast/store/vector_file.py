@@ -70,8 +70,8 @@ def _place(db: sqlite3.Connection, space: object) -> Path:
 
 def write_copy(db: sqlite3.Connection, place: Path, space: tuple[int, int], blocks: Sequence[Any]) -> None:
     """Write the copy of a space, given its number and dimension. Of two processes that do so, the later one wins."""
-    for file in place.parent.glob(f"{glob.escape(place.name)}.part*"):
-        file.unlink(missing_ok=True)
+    for old in place.parent.glob(f"{glob.escape(place.name)}.part*"):
+        old.unlink(missing_ok=True)
     part, drawn = place.with_name(f"{place.name}.part{os.getpid()}"), secrets.randbits(62)
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
