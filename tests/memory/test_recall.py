@@ -96,7 +96,7 @@ def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> No
     question = asking("Explain quantum chromodynamics to a child")
     found = recall(store, question)
     assert found.block == ""
-    assert found.reason.startswith("nothing in this conversation has to do with the question (archive.cross_session")
+    assert found.reason.startswith("nothing in this conversation has to do with this (archive.cross_session")
     assert recall(store, replace(question, across=True)).reason == "nothing in memory has to do with this"
 
 

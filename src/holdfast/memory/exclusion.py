@@ -30,11 +30,13 @@ def read_exclusions(store: Store, scope: Scope, *, across: Across = True) -> Exc
 
 def exclude(store: Store, rows: Sequence[MessageRow | FactRow], *, excluded: bool, time: int) -> int:
     """Exclude messages and facts from recall, or include them again, and return how many."""
-    data = {"excluded": excluded}
+    records: list[Record] = []
+    for row in rows:
+        key = f"{'fact' if isinstance(row, FactRow) else 'message'}:{row.id}"
+        records.append(Record(scope=row.scope, kind=EXCLUDED, key=key, data={"excluded": excluded}, time=time))
     with store.transaction():
+        store.add_records(records)
         for row in rows:
-            key = f"{'fact' if isinstance(row, FactRow) else 'message'}:{row.id}"
-            store.add_records([Record(scope=row.scope, kind=EXCLUDED, key=key, data=data, time=time)])
             if isinstance(row, MessageRow):
                 store.set_flags(Select(scope=row.scope, ids=(row.id,)), excluded=excluded)
     return len(rows)

@@ -312,7 +312,7 @@ _MIN_LEAD_TOKENS: Final = 300
 """or in this many tokens, which is enough for one."""
 _ONE: Final = np.ones(1, np.float32)
 _NOTHING: Final = "nothing in memory has to do with this"
-_NOTHING_HERE: Final = "nothing in this conversation has to do with the question (archive.cross_session includes the others)"
+_NOTHING_HERE: Final = "nothing in this conversation has to do with this (archive.cross_session includes the others)"
 
 
 def _read_passages(
