@@ -100,6 +100,18 @@ def test_usage_that_comes_with_an_ingested_reply_counts(tmp_path: Path) -> None:
         assert engine.session("s").assemble(talk, limit=LIMIT).report.token_scale == 1.5
 
 
+def test_usage_of_an_openai_reply_that_is_appended_counts(tmp_path: Path) -> None:
+    """It is beside the message in the JSON of the reply."""
+    with engine_at(tmp_path) as engine:
+        talk = [{"role": "user", "content": "words and numbers 1 2 3 " * 5_000}]
+        sent = engine.session("s").assemble(talk, limit=LIMIT).report.total_tokens
+        said = {"role": "assistant", "content": "I see."}
+        usage = {"prompt_tokens": int(sent * 1.5), "completion_tokens": 5}
+        engine.session("s").append([{"choices": [{"message": said}], "usage": usage}])
+        talk += [said, {"role": "user", "content": "Go on."}]
+        assert engine.session("s").assemble(talk, limit=LIMIT).report.token_scale == 1.5
+
+
 def test_a_higher_scale_makes_a_smaller_window(tmp_path: Path) -> None:
     """What the provider counts fits, not only what is estimated."""
     with engine_at(tmp_path) as engine:
