@@ -31,6 +31,7 @@ from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
+from holdfast.search.related import find_related
 from holdfast.search.relevance import combined_relevance, relevance, word_relevance
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
@@ -201,6 +202,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
         scope=query.scope,
         across=query.across,
         terms=weights,
+        related=find_related(weights) if query.order.fusion == "recipe" else {},
         vector=embedded.vector,
         space=embedded.space,
         without_messages=query.in_window,
