@@ -282,6 +282,16 @@ def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
 
 
 @bench.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def related(*, folder: Path) -> None:
+    """Print the table of related English words, made from the static model in FOLDER."""
+    from benchmarks.related import find_related, format_table  # noqa: PLC0415 - as above
+
+    for line in format_table(find_related(folder)):
+        click.echo(line)
+
+
+@bench.command()
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--provider", default="auto", show_default=True, help="As `embedding.provider`.")
 @click.option("--model", help="As `embedding.model`.")

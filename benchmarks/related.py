@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ _APART: Final = """
 """Words whose neighbours mean something else: Tuesday is no answer about Monday."""
 
 
-def find_related(folder: Path, *, progress: Callable[[int], None] = lambda _: None) -> dict[str, dict[str, float]]:
+def find_related(folder: Path) -> dict[str, dict[str, float]]:
     """Return the nearest terms of each term in the vocabulary of the model in a folder, with their cosines."""
     apart = set(terms(_APART))
     vocabulary = json.loads((folder / "tokenizer.json").read_bytes())["model"]["vocab"]
@@ -49,14 +49,12 @@ def find_related(folder: Path, *, progress: Callable[[int], None] = lambda _: No
             term, near, cosine = named[words[start + row]], named[words[other]], float(cosines[row, other])
             if near != term and cosine > related[term].get(near, 0.0):
                 related[term][near] = cosine
-        progress(len(cosines))
     return {
         term: dict(sorted(row.items(), key=lambda item: -item[1])[:MAX_RELATED]) for term, row in related.items() if row
     }
 
 
-def format_table(related: dict[str, dict[str, float]], name: str) -> Iterator[str]:
-    """Yield the lines of the table, a remark about the model first."""
-    yield f"# The nearest words by the vectors of {name}, cosines in percent: python -m benchmarks related"
+def format_table(related: dict[str, dict[str, float]]) -> Iterator[str]:
+    """Yield the lines of the table, with cosines in percent."""
     for term, row in sorted(related.items()):
         yield " ".join([term, *(f"{word} {round(100 * cosine)}" for word, cosine in row.items())])
