@@ -228,6 +228,7 @@ def _unrelated(others: Iterable[tuple[str, Path]]) -> list[Any]:
 )
 @click.option("--halves", is_flag=True, help="Split a single conversation into two.")
 @click.option("--stride", type=click.IntRange(min=1), default=1, show_default=True, help="Every so many questions.")
+@click.option("--ingredients", is_flag=True, help="Without each ingredient of the order in turn.")
 @as_json
 def replay(
     *,
@@ -236,6 +237,7 @@ def replay(
     others: tuple[tuple[str, Path], ...],
     halves: bool,
     stride: int,
+    ingredients: bool,
     as_json: bool,
 ) -> None:
     """Measure blocks and gate on the recorded searches in FILES; `--record` makes the first of them."""
@@ -252,6 +254,14 @@ def replay(
             progress = partial(bar.advance, description="questions")
             cases = recorded.record(conversations, embedder=embedder, stride=stride, others=asked, progress=progress)
             recorded.save_cases(list(cases), files[0])
+    if ingredients:
+        rows = {
+            f"{file.stem} {title}": figures
+            for file in files
+            for title, figures in recorded.measure_ingredients(recorded.load_cases(file), embedder=embedder).items()
+        }
+        show({"ingredients": rows, "embedder": notes}, rows, first="searches", as_json=as_json)
+        return
     found = {file.stem: recorded.measure(recorded.load_cases(file), embedder=embedder) for file in files}
     show({"files": found, "embedder": notes}, found, first="searches", as_json=as_json)
 

@@ -4,7 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from benchmarks.__main__ import bench
+from embed_models import static_folder
 from holdfast import Engine
 from holdfast.search import related
 from holdfast.search.related import find_related
@@ -52,3 +55,12 @@ def test_a_passage_in_other_words_is_found(tmp_path: Path) -> None:
         session.append([{"role": "user", "content": text} for text in said])
         assert [hit.text for hit in session.search("vehicle", limit=1)] == said[:1]
         assert session.search("bicycle pump") == []
+
+
+def test_the_table_is_made_from_a_static_model(tmp_path: Path) -> None:
+    """A term is related to the nearest others of the vocabulary, and never to itself."""
+    folder = static_folder(tmp_path / "model")
+    lines = CliRunner().invoke(bench, ["related", f"{folder}"], catch_exceptions=False).output.splitlines()
+    assert lines == sorted(lines)
+    assert "kitten" in next(line for line in lines if line.startswith("cat "))
+    assert all(line.split()[0] not in line.split()[1:] for line in lines)
