@@ -180,21 +180,26 @@ def facts(*, query: str | None, history: bool, home: Path | None, as_json: bool,
     if query:
         rows = [hit.fact for hit in find(rows, query)]
     if as_json:
-        extra = [{"excluded": row.id in hidden, "until": until[row]} for row in rows]
-        emit_json([asdict(row) | owner_of(row.scope) | more for row, more in zip(rows, extra, strict=True)])
+        emit_json(
+            [asdict(row) | owner_of(row.scope) | {"excluded": row.id in hidden, "until": until[row]} for row in rows]
+        )
         return
     for row in rows:
-        marks = [f"project {row.scope.project}"] if row.scope.project else []
-        marks += [f"until {minute(until[row])}"] if until[row] else []
-        marks += [f"replaced by {row.superseded_by[:_MIN_FACT_ID]}"] if row.superseded_by else []
-        marks += [NOT_RECALLED] if row.id in hidden else []
-        echo(_format_fact(row) + printable(f" ({', '.join(marks)})", one_line=True) * bool(marks))
+        echo(_format_fact(row, until=until[row], is_hidden=row.id in hidden))
     if not rows:
         echo(f"No fact matches: {query}" if query else 'No facts. Add one: holdfast remember "…"', err=True)
 
 
-def _format_fact(row: FactRow) -> str:
-    return f"{row.id[:8]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
+def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False) -> str:
+    marks = (
+        f"project {row.scope.project}" * bool(row.scope.project),
+        f"until {minute(until)}" * bool(until),
+        f"replaced by {str(row.superseded_by)[:_MIN_FACT_ID]}" * bool(row.superseded_by),
+        NOT_RECALLED * is_hidden,
+    )
+    about = printable(", ".join(filter(None, marks)), one_line=True)
+    line = f"{row.id[:_MIN_FACT_ID]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
+    return line + f" ({about})" * bool(about)
 
 
 @click.command()
@@ -335,22 +340,30 @@ class _Named:
 def _find_named(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Named:
     """Find messages by number and facts by the first characters of their id; an InputError where there is none."""
     scope, across = scope_of(**whose)
-    facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
+    contents = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
+    numbers, fact_ids = _parse_ids(ids, list(contents))
+    known = {row.id for row in memory.store.read_messages(Select(scope=scope, across=across, ids=tuple(numbers)))}
+    known |= {gap.id for gap in memory.gaps(scope, across=across) if gap.kind == "message"}
+    if not fact_ids and known.isdisjoint(numbers):
+        raise InputError(f"{', '.join(ids)}: not found")
+    return _Named(
+        numbers=list(filter(known.__contains__, numbers)),
+        facts={fact_id: contents[fact_id] for fact_id in fact_ids},
+        missing=list(filterfalse(known.__contains__, numbers)),
+    )
+
+
+def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], list[str]]:
+    """Return the numbers of messages and the ids of facts; a fact may be named by the first characters of its id."""
     prefixes = tuple(id_ for id_ in ids if len(id_) >= _MIN_FACT_ID)
-    matches = {fact_id: facts[fact_id] for fact_id in facts if fact_id.startswith(prefixes)}
+    matches = [fact_id for fact_id in fact_ids if fact_id.startswith(prefixes)]
     others = [id_ for id_ in ids if id_ not in prefixes or not any(match.startswith(id_) for match in matches)]
     for name in others:
         if not name.removeprefix("#").isdigit():
             raise InputError(
                 f"{name}: neither a message's number nor the first {_MIN_FACT_ID} characters of a fact's id"
             )
-    numbers = dict.fromkeys(int(name.removeprefix("#")) for name in others)
-    known = {row.id for row in memory.store.read_messages(Select(scope=scope, across=across, ids=tuple(numbers)))}
-    known |= {gap.id for gap in memory.gaps(scope, across=across) if gap.kind == "message"}
-    if not matches and known.isdisjoint(numbers):
-        raise InputError(f"{', '.join(ids)}: not found")
-    is_known = known.__contains__
-    return _Named(numbers=list(filter(is_known, numbers)), facts=matches, missing=list(filterfalse(is_known, numbers)))
+    return [int(name.removeprefix("#")) for name in others], matches
 
 
 @click.command()
