@@ -97,6 +97,29 @@ class TestAssemble:
         assert OPEN in newest
         assert "6543" in newest
 
+    def test_a_block_of_facts_alone_is_reported(self, engine: Engine) -> None:
+        """The report names the facts by their ids."""
+        fact = engine.session("other").remember("The staging database listens on port 6543.", type="config")
+        asked = said("user", "Which port does the staging database listen on?")
+        report = engine.session("s").assemble([asked], limit=LIMIT).report
+        assert [change.kind for change in report.changes] == ["recalled"]
+        assert (report.recalled, report.recalled_facts) == ((), (fact.id,))
+        assert engine.session("s").timeline() == [report]
+
+    def test_what_is_not_in_a_block_is_not_reported_as_recalled(self, engine: Engine) -> None:
+        """A question whose answer is in an earlier block gets none, and the report says why."""
+        keeper, reasons = "lighthouse keeper on shift", set[str]()
+        talk = list[dict[str, Any]]()
+        for n in range(80):
+            talk.append(said("user", f"Harbour {n} has its {keeper} {n}. " + f"note{n} " * 80))
+            talk.append(said("assistant", f"Noted {n}."))
+        for n, name in enumerate(("Which harbour has its", "And which harbour has its", "Again:", "Harbour with")):
+            talk += [said("assistant", f"Answer {n}."), said("user", f"{name} {keeper} 3?")]
+            report = engine.session("s").assemble(talk, limit=8_000).report
+            assert bool(report.recalled) == any(change.kind == "recalled" for change in report.changes)
+            reasons.add(report.recall_reason)
+        assert reasons >= {"", "earlier blocks in the window have most of it"}
+
     def test_a_short_question_is_not_drowned_by_what_was_said_before_it(self, engine: Engine) -> None:
         """Where the last messages together say something else, the newest one alone is looked for."""
         talk = [said("user", "The vault word is zanzibar."), *long_talk(120)[1:]]

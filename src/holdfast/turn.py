@@ -208,6 +208,7 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
             block = _recall_block(state, turn, texts, replace(plan, items=items), cap=cap)
             if block is None or not removed or _is_new(turn.recall, plan.items):
                 return (*removed, block) if block else ()
+            turn.recall = Recall(reason="earlier blocks in the window have most of it", notes=turn.recall.notes)
     return ()
 
 
@@ -272,6 +273,7 @@ def _report(
         categories=categories(items, budget=turn.limits),
         changes=tuple(map(change, (*compacted, *new))),
         recalled=turn.recall.hits,
+        recalled_facts=tuple(hit.fact.id for hit in turn.recall.facts),
         recall_reason=turn.recall.reason,
         prefix_kept=tokens(old for old, _ in same) / tokens(state.sent) if state.sent else None,
         repairs=(*state.stripped, *map(str, valid.repairs)),

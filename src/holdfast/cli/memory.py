@@ -23,6 +23,7 @@ from holdfast.cli.output import (
     echo_styled,
     emit_json,
     human_bytes,
+    join_counts,
     plural,
     print_result,
 )
@@ -333,8 +334,8 @@ class _Named:
 
     @property
     def what(self) -> str:
-        counts = ((len(self.numbers), "message"), (len(self.facts), "fact"))
-        return " and ".join(plural(count, name) for count, name in counts if count)
+        """The counts of what exists."""
+        return join_counts(message=len(self.numbers), fact=len(self.facts))
 
 
 def _find_named(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Named:
