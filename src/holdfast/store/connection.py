@@ -274,8 +274,7 @@ _ADVICE: Final = {
 COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
-    "sessions": "SELECT count(*) FROM scopes WHERE EXISTS (SELECT 1 FROM messages WHERE scope = scopes.id)"
-    " OR EXISTS (SELECT 1 FROM facts WHERE scope = scopes.id)",
+    "sessions": "SELECT count(*) FROM scopes WHERE EXISTS (SELECT 1 FROM messages WHERE scope = scopes.id)",
     "facts": "SELECT count(*) FROM (SELECT DISTINCT scope, id FROM facts)",
 }
 """The counts of a store, and their queries."""
