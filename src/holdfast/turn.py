@@ -28,7 +28,7 @@ from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.query import build_query
-from holdfast.memory.recall import Recall
+from holdfast.memory.recall import SHOWN, Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
 from holdfast.state import MAX_TRIES, SessionState
@@ -208,7 +208,7 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
             block = _recall_block(state, turn, texts, replace(plan, items=items), cap=cap)
             if block is None or not removed or _is_new(turn.recall, plan.items):
                 return (*removed, block) if block else ()
-            turn.recall = Recall(reason="earlier blocks in the window have most of it", notes=turn.recall.notes)
+            turn.recall = Recall(reason=SHOWN, notes=turn.recall.notes)
     return ()
 
 
@@ -221,7 +221,9 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     query = build_query(
         settings, texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
     )
-    query = replace(query, quoted=_find_quoted(plan.items))
+    blocks = [item.block for item in plan.items if item.block]
+    quoted = {number for block in blocks for number in block.passages}
+    query = replace(query, quoted=quoted, shown=[block.text for block in blocks])
     recall = memory.recall(replace(query, texts=query.texts[-1:]))
     if not recall.block and len(texts) > 1:  # a question that says too little is read with the messages before it
         recall = memory.recall(query)
@@ -232,24 +234,21 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
         recall.block,
         position=settings.recall.position,
         ids=sorted({hit.message for hit in recall.hits}),
-        passages=[hit.passage for hit in recall.hits],
+        passages=[hit.passage for hit in recall.hits if hit.is_whole],
         count=state.count,
     )
 
 
-def _find_quoted(items: Sequence[Item]) -> set[int]:
-    return {number for item in items if item.block for number in item.block.passages}
-
-
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
-    """Whether a fact, the best passage, or half of all passages, is in no earlier block of the window."""
+    """Whether a fact, the best passage by score or by words, or half of all passages, is in no earlier block."""
     blocks = "\n".join(item.block.text for item in items if item.block)
     if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
         return True
-    quoted = _find_quoted(items)
-    new = [hit for hit in recall.hits if hit.passage not in quoted]
-    best = max(recall.hits, key=lambda hit: hit.score, default=None)
-    return best in new or 2 * len(new) >= max(1, len(recall.hits))
+    new = [hit for hit in recall.hits if hit.text not in blocks]
+    if 2 * len(new) >= len(recall.hits):
+        return bool(new)
+    best = max(hit.score for hit in recall.hits), max(hit.parts.share for hit in recall.hits)
+    return any(hit.score == best[0] or hit.parts.share == best[1] for hit in new)
 
 
 def _report(

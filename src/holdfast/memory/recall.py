@@ -48,7 +48,7 @@ _MAX_VARIED: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A passage that matches the question, and why."""
+    """A passage that matches the question, and why. `text` is all of it (`is_whole`), or what a block quotes of it."""
 
     message: int
     passage: int
@@ -57,6 +57,7 @@ class Hit:
     time: int
     score: float
     parts: Parts
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +133,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
     quotes: list[Quote] = []
-    known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
+    known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text] + [*query.shown]
     if by_words:  # the best passages by words alone are always quoted
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
@@ -140,6 +141,8 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
+    if query.shown and not quotes and not kept_facts:
+        return replace(nothing, reason=SHOWN)
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
 
 
@@ -311,6 +314,7 @@ _MAX_LEADS: Final = 6
 _MIN_LEAD_TOKENS: Final = 300
 """or in this many tokens, which is enough for one."""
 _ONE: Final = np.ones(1, np.float32)
+SHOWN: Final = "earlier blocks in the window have most of it"
 _NOTHING: Final = "nothing in memory has to do with this"
 _NOTHING_HERE: Final = "nothing in this conversation has to do with this (archive.cross_session includes the others)"
 
@@ -499,6 +503,7 @@ def _make_hits(
             message=passage.message,
             passage=passage.number,
             text=quoted[place].text,
+            is_whole=quoted[place].text.strip() == passage.text.strip(),
             speaker=passage.speaker,
             time=passage.time,
             score=score,
