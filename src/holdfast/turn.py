@@ -221,9 +221,8 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     query = build_query(
         settings, texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
     )
-    blocks = [item.block for item in plan.items if item.block]
-    quoted = {number for block in blocks for number in block.passages}
-    query = replace(query, quoted=quoted, shown=[block.text for block in blocks])
+    quoted, shown = _find_quoted(plan.items)
+    query = replace(query, quoted=quoted, shown=shown)
     recall = memory.recall(replace(query, texts=query.texts[-1:]))
     if not recall.block and len(texts) > 1:  # a question that says too little is read with the messages before it
         recall = memory.recall(query)
@@ -239,9 +238,15 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     )
 
 
+def _find_quoted(items: Sequence[Item]) -> tuple[set[int], list[str]]:
+    """Return the passages that blocks of the window quote whole, and the blocks."""
+    blocks = [item.block for item in items if item.block]
+    return {number for block in blocks for number in block.passages}, [block.text for block in blocks]
+
+
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
     """Whether a fact, the best passage by score or by words, or half of all passages, is in no earlier block."""
-    blocks = "\n".join(item.block.text for item in items if item.block)
+    blocks = "\n".join(_find_quoted(items)[1])
     if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
         return True
     new = [hit for hit in recall.hits if hit.text not in blocks]

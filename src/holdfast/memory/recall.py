@@ -133,7 +133,8 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
     quotes: list[Quote] = []
-    known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text] + [*query.shown]
+    known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
+    known += query.shown
     if by_words:  # the best passages by words alone are always quoted
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
@@ -141,8 +142,6 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
-    if query.shown and not quotes and not kept_facts:
-        return replace(nothing, reason=SHOWN)
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
 
 
@@ -486,9 +485,11 @@ def _compose(
             break
         chosen.pop()
     if tokens > query.cap or not text:
-        return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
+        is_shown = query.shown and not quotes
+        return replace(nothing, reason=SHOWN if is_shown else f"nothing fits into {query.cap} tokens")
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
-    hits = _make_hits({place: found.texts[place] for place in ordered}, found, quoted=details)
+    passages = zip(ordered, map(found.texts.__getitem__, ordered), strict=True)
+    hits = _make_hits(dict(passages), found, quoted=details)
     return replace(nothing, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
 
 
