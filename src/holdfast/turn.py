@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
@@ -249,11 +250,14 @@ def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
     blocks = "\n".join(_find_quoted(items)[1])
     if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
         return True
+    old = [hit for hit in recall.hits if hit.text in blocks]
     new = [hit for hit in recall.hits if hit.text not in blocks]
-    if 2 * len(new) >= len(recall.hits):
+    if len(new) >= len(old):
         return bool(new)
-    best = max(hit.score for hit in recall.hits), max(hit.parts.share for hit in recall.hits)
-    return any(hit.score == best[0] or hit.parts.share == best[1] for hit in new)
+    return any(
+        max(map(measure, new), default=0.0) > max(map(measure, old))
+        for measure in (attrgetter("score"), attrgetter("parts.share"))
+    )
 
 
 def _report(

@@ -138,7 +138,9 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     if by_words:  # the best passages by words alone are always quoted
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
-        quotes = _Quoter(store, query, alone, deadline, best=1).pack(room=part, known=known, limit=_MAX_LEADS)
+        leads = _Quoter(store, query, alone, deadline, best=1)
+        quotes = leads.pack(room=part, known=known, limit=_MAX_LEADS)
+        quotes = quotes or leads.pack(room=min(room, 2 * part), known=known, limit=1)
     if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
