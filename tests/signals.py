@@ -60,7 +60,8 @@ def signals(
     eligible = np.ones(len(passages), np.bool_)
     eligible[list(hidden)] = False
     asked = Counter(terms(question))
-    found_lists = Postings.of([lists.get(number, NO_OCCURRENCES) for number in term_ids(list(asked)).tolist()], columns)
+    numbers = term_ids(list(asked)).tolist()
+    found_lists = Postings.of([[lists.get(number, NO_OCCURRENCES)] for number in numbers], columns)
     asked_for = list(map(Term, found_lists, map(float, asked.values())))
     candidates = select_candidates(
         columns,

@@ -122,10 +122,10 @@ class _Chosen:
     fresh: Mapping[int, Occurrences]
     asked: _Seek
 
-    def read_lists(self) -> list[Occurrences]:
-        """Read all windows of each term that is not cached."""
+    def read_lists(self) -> list[list[Occurrences]]:
+        """Read all windows of each term that is not cached, by run."""
         found = (self.unread | self.asked.read()).values()
-        return [_join([lists.lists[run] for run in sorted(lists.lists)]) for lists in found]
+        return [[lists.lists[run] for run in sorted(lists.lists)] for lists in found]
 
 
 class Index:
@@ -281,7 +281,7 @@ class Index:
     def _make_postings(self, chosen: _Chosen) -> dict[int, Postings]:
         """Return the postings of the chosen terms; empty for a term that does not occur."""
         sealed = {term: self._cache[term] for term in chosen.terms if term not in chosen.unread}
-        lists = [*chosen.read_lists(), *(chosen.fresh.get(term, NO_OCCURRENCES) for term in chosen.terms)]
+        lists = [*chosen.read_lists(), *([chosen.fresh.get(term, NO_OCCURRENCES)] for term in chosen.terms)]
         made = Postings.of(lists, self.columns)
         for term, postings in zip(chosen.unread, made, strict=False):
             sealed[term] = self._cache[term] = postings.copy()
@@ -363,10 +363,3 @@ def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: in
         numbers = np.array(list(query.without_passages), np.int64) - first
         kept[numbers[(numbers >= 0) & (numbers < len(kept))]] = False
     return kept
-
-
-def _join(parts: Sequence[Occurrences]) -> Occurrences:
-    if len(parts) == 1:
-        return parts[0]
-    windows, counts = zip(NO_OCCURRENCES, *parts, strict=True)
-    return np.concatenate(windows), np.concatenate(counts)
