@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _SKIPPED: Final = "score_windows"
-_NEUTRAL: Final = {
+_NEUTRAL: Final[dict[str, Any]] = {
     "vector": 0.0,
     "together": 0.0,
     "human": 1.0,
@@ -209,7 +209,9 @@ def measure(
 def measure_ingredients(cases: Sequence[Case], *, embedder: Embedder | None) -> dict[str, dict[str, float]]:
     """Replay the questions that their archive can answer with the recipe, and without each of its ingredients."""
     own = [case for case in cases if case.kind == "own"]
-    recipes = {"all": Recipe()} | {f"without {name}": replace(Recipe(), **{name: _NEUTRAL[name]}) for name in _NEUTRAL}
+    recipes = {"all": Recipe()} | {
+        f"without {name}": replace(Recipe(), **{name: value}) for name, value in _NEUTRAL.items()
+    }
     found = {}
     for title, recipe in recipes.items():
         order = Order(recipe=recipe)

@@ -33,8 +33,6 @@ FEW_TERMS: Final = 2.5
 MAX_POSTINGS: Final = 300_000
 """The number of windows that are read for one query, those of its rarest terms first: in a large store common terms
 cost more than they contribute."""
-MAX_RELATED_POSTINGS: Final = 30_000
-"""The same for terms that are related to those of the query."""
 
 N = TypeVar("N", np.float32, np.uint8)
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -182,13 +180,13 @@ def select_rarest(sizes: Sequence[int]) -> list[int]:
     return absent + rarest[:MAX_TERMS]
 
 
-def select_cheapest(sizes: Sequence[int], *, most: int = MAX_POSTINGS) -> list[int]:
-    """Return the numbers of the terms that have at most so many windows together, and at least one of them."""
+def select_cheapest(sizes: Sequence[int]) -> list[int]:
+    """Return the numbers of the terms that can be read within `MAX_POSTINGS`, by the number of windows of each."""
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     return [
         number
         for number, spent in zip(order, accumulate(sizes[n] for n in order), strict=True)
-        if spent <= most or number == order[0]
+        if spent <= MAX_POSTINGS or number == order[0]
     ]
 
 

@@ -206,7 +206,8 @@ class Select:
 class SearchQuery:
     """What to search for: terms with their weights, and a vector in `space`.
 
-    A passage without a term is found by the `related` ones of the term, each with what it counts beside it, 0 to 1.
+    A passage without a term is found by the `related` ones of the term, each with what it counts beside it, 0 to 1; a
+    store with very many passages may leave them out.
     Passages and those of messages that are named in `without_…` are not ranked, nor those from before `since` (in Unix
     milliseconds; passages without a time are), nor all but the `newest`. Each candidate comes with so many `neighbours`
     before and after it in its session, which do not count towards the limit.

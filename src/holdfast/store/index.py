@@ -6,7 +6,7 @@ It is read from the tables and nothing else, so it is right whichever process wr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import MAX_RELATED_POSTINGS, Corpus, Term, score, select_cheapest, select_rarest
+from holdfast.search.bm25 import Corpus, Term, score, select_cheapest, select_rarest
 from holdfast.search.candidates import Candidates, select_candidates
 from holdfast.search.columns import Bools, Columns
 from holdfast.search.embed.base import Space
@@ -40,7 +40,8 @@ MAX_CACHED_BYTES: Final = 24 << 20
 MAX_CACHED_SIZES: Final = 50_000
 
 MAX_CHEAP_WINDOWS: Final = 1_000_000
-"""Where the terms of a query occur in no more windows than this, all of their lists are read at once."""
+"""Where the terms of a query occur in no more windows than this, all of their lists are read at once, and those of
+related terms."""
 
 
 _NO_LIMIT: Final = 2**31
@@ -155,10 +156,8 @@ class Index:
         condition, values = scope_condition(db, query.scope.required(query.across))
         scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
-        words = list(dict.fromkeys(chain(query.terms, *query.related.values())))
-        numbers = dict(zip(words, term_ids(words).tolist(), strict=True))
-        wanted, own = list(numbers.values()), len(query.terms)
-        seek = self._seek(db, *self._missing(wanted, own))
+        is_new, numbers = not self.columns.passages, self._number_terms(query)
+        seek = self._seek(db, *self._missing(numbers.values(), len(query.terms)))
         vectors = self._find_vectors(db, space)
         reader.take_scopes(scopes)
         readable = np.zeros(len(reader.scopes), np.bool_)
@@ -167,7 +166,8 @@ class Index:
             self.reset()
             return self.search(reader, query)
         corpus = self.corpus(readable)
-        chosen = self._choose_terms(db, wanted, own, seek)
+        numbers = self._number_terms(query) if is_new else numbers
+        chosen = self._choose_terms(db, list(numbers.values()), len(query.terms), seek)
         cosine = centre = None
         matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
         if matrix is not None:
@@ -233,14 +233,23 @@ class Index:
             self._whole = Corpus.of(columns, columns["alive"])
         return self._whole
 
-    def _missing(self, terms: Sequence[int], own: int) -> tuple[list[int], int]:
+    def _is_small(self, terms: int) -> bool:
+        return terms * self.columns.windows <= MAX_CHEAP_WINDOWS
+
+    def _number_terms(self, query: SearchQuery) -> dict[str, int]:
+        """Return the numbers of the terms of a query, and of those related to them unless the store is large."""
+        related = query.related if self._is_small(len(query.terms)) else {}
+        words = list(dict.fromkeys(chain(query.terms, *related.values())))
+        return dict(zip(words, term_ids(words).tolist(), strict=True))
+
+    def _missing(self, terms: Collection[int], own: int) -> tuple[list[int], int]:
         """Return the terms that are not cached, and the longest page to read; 0 before the first passage.
 
-        The first `own` terms are those of the question, the others are related to them.
+        Of these terms, so many are the query's `own`.
         """
         if not self.columns.passages:
             return list(terms), 0
-        is_small = own * self.columns.windows <= MAX_CHEAP_WINDOWS
+        is_small = self._is_small(own)
         known = {} if is_small else self._cache.sizes
         missing = [term for term in terms if term not in self._cache and term not in known]
         return missing, _NO_LIMIT if is_small else PAGE
@@ -271,7 +280,7 @@ class Index:
             seek = self._seek(db, missing, longest)
         sought = seek.read()
         fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns).by_term()
-        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, own, sought, fresh)
+        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, sought, fresh)
         if skipped := [term for term in chosen if term not in sought and term not in self._cache]:
             sought |= self._seek(db, skipped, longest).read()
         unread = {term: sought[term] for term in chosen if term in sought}
@@ -289,7 +298,7 @@ class Index:
         return dict(zip(chosen.terms, joined, strict=True))
 
     def _select_terms(
-        self, terms: Sequence[int], own: int, sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]
+        self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]
     ) -> list[int]:
         """Choose the terms that distinguish most and can be read in time."""
         cache, known = self._cache, self._cache.sizes
@@ -298,9 +307,8 @@ class Index:
         sizes = [size + len(fresh.get(term, NO_OCCURRENCES)[0]) for term, size in zip(terms, sizes, strict=True)]
         if len(known) > MAX_CACHED_SIZES:
             known.clear()
-        chosen = set(select_cheapest(sizes[:own])).intersection(select_rarest(sizes[:own]))
-        related = select_cheapest(sizes[own:], most=MAX_RELATED_POSTINGS)
-        return [terms[number] for number in (*sorted(chosen), *(own + number for number in related))]
+        chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
+        return [terms[number] for number in sorted(chosen)]
 
     def _matrix(
         self, db: Database, space: Space | None, found: Mapping[str, Rows], readable: Bools | None
