@@ -3,10 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-import numpy as np
-
 from holdfast.search.columns import Columns
-from holdfast.search.postings import NO_OCCURRENCES, Lists, Occurrences, Postings, Unindexed, gather, term_ids
+from holdfast.search.postings import NO_OCCURRENCES, Lists, Postings, Unindexed, gather, term_ids
 from passage_rows import PassageRow, append
 
 BLOCK_PASSAGES: Final = 1024
@@ -34,9 +32,5 @@ class MemoryIndex:
         """The posting list of each term, with its weight; empty for a term that stands nowhere."""
         numbers = term_ids(list(terms))
         runs = [run.by_term() for run in (*self._runs, self._unindexed.lists(numbers, self.columns))]
-        lists: list[Occurrences] = []
-        for number in numbers.tolist():
-            parts = (run.get(number, NO_OCCURRENCES) for run in runs)
-            windows, counts = map(np.concatenate, zip(*parts, strict=True))
-            lists.append((windows, counts))
+        lists = [[run.get(number, NO_OCCURRENCES) for run in runs] for number in numbers.tolist()]
         return list(zip(Postings.of(lists, self.columns), terms.values(), strict=True))

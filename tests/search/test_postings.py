@@ -144,7 +144,7 @@ class TestPostings:
         first = (np.array([0, 1, 2], np.uint32), np.array([1, 2, 1], np.uint8))
         second = (np.array([4], np.uint32), np.array([3], np.uint8))
         nothing = (np.zeros(0, np.uint32), np.zeros(0, np.uint8))
-        early, none, late = Postings.of([first, nothing, second], columns)
+        early, none, late = Postings.of([[first], [nothing], [second]], columns)
         assert (early.passages.tolist(), early.times.tolist()) == ([0, 1], [3, 1])
         both, alone = Postings.join([early, early], [late, none])
         assert (both.passages.tolist(), both.times.tolist(), both.windows.tolist()) == (

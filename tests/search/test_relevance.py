@@ -2,13 +2,13 @@
 
 import pytest
 
+from holdfast.search.fuse import Signals
 from holdfast.search.relevance import (
     GROWTH,
     MIN_COSINE,
     MIN_WINDOW_SHARE,
     TYPICAL_WINDOWS,
     combined_relevance,
-    relevance,
     word_relevance,
 )
 from signals import Said, signals
@@ -16,6 +16,11 @@ from signals import Said, signals
 TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good")]
 LESS = (len(TALK) / TYPICAL_WINDOWS) ** GROWTH
 """The part of it that is enough in a memory as small as this."""
+
+
+def relevance(found: Signals) -> float:
+    """Return the larger of the two, as a recall reports it."""
+    return max(word_relevance(found), combined_relevance(found))
 
 
 def test_words_are_judged_by_what_stands_together() -> None:

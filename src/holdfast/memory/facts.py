@@ -57,8 +57,9 @@ def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
 
 def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
     """Read every version of every fact of an agent and project, oldest first, without long-term memories."""
-    memories = {record.key for record in store.read_records(Select(scope=scope, across=across), kind=LONG_TERM)}
-    rows: list[FactRow] = store.read_facts(Select(scope=scope, across=across))
+    select = Select(scope=scope, across=across)
+    rows: list[FactRow] = store.read_facts(select)
+    memories = {record.key for record in store.read_records(select, kind=LONG_TERM)} if rows else ()
     return [row for row in rows if row.id not in memories]
 
 

@@ -31,7 +31,8 @@ from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
-from holdfast.search.relevance import combined_relevance, relevance, word_relevance
+from holdfast.search.related import find_related
+from holdfast.search.relevance import combined_relevance, word_relevance
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text, measure_text
@@ -124,9 +125,9 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     query = replace(query, in_window={*query.in_window, *hidden.messages})
     found = _search(store, query, embedder, deadline)
     fact_hits = _find_facts(store, query, hidden=hidden.facts)
-    nothing = Recall(relevance=relevance(found.signals), notes=found.notes)
-    by_words = word_relevance(found.signals) >= query.gate
-    share = _block_share(found, query)
+    words, combined = word_relevance(found.signals), combined_relevance(found.signals)
+    nothing = Recall(relevance=max(words, combined), notes=found.notes)
+    share = _block_share(found, query, words=words, combined=combined)
     if not share and not fact_hits:
         return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
     room = (share or 1.0) * query.cap - _frame_tokens()
@@ -135,7 +136,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     quotes: list[Quote] = []
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
     known += query.shown
-    if by_words:  # the best passages by words alone are always quoted
+    if words >= query.gate:  # the best passages by words alone are always quoted
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
         leads = _Quoter(store, query, alone, deadline, best=1)
@@ -154,9 +155,8 @@ NEAR_SHARE: Final = 1 / 3
 """The share of the cap that such a block may take."""
 
 
-def _block_share(found: _Found, query: RecallQuery) -> float:
-    """Return the share of the cap that passages may take; 0 for none of them."""
-    words, combined = word_relevance(found.signals), combined_relevance(found.signals)
+def _block_share(found: _Found, query: RecallQuery, *, words: float, combined: float) -> float:
+    """Return the share of the cap that passages may take, by relevance; 0 for none of them."""
     if words >= query.gate:
         return 1.0
     if query.order.fusion == "weighted":  # this formula tests each passage itself
@@ -205,6 +205,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
         scope=query.scope,
         across=query.across,
         terms=weights,
+        related=find_related(weights) if query.order.fusion == "recipe" else {},
         vector=embedded.vector,
         space=embedded.space,
         without_messages=query.in_window,

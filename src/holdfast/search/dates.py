@@ -90,7 +90,7 @@ def _find_absolute(text: str, years: range) -> Iterator[Range]:
             yield from _days(year, _MONTHS.index(name.lower()[:3]) + 1, day or after, years)
     for match in _ISO.finditer(text):
         yield from _days(match["year"], int(match["month"]), match["day"], years)
-    for match in _CJK.finditer(text):
+    for match in () if text.isascii() else _CJK.finditer(text):
         month = _CJK_NUMBERS.get(match["month"]) or int(match["month"])
         yield from _days(match["year"], month, match["day"], years)
 

@@ -39,7 +39,7 @@ TYPICAL_CHARS_PER_TOKEN: Final = 3.25
 MIN_QUOTE_TOKENS: Final = 12
 MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
-MIN_SCORE: Final = 0.2
+MIN_SCORE: Final = 0.21
 """The score, relative to the best passage, that a passage needs in an adaptive block;"""
 SCORE_RISE: Final = 0.34
 """it needs this much more"""
@@ -107,8 +107,8 @@ class Quotable(Struct, frozen=True, kw_only=True):
 
     def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
         """Return the sentences around the best window; the rest of a long passage is not read."""
-        scores, windows = self.window_scores, self.windows
-        window = best = int(scores.argmax())
+        scores, windows = self.window_scores.tolist(), self.windows
+        window = best = scores.index(max(scores))
         last = best + 1
         while window > 0 and windows[best][0] - windows[window][0] < MIN_CONTEXT_CHARS:
             window -= 1
@@ -122,7 +122,7 @@ class Quotable(Struct, frozen=True, kw_only=True):
             text = self.text[start:stop]
             hits = tuple(filter(weights.__contains__, terms(text)))
             follows = is_code or (_ITEM.match(text) is not None and _ANNOUNCEMENT.search(before) is not None)
-            sentences.append(_Sentence(start, stop, hits, float(scores[window]), follows))
+            sentences.append(_Sentence(start, stop, hits, scores[window], follows))
             before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
         return sentences
 
@@ -232,15 +232,15 @@ class _Packed:
         plain, said_in = quote.plain, quote.said_in
         if len(plain) < MIN_SENTENCE_CHARS:
             return plain in self.known or any(plain == other for other, _ in self.seen)
-        is_quoted = any(
-            _says(other, plain)
-            for other, session in self.seen
-            if said_in is None or session is None or session == said_in
-        )
-        return is_quoted or any(_says(known, plain, weights) for known in self.known)
+        for other, session in self.seen:
+            if said_in is None or session is None or session == said_in:
+                shorter, longer = (plain, other) if len(other) >= len(plain) else (other, plain)
+                if 2 * len(shorter) >= len(plain) and shorter in longer:
+                    return True
+        return any(_says(known, plain, weights) for known in self.known)
 
 
-def _says(other: str, text: str, weights: Container[str] = ()) -> bool:
+def _says(other: str, text: str, weights: Container[str]) -> bool:
     """Tell whether a text is in another, or half of it is all of the other and the rest has none of the words."""
     if text in other or other not in text or 2 * len(other) < len(text):
         return text in other
@@ -260,12 +260,16 @@ def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
         return 0, len(candidate.text)
     sentences = candidate.sentences(weights)
     first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
-    values = [sentence.prior + sum(map(weights.__getitem__, dict.fromkeys(sentence.terms))) for sentence in sentences]
-    values.append(-1.0)  # of what is before the first and after the last
+
+    def value(number: int) -> float:
+        if not 0 <= number < len(sentences):
+            return -1.0
+        return sentences[number].prior + sum(map(weights.__getitem__, dict.fromkeys(sentences[number].terms)))
+
     most, more = candidate.room + MAX_SLACK_CHARS, MAX_LIST_CHARS * (candidate.room == MAX_EXCERPT_CHARS)
     while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
         is_announced = last < len(sentences) and sentences[last].follows
-        longer = (first - 1, last) if not is_announced and values[first - 1] > values[last] else (first, last + 1)
+        longer = (first - 1, last) if not is_announced and value(first - 1) > value(last) else (first, last + 1)
         if sentences[longer[1] - 1].stop - sentences[longer[0]].start > most + is_announced * more:
             break
         first, last = longer

@@ -10,6 +10,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain as flatten
 from struct import Struct
 from typing import Final, TypeAlias
 
@@ -89,11 +90,12 @@ class Postings:
     times: Floats
 
     @classmethod
-    def of(cls, lists: Sequence[Occurrences], columns: Columns) -> list[Postings]:
-        """The postings of terms, from the windows that each stands in: all together, since most are short."""
-        windows = np.concatenate([np.zeros(0, np.uint32), *(held for held, _ in lists)])
-        counts = np.concatenate([np.zeros(0, np.uint8), *(counted for _, counted in lists)])
-        stops = np.cumsum([len(held) for held, _ in lists], dtype=np.int64)
+    def of(cls, lists: Sequence[Sequence[Occurrences]], columns: Columns) -> list[Postings]:
+        """The postings of terms, from the lists of each that follow each other: all together, since most are short."""
+        parts = [NO_OCCURRENCES, *flatten.from_iterable(lists)]
+        windows = np.concatenate([held for held, _ in parts])
+        counts = np.concatenate([counted for _, counted in parts])
+        stops = np.cumsum([sum([len(held) for held, _ in one]) for one in lists], dtype=np.int64)
         owners = columns["passage"].take(windows)
         changes = np.append(_changes(owners), True)
         changes[stops] = True

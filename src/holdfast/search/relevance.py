@@ -36,11 +36,6 @@ _WORDLESS_SHARE: Final = 0.5
 """The part of the similarity that counts without any word in common."""
 
 
-def relevance(signals: Signals) -> float:
-    """Return the relevance of the best passages; 1 or more is enough for a block."""
-    return max(word_relevance(signals), combined_relevance(signals))
-
-
 def word_relevance(signals: Signals) -> float:
     """Return the share of the query that is in one window, relative to what is enough."""
     found = signals.candidates

@@ -112,8 +112,8 @@ class CachedEmbedder:
         with self._lock:
             # A row of zeros is cheap to make again, and may come from a temporary fault of a provider.
             self._rows.update((key, row) for key, row in rows.items() if row.any())
-            for oldest in list(self._rows)[: max(0, len(self._rows) - self._size)]:
-                del self._rows[oldest]
+            while len(self._rows) > self._size:
+                del self._rows[next(iter(self._rows))]
         return np.stack([rows[key] for key in keys]) if keys else np.zeros((0, self.space.dimension), np.float32)
 
 
