@@ -42,7 +42,17 @@ def test_chinese_questions_are_answered_with_hash_vectors(tmp_path: Path, model:
         assert not engine.session("s").recall("鲸鱼怎么呼吸?").block
 
 
-def test_the_best_passage_by_words_is_quoted_though_it_takes_most_of_a_small_block(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("like", "cap"),
+    [
+        ("Migra tenan colum lon 00{} addte {} tenanco.", 450),
+        ("Longish {} migrationals of {}: tenantry columnist takers.", 500),  # it has stems of the question
+        ("Longish {} migrationals of {}: tenantry columnist takers.", 1_000),
+    ],
+)
+def test_the_best_passage_by_words_is_quoted_though_it_takes_most_of_a_small_block(
+    tmp_path: Path, like: str, cap: int
+) -> None:
     """Japanese takes more tokens; what is like the question by its letters alone takes few."""
     seeded = Random(3)  # noqa: S311 - the same log every time
     words = ("注文", "在庫", "請求書", "利用者", "倉庫", "決済", "記録", "予約")
@@ -65,7 +75,7 @@ def test_the_best_passage_by_words_is_quoted_though_it_takes_most_of_a_small_blo
     )
     said = list[str]()
     for n in range(150):
-        said.append(f"Migra tenan colum lon 00{n * 37} addte {parts[n % 10]} tenanco.")
+        said.append(like.format(n * 37, parts[n % 10]))
         said.append(f"Part {n * 91} of the {parts[n * 7 % 10]} is as last week.")
     settings = Settings(embedding=Embedding(provider="hash"), recall=Recall(deadline_ms=60_000))
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
@@ -73,5 +83,4 @@ def test_the_best_passage_by_words_is_quoted_though_it_takes_most_of_a_small_blo
         for number, text in enumerate([*said, "Show the log.", "\n".join(log)]):
             session.append([{"role": "assistant" if number % 2 else "user", "content": text}])
         engine.work()
-        for cap in (450, 470, 490):
-            assert "3821 ms" in session.recall("How long did migration 0047_add_tenant_column take?", cap=cap).block
+        assert "3821 ms" in session.recall("How long did migration 0047_add_tenant_column take?", cap=cap).block

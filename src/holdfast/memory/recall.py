@@ -140,8 +140,8 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
         leads = _Quoter(store, query, alone, deadline, best=1)
-        quotes = leads.pack(room=part, known=known, limit=_MAX_LEADS)
-        quotes = quotes or leads.pack(room=min(room, 2 * part), known=known, limit=1)
+        quotes = leads.pack(room=min(room, 2 * part), known=known, limit=1)
+        quotes = leads.pack(room=part, known=known, after=quotes, limit=_MAX_LEADS)
     if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
@@ -361,6 +361,8 @@ class _Quoter:
         """Quote what fits into `room` tokens; see `holdfast.search.pack.pack`."""
         sizes = self._found.candidates.sizes[self._order].tolist()
         order = list(zip(self._order, sizes, self._values.values(), strict=True))
+        if limit is not None and order:  # of the best, that with most of the question in one place comes first
+            order.insert(0, order.pop(int(self._found.candidates.together[self._order].argmax())))
         adaptive = self._query.fill == "adaptive"
         self._likely = select_likely(order, room=room, after=after, adaptive=adaptive)[:limit]
         return pack(
