@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.postings import NO_OCCURRENCES, Postings
@@ -174,7 +175,7 @@ def _select_postings(postings: Sequence[tuple[Postings, float]], corpus: Corpus)
     found: list[tuple[Postings, float]] = []
     for one, weight in postings:
         seen = corpus.visible.take(one.passages)
-        found.append((replace(one, passages=one.passages[seen], times=one.times[seen]), weight))
+        found.append((structs.replace(one, passages=one.passages[seen], times=one.times[seen]), weight))
     return found
 
 
