@@ -228,6 +228,7 @@ def _unrelated(others: Iterable[tuple[str, Path]]) -> list[Any]:
 )
 @click.option("--halves", is_flag=True, help="Split a single conversation into two.")
 @click.option("--stride", type=click.IntRange(min=1), default=1, show_default=True, help="Every so many questions.")
+@click.option("--ingredients", is_flag=True, help="Without each ingredient of the order in turn.")
 @as_json
 def replay(
     *,
@@ -236,6 +237,7 @@ def replay(
     others: tuple[tuple[str, Path], ...],
     halves: bool,
     stride: int,
+    ingredients: bool,
     as_json: bool,
 ) -> None:
     """Measure blocks and gate on the recorded searches in FILES; `--record` makes the first of them."""
@@ -252,6 +254,14 @@ def replay(
             progress = partial(bar.advance, description="questions")
             cases = recorded.record(conversations, embedder=embedder, stride=stride, others=asked, progress=progress)
             recorded.save_cases(list(cases), files[0])
+    if ingredients:
+        rows = {
+            f"{file.stem} {title}": figures
+            for file in files
+            for title, figures in recorded.measure_ingredients(recorded.load_cases(file), embedder=embedder).items()
+        }
+        show({"ingredients": rows, "embedder": notes}, rows, first="searches", as_json=as_json)
+        return
     found = {file.stem: recorded.measure(recorded.load_cases(file), embedder=embedder) for file in files}
     show({"files": found, "embedder": notes}, found, first="searches", as_json=as_json)
 
@@ -279,6 +289,16 @@ def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
     chosen = Embedding(provider="none") if no_vectors else load(files=default_files()).settings.embedding
     choice = choose(chosen, allow_remote=chosen.allow_remote)
     return choice.embedder, list(choice.reasons)
+
+
+@bench.command()
+@click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
+def related(*, folder: Path) -> None:
+    """Print the table of related English words, made from the static model in FOLDER."""
+    from benchmarks.related import find_related, format_table  # noqa: PLC0415 - as above
+
+    for line in format_table(find_related(folder)):
+        click.echo(line)
 
 
 @bench.command()

@@ -22,11 +22,34 @@ from holdfast.memory.recall import Recall, recall
 from holdfast.search.candidates import Candidates
 from holdfast.search.columns import Floats, Ints
 from holdfast.search.embed.base import Embedder
+from holdfast.search.fuse import Order, Recipe
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 
-__all__ = ["Case", "Replay", "choose_others", "load_cases", "measure", "record", "save_cases"]
+__all__ = [
+    "Case",
+    "Replay",
+    "choose_others",
+    "load_cases",
+    "measure",
+    "measure_ingredients",
+    "record",
+    "save_cases",
+]
 
 _SKIPPED: Final = "score_windows"
+_NEUTRAL: Final = {
+    "vector": 0.0,
+    "together": 0.0,
+    "human": 1.0,
+    "near": 0.0,
+    "far": 0.0,
+    "session": 0.0,
+    "date": 0.0,
+    "brevity": 0.0,
+    "plenty": 0.0,
+    "best": 0,
+}
+"""The values of the recipe that leave one ingredient out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,22 +197,40 @@ def measure(
     and `far` are the shares with a block behind the gate.
     """
     figures: dict[str, list[float]] = {}
-
-    def ask(case: Case, **changes: Any) -> Recall:
-        return recall(Replay(case).store, replace(case.query, **changes), embedder=embedder)
-
     for case in cases:
-        figures.setdefault(case.kind, []).append(bool(ask(case).block))
+        figures.setdefault(case.kind, []).append(bool(_recall(case, embedder).block))
         if case.kind == "own":
-            found = {"R": ask(case, gate=0.0)}
-            figures.setdefault("tokens", []).append(found["R"].tokens)
-            found |= {f"R_{cap}": ask(case, gate=0.0, cap=cap, fill="full") for cap in CAPS}
-            for name, block in found.items():
-                quoted = count_quoted(block, case.places)
-                held = find_evidence(case.question, case.conversation, quoted)
-                figures.setdefault(name, []).append(sum(held) / len(held))
+            for name, value in _measure_blocks(case, embedder, CAPS).items():
+                figures.setdefault(name, []).append(value)
         progress(1)
     return {"questions": len(figures.get("own", ())), **{name: float(np.mean(row)) for name, row in figures.items()}}
+
+
+def measure_ingredients(cases: Sequence[Case], *, embedder: Embedder | None) -> dict[str, dict[str, float]]:
+    """Replay the questions that their archive can answer with the recipe, and without each of its ingredients."""
+    own = [case for case in cases if case.kind == "own"]
+    recipes = {"all": Recipe()} | {f"without {name}": replace(Recipe(), **{name: _NEUTRAL[name]}) for name in _NEUTRAL}
+    found = {}
+    for title, recipe in recipes.items():
+        order = Order(recipe=recipe)
+        rows = [_measure_blocks(case, embedder, CAPS[-1:], order=order) for case in own]
+        found[title] = {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+    return found
+
+
+def _measure_blocks(case: Case, embedder: Embedder | None, caps: Sequence[int], **changes: Any) -> dict[str, float]:
+    """Return the tokens of the adaptive block, and the share of the evidence in it and in full ones of some sizes."""
+    found = {"R": _recall(case, embedder, gate=0.0, **changes)}
+    figures = {"tokens": float(found["R"].tokens)}
+    found |= {f"R_{cap}": _recall(case, embedder, gate=0.0, cap=cap, fill="full", **changes) for cap in caps}
+    for name, block in found.items():
+        held = find_evidence(case.question, case.conversation, count_quoted(block, case.places))
+        figures[name] = sum(held) / len(held)
+    return figures
+
+
+def _recall(case: Case, embedder: Embedder | None, **changes: Any) -> Recall:
+    return recall(Replay(case).store, replace(case.query, **changes), embedder=embedder)
 
 
 def _ask(held: Archive, question: Question, passages: dict[int, PassageText], kind: str) -> Case:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.search.bm25 import Corpus, score
+from holdfast.search.bm25 import Corpus, Term, score
 from holdfast.search.candidates import select_candidates
 from holdfast.search.columns import Columns
 from holdfast.search.fuse import Signals
@@ -62,10 +62,10 @@ def signals(
     asked = Counter(terms(question))
     numbers = term_ids(list(asked)).tolist()
     found_lists = Postings.of([[lists.get(number, NO_OCCURRENCES)] for number in numbers], columns)
-    postings = list(zip(found_lists, map(float, asked.values()), strict=True))
+    asked_for = list(map(Term, found_lists, map(float, asked.values())))
     candidates = select_candidates(
         columns,
-        score(postings, Corpus.of(columns, eligible)),
+        score(asked_for, Corpus.of(columns, eligible)),
         visible=np.ones(len(passages), np.bool_),
         eligible=eligible,
         cosine=None if cosine is None else np.array(cosine, np.float32),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -96,6 +97,61 @@ class TestAssemble:
         newest = str(engine.session("s").assemble(talk, limit=LIMIT).render()[-1])
         assert OPEN in newest
         assert "6543" in newest
+
+    @pytest.mark.parametrize("limit", [8_000, 16_000])
+    def test_another_line_of_a_passage_that_was_quoted_in_part_is_recalled(self, engine: Engine, limit: int) -> None:
+        """A question about one row of a table, and later one about another row of it."""
+        names = "amber birch cedar delta ember fjord grove haven inlet jetty knoll ledge marsh north otter plaza tower"
+        rows = [
+            f"| {name} | replica set {n} | {4000 + 37 * n} ms | 负责人{n} |" for n, name in enumerate(names.split())
+        ]
+        talk = [said("user", "\n".join(["| name | set | lag | owner |", *rows])), *long_talk(60)[1:]]
+        for name, lag in (("birch", 4037), ("tower", 4592), ("ledge", 4407)):
+            talk.append(said("user", f"What is the lag of the replica {name}?"))
+            assert f"{lag} ms" in str(engine.session("s").assemble(talk, limit=limit).render())
+            talk.append(said("assistant", "I see."))
+
+    def test_a_passage_with_more_of_the_question_than_any_other_is_recalled(self, engine: Engine) -> None:
+        """Also where earlier blocks have most of the rest, and another passage scores higher."""
+        seeded = Random(3)  # noqa: S311 - the same log every time
+        words = ("订单", "库存", "发票", "用户", "仓库", "支付", "日志", "缓存", "任务")
+        lines = [
+            f"第{i + 1}条：{''.join(seeded.choices(words, k=4))}，编号{seeded.randrange(10**5)}。" for i in range(40)
+        ]
+        lines.insert(25, "grafana.service: listening on 0.0.0.0:3917 (dashboards)")
+        talk = list[dict[str, Any]]()
+        for n in range(60):
+            log = lines if n == 1 else [f"12:{n:02}:{i:02} INFO worker-{i} queued batch={i * n}" for i in range(60)]
+            talk.append(said("user", f"The database of harbour {n} listens on port {6000 + n}. Look at it."))
+            talk.append(said("assistant", f"Let me look at {n}."))
+            talk += [said("user", "\n".join(log)), said("assistant", "Done.")]
+        talk.append(said("user", "On which port does the database of harbour 3 listen?"))
+        engine.session("s").assemble(talk, limit=6_000)
+        talk += [said("assistant", "6003."), said("user", "Which port does grafana listen on?")]
+        assert "3917" in str(engine.session("s").assemble(talk, limit=6_000).render())
+
+    def test_a_block_of_facts_alone_is_reported(self, engine: Engine) -> None:
+        """The report names the facts by their ids."""
+        fact = engine.session("other").remember("The staging database listens on port 6543.", type="config")
+        asked = said("user", "Which port does the staging database listen on?")
+        report = engine.session("s").assemble([asked], limit=LIMIT).report
+        assert [change.kind for change in report.changes] == ["recalled"]
+        assert (report.recalled, report.recalled_facts) == ((), (fact.id,))
+        assert engine.session("s").timeline() == [report]
+
+    def test_what_is_not_in_a_block_is_not_reported_as_recalled(self, engine: Engine) -> None:
+        """A question whose answer is in an earlier block gets none, and the report says why."""
+        keeper, reasons = "lighthouse keeper on shift", set[str]()
+        talk = list[dict[str, Any]]()
+        for n in range(80):
+            talk.append(said("user", f"Harbour {n} has its {keeper} {n}. " + f"note{n} " * 80))
+            talk.append(said("assistant", f"Noted {n}."))
+        for n, name in enumerate(("Which harbour has its", "And which harbour has its", "Again:", "Harbour with")):
+            talk += [said("assistant", f"Answer {n}."), said("user", f"{name} {keeper} 3?")]
+            report = engine.session("s").assemble(talk, limit=8_000).report
+            assert bool(report.recalled) == any(change.kind == "recalled" for change in report.changes)
+            reasons.add(report.recall_reason)
+        assert reasons >= {"", "earlier blocks in the window have most of it"}
 
     def test_a_short_question_is_not_drowned_by_what_was_said_before_it(self, engine: Engine) -> None:
         """Where the last messages together say something else, the newest one alone is looked for."""

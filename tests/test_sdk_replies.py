@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +130,20 @@ def test_a_reply_is_archived_once_however_it_is_sent_back(name: str, engine: Eng
         if way is reply:
             assert window.render() == [asked, *sent, RESULT[format_]]
             assert window.report.repairs == ()
+
+
+@pytest.mark.parametrize("returned", [Response.model_validate, dict])
+def test_a_text_that_ends_a_response_is_archived_once(engine: Engine, returned: Callable[[Any], Any]) -> None:
+    """The reply and its items in the history both have the provider's id, and no call shows that they are the same."""
+    session, history, body = engine.session("s"), list[Any](), response().model_dump(mode="json")
+    for turn in range(3):
+        history.append({"role": "user", "content": f"Read it, round {turn}."})
+        session.assemble(history)
+        body["output"] = [{**item, "id": f"{item['id']}{turn}"} for item in ITEMS[:2]]
+        session.append([returned(body)])
+        history += body["output"]
+    session.assemble(history)
+    assert [row.message.role for row in session.get()] == ["user", "assistant", "assistant"] * 3
 
 
 @pytest.mark.parametrize(("came", "sent"), [("", None), (None, "")])

@@ -201,7 +201,7 @@ class _Tools:
                 tokens=report.total_tokens,
                 limit=report.raw_max_tokens,
                 changes=[f"{change.kind}: {change.reason}" for change in report.changes],
-                recalled=len(report.recalled),
+                recalled=len(report.recalled) + len(report.recalled_facts),
                 warnings=list(report.warnings),
             )
             for report in reports[-max(1, last) :]

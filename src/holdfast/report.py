@@ -68,7 +68,8 @@ class ContextReport:
         percentage: The share of the window in use.
         categories: The tokens by category, including free and reserved ones.
         changes: The edits of this turn: pruned, trimmed, compacted or recalled.
-        recalled: The passages in the block, with the parts of their scores.
+        recalled: The passages in the block, with the parts of their scores. A block may have facts alone.
+        recalled_facts: The ids of the facts in the block, as `Session.facts` returns them.
         recall_reason: Why there is no block, if there is none.
         prefix_kept: The share of the previous request, by tokens, that is a prefix of this one.
         repairs: Changes that the provider's rules required, and recalled text that came back and was removed.
@@ -99,6 +100,7 @@ class ContextReport:
     reserved_tokens: int = 0
     token_scale: float = 1.0
     is_calibrated: bool = False
+    recalled_facts: tuple[str, ...] = ()
 
     @property
     def over_limit(self) -> int:

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from itertools import takewhile
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from msgspec import structs
@@ -28,7 +29,7 @@ from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.query import build_query
-from holdfast.memory.recall import Recall
+from holdfast.memory.recall import SHOWN, Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
 from holdfast.state import MAX_TRIES, SessionState
@@ -208,6 +209,7 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
             block = _recall_block(state, turn, texts, replace(plan, items=items), cap=cap)
             if block is None or not removed or _is_new(turn.recall, plan.items):
                 return (*removed, block) if block else ()
+            turn.recall = Recall(reason=SHOWN, notes=turn.recall.notes)
     return ()
 
 
@@ -220,7 +222,8 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     query = build_query(
         settings, texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
     )
-    query = replace(query, quoted=_find_quoted(plan.items))
+    quoted, shown = _find_quoted(plan.items)
+    query = replace(query, quoted=quoted, shown=shown)
     recall = memory.recall(replace(query, texts=query.texts[-1:]))
     if not recall.block and len(texts) > 1:  # a question that says too little is read with the messages before it
         recall = memory.recall(query)
@@ -231,24 +234,30 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
         recall.block,
         position=settings.recall.position,
         ids=sorted({hit.message for hit in recall.hits}),
-        passages=[hit.passage for hit in recall.hits],
+        passages=[hit.passage for hit in recall.hits if hit.is_whole],
         count=state.count,
     )
 
 
-def _find_quoted(items: Sequence[Item]) -> set[int]:
-    return {number for item in items if item.block for number in item.block.passages}
+def _find_quoted(items: Sequence[Item]) -> tuple[set[int], list[str]]:
+    """Return the passages that blocks of the window quote whole, and the blocks."""
+    blocks = [item.block for item in items if item.block]
+    return {number for block in blocks for number in block.passages}, [block.text for block in blocks]
 
 
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
-    """Whether a fact, the best passage, or half of all passages, is in no earlier block of the window."""
-    blocks = "\n".join(item.block.text for item in items if item.block)
+    """Whether a fact, the best passage by score or by words, or half of all passages, is in no earlier block."""
+    blocks = "\n".join(_find_quoted(items)[1])
     if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
         return True
-    quoted = _find_quoted(items)
-    new = [hit for hit in recall.hits if hit.passage not in quoted]
-    best = max(recall.hits, key=lambda hit: hit.score, default=None)
-    return best in new or 2 * len(new) >= max(1, len(recall.hits))
+    old = [hit for hit in recall.hits if hit.text in blocks]
+    new = [hit for hit in recall.hits if hit.text not in blocks]
+    if len(new) >= len(old):
+        return bool(new)
+    return any(
+        max(map(measure, new), default=0.0) > max(map(measure, old))
+        for measure in (attrgetter("score"), attrgetter("parts.share"))
+    )
 
 
 def _report(
@@ -272,6 +281,7 @@ def _report(
         categories=categories(items, budget=turn.limits),
         changes=tuple(map(change, (*compacted, *new))),
         recalled=turn.recall.hits,
+        recalled_facts=tuple(hit.fact.id for hit in turn.recall.facts),
         recall_reason=turn.recall.reason,
         prefix_kept=tokens(old for old, _ in same) / tokens(state.sent) if state.sent else None,
         repairs=(*state.stripped, *map(str, valid.repairs)),

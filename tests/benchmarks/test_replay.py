@@ -40,6 +40,11 @@ def test_the_command_records_and_measures(tmp_path: Path) -> None:
     found = json.loads(again.output)["files"]["locomo"]
     assert (found["R_4000"], found["own"], found["far"]) == (1.0, 1.0, 0.0)
     assert found["tokens"] <= 4000
+    each = CliRunner().invoke(bench, ["replay", f"{file}", "--json", "--ingredients"], catch_exceptions=False)
+    rows = json.loads(each.output)["ingredients"]
+    assert rows["locomo all"] == {name: found[name] for name in ("tokens", "R", "R_4000")}
+    assert rows["locomo without near"].keys() == rows["locomo all"].keys()
+    assert len(rows) == 11
 
 
 def test_the_sheet_is_for_certain_files(tmp_path: Path) -> None:

@@ -210,6 +210,31 @@ class TestAsking:
         assert call("forget", name[:8], "--yes").stdout == "Forgot 1 fact (1 row in all).\n"
         assert len(data("facts")) == 1
 
+    def test_facts_have_a_project_and_a_history(self, data: Run, call: Callable[..., Result]) -> None:
+        """Whose a fact is, and on request what it replaced, until when."""
+        about = ("--type", "config", "--subject", "api", "--slot", "port", "--project", "店")
+        older, newer = (data("remember", f"The API listens on port {port}", *about) for port in (8080, 8443))
+        assert call("facts").stdout.endswith("[config] The API listens on port 8443 (project 店)\n")
+        first, second = call("facts", "--history").stdout.splitlines()
+        assert first.startswith(older["id"][:8])
+        assert first.endswith(f", replaced by {newer['id'][:8]})")
+        assert second in call("facts").stdout
+        listed = data("facts", "which port", "--history")
+        assert {row["content"][-4:]: row["until"] for row in listed} == {"8080": newer["time"], "8443": None}
+        assert {row["superseded_by"] for row in listed} == {newer["id"], None}
+
+    def test_numbers_of_nothing_are_named(self, data: Run, call: Callable[..., Result]) -> None:
+        """What exists is forgotten or excluded, and the exit code says that something does not."""
+        data("import", EXAMPLE)
+        excluded = call("exclude", "5", "888888")
+        assert (excluded.exit_code, excluded.stdout) == (1, "1 message will not be recalled.\n")
+        forgotten = call("forget", "5", "888888", "--yes")
+        assert (forgotten.exit_code, forgotten.stdout) == (1, "Forgot 1 message (1 row in all).\n")
+        assert excluded.stderr.endswith("Not found: #888888\n")
+        assert forgotten.stderr.endswith("Not found: #888888\n")
+        assert str(call("forget", "888888").exception) == "888888: not found"  # it does not ask
+        assert data("stats")["messages"] == 17
+
     def test_a_session_is_forgotten_whole(self, data: Run, call: Callable[..., Result]) -> None:
         """It asks first; without ids or a session it does not know what to forget."""
         session = data("import", EXAMPLE, "--session", "mine") and "mine"

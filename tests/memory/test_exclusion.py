@@ -71,7 +71,8 @@ def test_the_command_and_the_call(tmp_path: Path) -> None:
         assert [hit["excluded"] for hit in found] == [True]
         assert [row["excluded"] for row in Rpc(engine).call("facts", {"session": "s1"})] == [False]
         assert Rpc(engine).call("get", {"session": "s1", "ids": [number]})[0]["excluded"]
-    assert command("exclude", str(number), "--undo", home=tmp_path) == {"changed": 1, "excluded": False}
+    undone = {"changed": 1, "excluded": False, "missing": []}
+    assert command("exclude", str(number), "--undo", home=tmp_path) == undone
     assert command("exclude", fact.id[:8], home=tmp_path)["changed"] == 1
     block = command("recall", QUESTION, home=tmp_path)["block"]
     assert "5433" in block

@@ -213,7 +213,7 @@ def test_vectors_find_what_words_do_not(store: SqliteStore, tmp_path: Path) -> N
     best = search(store, asking("cat"), embedder=embedder)[0]
     assert best.text == "my kitten"
     assert best.parts.vector == pytest.approx(1)
-    assert best.parts.keyword == 0
+    assert best.parts.share == 0
     assert "my kitten" in recall(store, asking("cat", gate=0), embedder=embedder).block
 
 

@@ -1,12 +1,13 @@
-"""Chinese questions with the hash vectors of an existing openclaw.json: as many answers as by words alone."""
+"""Recall with hash vectors, which know no meaning: as many answers as by words alone."""
 
 import json
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from holdfast import Engine
-from holdfast.settings import load
+from holdfast.settings import Embedding, Recall, Settings, load
 
 SAID = (
     "周末我们带女儿去了西湖,她最喜欢断桥。",
@@ -39,3 +40,38 @@ def test_chinese_questions_are_answered_with_hash_vectors(tmp_path: Path, model:
             assert answer in "".join(hit.text for hit in window.report.recalled)
             assert answer in engine.session("s").recall(question).block
         assert not engine.session("s").recall("鲸鱼怎么呼吸?").block
+
+
+def test_the_best_passage_by_words_is_quoted_though_it_takes_most_of_a_small_block(tmp_path: Path) -> None:
+    """Japanese takes more tokens; what is like the question by its letters alone takes few."""
+    seeded = Random(3)  # noqa: S311 - the same log every time
+    words = ("注文", "在庫", "請求書", "利用者", "倉庫", "決済", "記録", "予約")
+    log = [
+        f"{n + 1}番：{''.join(seeded.choices(words, k=4))}の処理は完了しました、番号{seeded.randrange(10**5)}。"
+        for n in range(40)
+    ]
+    log.insert(20, "0047_add_tenant_column: 3821 ms")
+    parts = (
+        "importer",
+        "queue",
+        "invoices",
+        "login pages",
+        "nightly report",
+        "cache",
+        "templates",
+        "metrics",
+        "shards",
+        "budget",
+    )
+    said = list[str]()
+    for n in range(150):
+        said.append(f"Migra tenan colum lon 00{n * 37} addte {parts[n % 10]} tenanco.")
+        said.append(f"Part {n * 91} of the {parts[n * 7 % 10]} is as last week.")
+    settings = Settings(embedding=Embedding(provider="hash"), recall=Recall(deadline_ms=60_000))
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        session = engine.session("s")
+        for number, text in enumerate([*said, "Show the log.", "\n".join(log)]):
+            session.append([{"role": "assistant" if number % 2 else "user", "content": text}])
+        engine.work()
+        for cap in (450, 470, 490):
+            assert "3821 ms" in session.recall("How long did migration 0047_add_tenant_column take?", cap=cap).block

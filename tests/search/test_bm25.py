@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from holdfast.search import bm25
-from holdfast.search.bm25 import K1, B, Corpus, Keywords, score, select_cheapest, select_rarest
+from holdfast.search.bm25 import K1, B, Corpus, Keywords, Term, score, select_cheapest, select_rarest
 from holdfast.search.columns import Bools, Columns
 from memory_index import BLOCK_PASSAGES, MemoryIndex
 from passage_rows import PassageRow
@@ -28,10 +28,16 @@ def index_of(texts: list[str], *, scopes: list[int] | None = None) -> MemoryInde
     return index
 
 
-def ask(index: MemoryIndex, *words: str, visible: Bools | None = None) -> Keywords:
-    """What these words find."""
+def ask(
+    index: MemoryIndex, *words: str, visible: Bools | None = None, related: dict[str, dict[str, float]] | None = None
+) -> Keywords:
+    """What these words find, and the words related to them."""
     seen = index.columns["alive"] if visible is None else visible
-    return score(index.postings(dict.fromkeys(words, 1.0)), Corpus.of(index.columns, seen))
+    asked = [
+        Term(postings, weight, index.postings((related or {}).get(word, {})))
+        for word, (postings, weight) in zip(words, index.postings(dict.fromkeys(words, 1.0)), strict=True)
+    ]
+    return score(asked, Corpus.of(index.columns, seen))
 
 
 def plainly(texts: list[str], *words: str) -> list[float]:
@@ -53,6 +59,28 @@ def plainly(texts: list[str], *words: str) -> list[float]:
 def test_scores_are_those_of_the_textbook(words: tuple[str, ...]) -> None:
     """Scores agree with BM25 reckoned plainly, a missing word adding nothing."""
     assert ask(index_of(TEXTS), *words).passages.tolist() == pytest.approx(plainly(TEXTS, *words), rel=1e-5)
+
+
+def test_a_related_word_counts_where_the_word_itself_is_missing() -> None:
+    """Of several related words the best one counts, at most as much as the word; what has the word scores as before."""
+    index, related = index_of(TEXTS), {"red": {"blue": 0.5, "cheese": 0.25, "apple": 0.1, "missing": 1.0}}
+    plain, found = ask(index, "red", "pie"), ask(index, "red", "pie", related=related)
+    whole = plainly(TEXTS, "red")
+    assert found.passages[[0, 2]].tolist() == plain.passages[[0, 2]].tolist()
+    assert found.passages[4] == 0
+    assert found.passages[3] == pytest.approx(0.5 * min(plainly(TEXTS, "blue")[3], whole[3] or math.inf), rel=0.4)
+    assert 0 < found.passages[1] < found.passages[3] < found.passages[2]
+    for name in ("share", "together", "sessions"):
+        assert getattr(found, name).tolist() == getattr(plain, name).tolist()
+
+
+def test_a_related_word_of_others_is_not_seen() -> None:
+    """Where a related word is rare in what a reader sees, it does not matter how often others use it."""
+    index = index_of([*TEXTS, *["blue sea"] * 5], scopes=[0] * 5 + [1] * 5)
+    alone, related = index_of(TEXTS), {"red": {"blue": 0.5}}
+    seen = index.columns["scope"] == 0
+    found = ask(index, "red", visible=seen, related=related).passages
+    assert found.tolist() == pytest.approx([*ask(alone, "red", related=related).passages.tolist(), *[0.0] * 5])
 
 
 def test_what_stands_together_is_told_by_window() -> None:

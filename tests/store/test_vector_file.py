@@ -2,23 +2,28 @@
 
 import shutil
 import sqlite3
-from collections.abc import Callable
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, suppress
 from itertools import count
 from multiprocessing.connection import Connection
 from pathlib import Path
+from threading import Event, Thread, current_thread
+from typing import Any
 
 import pytest
 
 from holdfast.store.base import Select
+from holdfast.store.connection import connect
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.sqlite_vectors import VECTOR_BLOCK_PASSAGES
 from holdfast.store.upkeep import reindex
+from holdfast.store.vector_file import open_copy, write_copy
 from holdfast.testing.processes import acknowledged_until_killed, child
-from holdfast.testing.rows import HERE, asks, says, vectors
+from holdfast.testing.rows import HERE, MODEL, asks, says, vectors
 
 TOTAL = VECTOR_BLOCK_PASSAGES + 10
 SEEDS = (1, 7, 3000, TOTAL - 1)
+BLOCKS = "SELECT id, first, 0 FROM vector_blocks"
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +194,35 @@ def test_two_processes_copy_at_once(path: Path) -> None:
             assert [reports.recv() for _, reports in writers] == [number, number]
             assert answers(path) == expected
     assert answers(path) == expected
+
+
+def test_two_threads_copy_at_once(path: Path) -> None:
+    """The one that began later writes the copy, though the other one ended before it."""
+    is_begun, is_ended = Event(), Event()
+
+    class Blocks(list[Any]):
+        """Blocks that are read by the earlier thread while the later one waits for its end."""
+
+        def __iter__(self) -> Iterator[Any]:
+            if current_thread() is later and not is_begun.is_set():
+                is_begun.set()
+                is_ended.wait()
+            elif not is_begun.is_set():
+                later.start()
+                is_begun.wait()
+            return super().__iter__()
+
+    def write() -> None:
+        with closing(connect(path, wait=1)) as db, suppress(FileNotFoundError):
+            write_copy(db, copy_of(path), (1, MODEL.dimension), Blocks(db.execute(BLOCKS)))
+
+    later = Thread(target=write)
+    write()
+    is_ended.set()
+    later.join()
+    with closing(connect(path, wait=1)) as db:
+        assert open_copy(db, MODEL)[1] == {"vector_blocks": 1}
+    assert answers(path) == without(path)
 
 
 def test_a_copy_that_cannot_be_written(path: Path) -> None:

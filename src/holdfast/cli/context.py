@@ -15,7 +15,7 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import emit_json, plural
+from holdfast.cli.output import emit_json, join_counts, plural
 from holdfast.cli.replay import Replay, replay_file
 from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
@@ -153,7 +153,9 @@ def _print_changes(screen: Console, report: ContextReport) -> None:
         sign, colour = SIGNS.get(change.kind, ("·", "default"))
         line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
         what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
-        line.append(f" {'from ' if change.kind == 'recalled' else ''}{what}")
+        if change.kind == "recalled":
+            what = f"from {join_counts(fact=len(report.recalled_facts), message=len(change.ids))}"
+        line.append(f" {what}")
         line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
         screen.print(line.append(f": {change.reason}", style="dim"))
         for hit in report.recalled if change.kind == "recalled" else ():

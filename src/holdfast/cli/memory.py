@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import filterfalse
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
@@ -22,6 +23,7 @@ from holdfast.cli.output import (
     echo_styled,
     emit_json,
     human_bytes,
+    join_counts,
     plural,
     print_result,
 )
@@ -139,9 +141,13 @@ def get(*, ids: tuple[int, ...], around: int, home: Path | None, as_json: bool, 
         elif not (rows := memory.store.read_messages(Select(scope=(scope := session_scope(memory, **whose))))):
             raise no_session(scope)
     _print_rows(rows, as_json=as_json)
-    missing = set(ids) - {row.id for row in rows}
-    if missing:
-        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(missing))}", err=True)
+    _exit_if_missing(set(ids) - {row.id for row in rows})
+
+
+def _exit_if_missing(numbers: Collection[int]) -> None:
+    """Name messages that do not exist, and exit with 1."""
+    if numbers:
+        echo(f"Not found: {', '.join(f'#{number}' for number in sorted(numbers))}", err=True)
         sys.exit(1)
 
 
@@ -160,29 +166,41 @@ def _print_rows(rows: Sequence[MessageRow], *, as_json: bool) -> None:
 
 @click.command()
 @click.argument("query", required=False)
+@click.option("--history", is_flag=True, help="Also list what was replaced, until when and by which fact.")
 @opens_memory
 @as_json
-def facts(*, query: str | None, home: Path | None, as_json: bool, **whose: Any) -> None:
+def facts(*, query: str | None, history: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """List the current facts, or those that match QUERY."""
-    from holdfast.memory.facts import find  # noqa: PLC0415 - a name that the command itself has
+    from holdfast.memory.facts import find, list_versions  # noqa: PLC0415 - the command itself is called facts
 
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
-        rows = memory.facts(scope=scope, across=across)
+        until = list_versions(memory.store.read_facts(Select(scope=scope, across=across)))
         hidden = memory.exclusions(scope=scope, across=across).facts
+    rows = [row for row in until if history or until[row] is None]
     if query:
         rows = [hit.fact for hit in find(rows, query)]
     if as_json:
-        emit_json([asdict(row) | owner_of(row.scope) | {"excluded": row.id in hidden} for row in rows])
+        emit_json(
+            [asdict(row) | owner_of(row.scope) | {"excluded": row.id in hidden, "until": until[row]} for row in rows]
+        )
         return
     for row in rows:
-        echo(_format_fact(row) + (f" ({NOT_RECALLED})" if row.id in hidden else ""))
+        echo(_format_fact(row, until=until[row], is_hidden=row.id in hidden))
     if not rows:
         echo(f"No fact matches: {query}" if query else 'No facts. Add one: holdfast remember "…"', err=True)
 
 
-def _format_fact(row: FactRow) -> str:
-    return f"{row.id[:8]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
+def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False) -> str:
+    marks = (
+        f"project {row.scope.project}" * bool(row.scope.project),
+        f"until {minute(until)}" * bool(until),
+        f"replaced by {str(row.superseded_by)[:_MIN_FACT_ID]}" * bool(row.superseded_by),
+        NOT_RECALLED * is_hidden,
+    )
+    about = printable(", ".join(filter(None, marks)), one_line=True)
+    line = f"{row.id[:_MIN_FACT_ID]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
+    return line + f" ({about})" * bool(about)
 
 
 @click.command()
@@ -211,13 +229,14 @@ def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: boo
     """Exclude messages (by number) and facts (by id) from recall; search and get still find them."""
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
-        known = [row.id for row in memory.facts(scope=scope, across=across)]
-        numbers, fact_ids = _parse_ids(ids, known)
-        changed = memory.exclude(numbers, scope=scope, fact_ids=fact_ids, across=across, excluded=not undo)
-    if not changed:
-        raise InputError(f"{', '.join(ids)}: not found")
-    text = f"{changed} {'can be recalled again' if undo else 'will not be recalled'}."
-    print_result({"changed": changed, "excluded": not undo}, text, as_json=as_json)
+        named = _find_named(memory, ids, whose)
+        changed = memory.exclude(
+            named.numbers, scope=scope, fact_ids=list(named.facts), across=across, excluded=not undo
+        )
+    text = f"{named.what} {'can be recalled again' if undo else 'will not be recalled'}."
+    result = {"changed": changed, "excluded": not undo, "missing": named.missing}
+    print_result(result, text, as_json=as_json)
+    _exit_if_missing(named.missing)
 
 
 @click.command()
@@ -238,13 +257,12 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         if not yes:
             _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
         number = sum(plan.forget(memory, scope) for scope in plan.scopes)
-    if not number and ids:
-        raise InputError(f"nothing was forgotten: {plan.what} not found")
     text = (
         f"Forgot {plan.what} ({plural(number, 'row')} in all)."
         + " Damaged copies of the store were deleted." * bool(number and copies)
     )
-    print_result({"forgotten": number}, text, as_json=as_json)
+    print_result({"forgotten": number, "missing": plan.missing}, text, as_json=as_json)
+    _exit_if_missing(plan.missing)
 
 
 def _confirm(question: str) -> None:
@@ -269,6 +287,7 @@ class _Plan:
     facts: Sequence[str]
     ids: dict[str, list[Any]] | None = None
     across: bool = False
+    missing: Sequence[int] = ()
 
     def forget(self, memory: Memory, scope: Scope) -> int:
         """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
@@ -293,17 +312,45 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
         ):
             raise no_session(scope)
         return _Plan(what=f"all of session {whose['session']}", scopes=[scope], facts=known)
-    scope, across = scope_of(**whose)
-    facts = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
-    numbers, fact_ids = _parse_ids(ids, list(facts))
-    counts = ((len(numbers), "message"), (len(fact_ids), "fact"))
+    named = _find_named(memory, ids, whose)
     scopes = owners(memory, **whose)
     return _Plan(
-        what=" and ".join(plural(count, name) for count, name in counts if count),
+        what=named.what,
         scopes=[replace(owner, session=whose["session"] or "") for owner in scopes],
-        facts=list(map(facts.__getitem__, fact_ids)),
-        ids={"ids": numbers, "fact_ids": fact_ids},
+        facts=list(named.facts.values()),
+        ids={"ids": named.numbers, "fact_ids": list(named.facts)},
         across=whose["session"] is None,
+        missing=named.missing,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Named:
+    """What the arguments of a command name: numbers of messages, contents of facts by id, and numbers of nothing."""
+
+    numbers: list[int]
+    facts: dict[str, str]
+    missing: list[int]
+
+    @property
+    def what(self) -> str:
+        """The counts of what exists."""
+        return join_counts(message=len(self.numbers), fact=len(self.facts))
+
+
+def _find_named(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Named:
+    """Find messages by number and facts by the first characters of their id; an InputError where there is none."""
+    scope, across = scope_of(**whose)
+    contents = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
+    numbers, fact_ids = _parse_ids(ids, list(contents))
+    known = {row.id for row in memory.store.read_messages(Select(scope=scope, across=across, ids=tuple(numbers)))}
+    known |= {gap.id for gap in memory.gaps(scope, across=across) if gap.kind == "message"}
+    if not fact_ids and known.isdisjoint(numbers):
+        raise InputError(f"{', '.join(ids)}: not found")
+    return _Named(
+        numbers=list(filter(known.__contains__, numbers)),
+        facts={fact_id: contents[fact_id] for fact_id in fact_ids},
+        missing=list(filterfalse(known.__contains__, numbers)),
     )
 
 

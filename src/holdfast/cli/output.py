@@ -79,6 +79,11 @@ def plural(count: int, what: str) -> str:
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
+def join_counts(**counts: int) -> str:
+    """Format the counts that are not zero with their nouns: `1 fact and 2 messages`."""
+    return " and ".join(plural(count, what) for what, count in counts.items() if count)
+
+
 def drop_input(descriptor: int) -> None:
     """Drop what was typed or pasted so far, until nothing comes in for a moment. Without a terminal do nothing."""
     try:

@@ -12,7 +12,7 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import emit_json, plural
+from holdfast.cli.output import emit_json, join_counts, plural
 from holdfast.errors import InputError
 from holdfast.store.base import Select
 from holdfast.text import printable
@@ -99,8 +99,8 @@ def _describe_changes(turn: Turn) -> Styled:
     if sums["pruned_results"]:
         text.append(f"~ {plural(sums['pruned_results'], 'result')}  ", style="yellow")
     if sums["recalled_tokens"]:
-        passages = plural(len(turn["recalled"]), "passage")
-        text.append(f"◆ {passages}, {human_tokens(sums['recalled_tokens'])} tokens  ", style="magenta")
+        what = join_counts(fact=len(turn["recalled_facts"]), passage=len(turn["recalled"]))
+        text.append(f"◆ {what}, {human_tokens(sums['recalled_tokens'])} tokens  ", style="magenta")
     for warning in turn["warnings"]:
         text.append(f"! {printable(warning)}  ", style="bold yellow")
     return text

@@ -27,7 +27,7 @@ GAP: Final = "\n[...]\n"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Recalled text beside a message, its tokens, and the passages that it quotes."""
+    """Recalled text beside a message, its tokens, and the passages that it quotes whole."""
 
     text: str
     tokens: int
@@ -102,7 +102,7 @@ class Compacted(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_
 class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_field="kind"):
     """A block was placed: in the message with the number `into`, or in one of its own after the system prompt.
 
-    `passages` are the passages that it quotes.
+    `passages` are the passages that it quotes whole.
     """
 
     text: str

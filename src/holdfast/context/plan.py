@@ -252,7 +252,7 @@ def place(
 ) -> Edit | None:
     """Return the edit that places a block; None where there is no block, or no user turn to put it into.
 
-    `ids` are the archived messages that the block quotes, `passages` the passages of them.
+    `ids` are the archived messages that the block quotes, `passages` those that it quotes whole.
     """
     into = _newest_id(items) if position == "tail" else None
     if not text or into == 0:

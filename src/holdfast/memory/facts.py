@@ -40,6 +40,21 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
     return current(row for row in rows if row.time <= time)
 
 
+def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
+    """Map every version of every fact, with what replaced it, to when it ended; None where it holds now."""
+    facts: dict[str, list[FactRow]] = {}
+    for row in rows:
+        facts.setdefault(row.id, []).append(row)
+    versions: dict[FactRow, int | None] = {}
+    for known in facts.values():
+        for row, after in zip(known, [*known[1:], None], strict=True):
+            if row.superseded_by is not None or row.deleted:
+                continue  # it only says that the version before it ended
+            ended = row if after is None else replace(row, superseded_by=after.superseded_by, deleted=after.deleted)
+            versions[ended] = None if after is None else after.time
+    return versions
+
+
 def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
     """Read every version of every fact of an agent and project, oldest first, without long-term memories."""
     select = Select(scope=scope, across=across)

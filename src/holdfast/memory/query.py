@@ -30,7 +30,8 @@ class RecallQuery:
         fill, header: Whether the block is filled to the cap, and whether the date is repeated before every passage.
         now: The time of the question, in Unix milliseconds, for "two weeks ago".
         in_window: Archived messages that the window contains already.
-        quoted: Passages that an earlier block in the window quotes.
+        quoted: Passages that an earlier block in the window quotes whole.
+        shown: The earlier blocks in the window; what they quote is not quoted again.
         gate: The relevance from which passages are recalled; 0 for every question.
         knowledge_share: The share of the cap for facts; what they leave goes to passages, and back.
         max_facts, min_chars: The most facts in the block; a shorter question recalls nothing.
@@ -50,6 +51,7 @@ class RecallQuery:
     now: int | None = None
     in_window: Collection[int] = ()
     quoted: Collection[int] = ()
+    shown: Sequence[str] = ()
     gate: float = 1.0
     knowledge_share: float = 0.3
     max_facts: int = 10

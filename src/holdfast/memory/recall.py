@@ -31,6 +31,7 @@ from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
+from holdfast.search.related import find_related
 from holdfast.search.relevance import combined_relevance, word_relevance
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
@@ -48,7 +49,7 @@ _MAX_VARIED: Final = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hit:
-    """A passage that matches the question, and why."""
+    """A passage that matches the question, and why. `text` is all of it (`is_whole`), or what a block quotes of it."""
 
     message: int
     passage: int
@@ -57,6 +58,7 @@ class Hit:
     time: int
     score: float
     parts: Parts
+    is_whole: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,10 +135,13 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     room -= cost
     quotes: list[Quote] = []
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
+    known += query.shown
     if words >= query.gate:  # the best passages by words alone are always quoted
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
-        quotes = _Quoter(store, query, alone, deadline, best=1).pack(room=part, known=known, limit=_MAX_LEADS)
+        leads = _Quoter(store, query, alone, deadline, best=1)
+        quotes = leads.pack(room=part, known=known, limit=_MAX_LEADS)
+        quotes = quotes or leads.pack(room=min(room, 2 * part), known=known, limit=1)
     if share:
         quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
     deadline.check()
@@ -200,6 +205,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
         scope=query.scope,
         across=query.across,
         terms=weights,
+        related=find_related(weights) if query.order.fusion == "recipe" else {},
         vector=embedded.vector,
         space=embedded.space,
         without_messages=query.in_window,
@@ -310,6 +316,7 @@ _MAX_LEADS: Final = 6
 _MIN_LEAD_TOKENS: Final = 300
 """or in this many tokens, which is enough for one."""
 _ONE: Final = np.ones(1, np.float32)
+SHOWN: Final = "earlier blocks in the window have most of it"
 _NOTHING: Final = "nothing in memory has to do with this"
 _NOTHING_HERE: Final = "nothing in this conversation has to do with this (archive.cross_session includes the others)"
 
@@ -481,9 +488,11 @@ def _compose(
             break
         chosen.pop()
     if tokens > query.cap or not text:
-        return replace(nothing, reason=f"nothing fits into {query.cap} tokens")
+        is_shown = query.shown and not quotes
+        return replace(nothing, reason=SHOWN if is_shown else f"nothing fits into {query.cap} tokens")
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
-    hits = _make_hits({place: found.texts[place] for place in ordered}, found, quoted=details)
+    passages = zip(ordered, map(found.texts.__getitem__, ordered), strict=True)
+    hits = _make_hits(dict(passages), found, quoted=details)
     return replace(nothing, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
 
 
@@ -498,6 +507,7 @@ def _make_hits(
             message=passage.message,
             passage=passage.number,
             text=quoted[place].text,
+            is_whole=quoted[place].text.strip() == passage.text.strip(),
             speaker=passage.speaker,
             time=passage.time,
             score=score,

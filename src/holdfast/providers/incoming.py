@@ -92,7 +92,8 @@ def _from_body(body: Json) -> list[Any]:
 
 def _read_reply(format_: wire.Format, data: Json, items: list[Any]) -> list[Message]:
     """Return the messages of a reply of OpenAI; the last has its model and usage."""
-    messages = [format_.read(expect_object(item, "messages"), "messages") for item in items]
+    # Without ids: the same items in a history are the same messages.
+    messages = [replace(format_.read(expect_object(item, "messages"), "messages"), id=None) for item in items]
     if messages:
         messages[-1] = replace(messages[-1], usage=read_openai_usage(data.get("usage")), model=data.get("model"))
     return messages

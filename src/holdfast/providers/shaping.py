@@ -117,8 +117,8 @@ def change_messages(
         if new is not message and (wire_of(message, log.format) or len(_content(new)) < len(_content(message))):
             left = {part.kind for part in _content(new) if isinstance(part, Opaque)}
             lost = sorted({part.kind for part in _content(message) if isinstance(part, Opaque)} - left)
-            what = f"left out {', '.join(lost)}, for which it has no place" if lost else "changed what it would refuse"
-            log.note(rule, index, f"{what} ({log.format})")
+            what = f"left out {', '.join(lost)}, for which {log.format} has no place"
+            log.note(rule, index, what if lost else f"changed what {log.format} would refuse")
         changed.append(new)
     return changed
 

@@ -34,6 +34,8 @@ FEW_TERMS: Final = 2.5
 MAX_POSTINGS: Final = 300_000
 """The number of windows that are read for one query, those of its rarest terms first: in a large store common terms
 cost more than they contribute."""
+MAX_RELATED_POSTINGS: Final = 30_000
+"""The same for terms that are related to those of the query."""
 
 N = TypeVar("N", np.float32, np.uint8)
 Doubles: TypeAlias = npt.NDArray[np.float64]
@@ -69,6 +71,15 @@ class Corpus:
 
 
 @dataclass(frozen=True, slots=True)
+class Term:
+    """A term of a query: where it occurs, its weight, and related terms, each with what it counts beside it."""
+
+    postings: Postings
+    weight: float
+    related: Sequence[tuple[Postings, float]] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Keywords:
     """The scores of the visible passages for the terms of a query, and the postings of each term with its weight.
 
@@ -98,29 +109,49 @@ class Keywords:
         return scores
 
 
-def score(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Keywords:
+def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     """Score the visible passages for the terms of a query, each with its weight.
 
     A term that occurs nowhere adds to no score, but counts as the rarest one in the share.
     """
     columns = corpus.columns
-    seen = _select_postings(postings, corpus)
-    weights = np.array([weight for _, weight in seen])
-    idf = weights * [_idf(len(one.passages), corpus.total) for one, _ in seen]
-    counted = [len(one.passages) for one, _ in seen]
-    passages = np.concatenate([np.zeros(0, np.intp), *(one.passages for one, _ in seen)])
-    times = np.concatenate([np.zeros(0, np.float32), *(one.times for one, _ in seen)])
+    terms = _select_terms(terms, corpus)
+    seen = [term.postings for term in terms]
+    weights = np.array([term.weight for term in terms])
+    idf = weights * [_idf(len(one.passages), corpus.total) for one in seen]
+    counted = [len(one.passages) for one in seen]
+    passages = np.concatenate([np.zeros(0, np.intp), *(one.passages for one in seen)])
+    times = np.concatenate([np.zeros(0, np.float32), *(one.times for one in seen)])
     each = np.repeat(idf.astype(np.float32), counted)
     each *= _saturate(times, columns["length"].take(passages), corpus.average)
-    part = weights * [_idf(len(one.passages), max(corpus.total, MIN_IDF_PASSAGES)) for one, _ in seen]
+    part = weights * [_idf(len(one.passages), max(corpus.total, MIN_IDF_PASSAGES)) for one in seen]
     part = (part / (part.sum() or 1)).astype(np.float32)
+    scores = _sums(passages, each, columns.passages)
+    _add_related(scores, terms, idf.tolist(), corpus)
     return Keywords(
-        passages=_sums(passages, each, columns.passages),
+        passages=scores,
         sessions=_sessions(passages, times, weights=weights, counted=counted, corpus=corpus),
         share=_sums(passages, np.repeat(part, counted), columns.passages),
-        together=_best_window([one for one, _ in seen], part, columns),
-        terms=[(one, float(weight)) for (one, _), weight in zip(seen, idf, strict=True) if len(one.passages)],
+        together=_best_window(seen, part, columns),
+        terms=[(one, float(weight)) for one, weight in zip(seen, idf, strict=True) if len(one.passages)],
     )
+
+
+def _add_related(scores: Floats, terms: Sequence[Term], idf: Sequence[float], corpus: Corpus) -> None:
+    """Add the best related term of each term to the scores of passages that do not have the term itself."""
+    lengths, best = corpus.columns["length"], np.zeros_like(scores)
+    for term, most in zip(terms, idf, strict=True):
+        lists = [(one, share) for one, share in term.related if len(one.passages)]
+        if not lists:
+            continue
+        values = [min(most, term.weight * _idf(len(one.passages), corpus.total)) * share for one, share in lists]
+        places = np.concatenate([one.passages for one, _ in lists])
+        times = np.concatenate([one.times for one, _ in lists])
+        each = np.repeat(np.array(values, np.float32), [len(one.passages) for one, _ in lists])
+        np.maximum.at(best, places, each * _saturate(times, lengths.take(places), corpus.average))
+        best[term.postings.passages] = 0
+        scores[places] += best[places]
+        best[places] = 0
 
 
 def _best_window(postings: Sequence[Postings], part: Floats, columns: Columns) -> Floats:
@@ -152,31 +183,32 @@ def select_rarest(sizes: Sequence[int]) -> list[int]:
     return absent + rarest[:MAX_TERMS]
 
 
-def select_cheapest(sizes: Sequence[int]) -> list[int]:
-    """Return the numbers of the terms that can be read within `MAX_POSTINGS`, by the number of windows of each."""
+def select_cheapest(sizes: Sequence[int], *, most: int = MAX_POSTINGS) -> list[int]:
+    """Return the numbers of the terms that have at most so many windows together, and at least one of them."""
     order = sorted(range(len(sizes)), key=sizes.__getitem__)
     return [
         number
         for number, spent in zip(order, accumulate(sizes[n] for n in order), strict=True)
-        if spent <= MAX_POSTINGS or number == order[0]
+        if spent <= most or number == order[0]
     ]
 
 
-def _select_postings(postings: Sequence[tuple[Postings, float]], corpus: Corpus) -> Sequence[tuple[Postings, float]]:
-    """Return the postings of the rarest terms in visible passages. Other windows stay, since they are never read."""
-    if len(postings) > MAX_TERMS:
+def _select_terms(terms: Sequence[Term], corpus: Corpus) -> Sequence[Term]:
+    """Return the rarest terms, with their postings in visible passages. Other windows stay, and are never read."""
+    if len(terms) > MAX_TERMS:
         windows = np.ones(corpus.columns.windows, np.bool_)
         if not corpus.whole:
             windows = corpus.visible.take(corpus.columns["passage"])
-        sizes = [int(np.count_nonzero(windows.take(one.windows))) for one, _ in postings]
-        postings = [postings[number] for number in select_rarest(sizes)]
+        sizes = [int(np.count_nonzero(windows.take(term.postings.windows))) for term in terms]
+        terms = [terms[number] for number in select_rarest(sizes)]
     if corpus.whole:
-        return postings
-    found: list[tuple[Postings, float]] = []
-    for one, weight in postings:
+        return terms
+
+    def see(one: Postings) -> Postings:
         seen = corpus.visible.take(one.passages)
-        found.append((structs.replace(one, passages=one.passages[seen], times=one.times[seen]), weight))
-    return found
+        return structs.replace(one, passages=one.passages[seen], times=one.times[seen])
+
+    return [Term(see(term.postings), term.weight, [(see(one), share) for one, share in term.related]) for term in terms]
 
 
 def _sessions(

@@ -39,7 +39,7 @@ TYPICAL_CHARS_PER_TOKEN: Final = 3.25
 MIN_QUOTE_TOKENS: Final = 12
 MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
-MIN_SCORE: Final = 0.2
+MIN_SCORE: Final = 0.21
 """The score, relative to the best passage, that a passage needs in an adaptive block;"""
 SCORE_RISE: Final = 0.34
 """it needs this much more"""

@@ -206,6 +206,7 @@ class Select:
 class SearchQuery:
     """What to search for: terms with their weights, and a vector in `space`.
 
+    A passage without a term is found by the `related` ones of the term, each with what it counts beside it, 0 to 1.
     Passages and those of messages that are named in `without_…` are not ranked, nor those from before `since` (in Unix
     milliseconds; passages without a time are), nor all but the `newest`. Each candidate comes with so many `neighbours`
     before and after it in its session, which do not count towards the limit.
@@ -213,6 +214,7 @@ class SearchQuery:
 
     scope: Scope
     terms: Mapping[str, float]
+    related: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     across: Across = False
     vector: Floats | None = field(default=None, repr=False)
     space: Space | None = None

@@ -15,10 +15,11 @@ from holdfast.search import columns as columnar
 from holdfast.search.columns import Columns
 from holdfast.search.postings import decode, encode, pages_with, without
 from holdfast.store.base import Kind
+from holdfast.store.connection import COPIED_BLOCKS
 from holdfast.store.database import Database
 from holdfast.store.index_tables import BLOCK_PASSAGES, mark_rewritten, read_columns
 from holdfast.store.rows import KEY, fact_digest, message_digest
-from holdfast.store.vector_file import MIN_BLOCKS, list_copies, write_copies
+from holdfast.store.vector_file import list_copies, write_copies
 
 
 def remove(db: Database, kind: Kind, condition: str, values: Sequence[object]) -> int:
@@ -103,7 +104,7 @@ def delete_copies(copies: Iterable[Path]) -> None:
             raise StorageError(f"forgotten, but not deleted: {error.strerror}. Delete it.", path=copy) from error
 
 
-def scrub(connection: sqlite3.Connection, *, path: Path, copied_blocks: int = MIN_BLOCKS) -> None:
+def scrub(connection: sqlite3.Connection, *, path: Path, copied_blocks: int = COPIED_BLOCKS) -> None:
     """Rewrite the file and empty the log, so that no page contains forgotten text.
 
     Deleting with zeros is not enough: when pages are balanced, copies of rows stay in the gaps. Copies of vectors are

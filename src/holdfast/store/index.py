@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from holdfast.search import columns as columnar
-from holdfast.search.bm25 import Corpus, score, select_cheapest, select_rarest
+from holdfast.search.bm25 import MAX_RELATED_POSTINGS, Corpus, Term, score, select_cheapest, select_rarest
 from holdfast.search.candidates import Candidates, select_candidates
 from holdfast.search.columns import Bools, Columns
 from holdfast.search.embed.base import Space
@@ -154,8 +155,10 @@ class Index:
         condition, values = scope_condition(db, query.scope.required(query.across))
         scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
-        weights = dict(zip(term_ids(list(query.terms)).tolist(), query.terms.values(), strict=True))
-        seek = self._seek(db, *self._missing(list(weights)))
+        words = list(dict.fromkeys(chain(query.terms, *query.related.values())))
+        numbers = dict(zip(words, term_ids(words).tolist(), strict=True))
+        wanted, own = list(numbers.values()), len(query.terms)
+        seek = self._seek(db, *self._missing(wanted, own))
         vectors = self._find_vectors(db, space)
         reader.take_scopes(scopes)
         readable = np.zeros(len(reader.scopes), np.bool_)
@@ -164,13 +167,14 @@ class Index:
             self.reset()
             return self.search(reader, query)
         corpus = self.corpus(readable)
-        chosen = self._choose_terms(db, list(weights), seek)
+        chosen = self._choose_terms(db, wanted, own, seek)
         cosine = centre = None
         matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
         if matrix is not None:
             seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
             matrix.prefetch(vector, windows=self.columns.windows, visible=seen)
-        keywords = score(self._make_postings(chosen, weights), corpus)
+        postings = self._make_postings(chosen)
+        keywords = score(_make_terms(query, numbers, postings), corpus)
         if matrix is not None:
             cosine = matrix.cosine(vector, windows=self.columns.windows, visible=seen)
             centre = matrix.centre(vector, cosine, visible=seen)
@@ -229,11 +233,14 @@ class Index:
             self._whole = Corpus.of(columns, columns["alive"])
         return self._whole
 
-    def _missing(self, terms: Sequence[int]) -> tuple[list[int], int]:
-        """Return the terms that are not cached, and the longest page to read; 0 before the first passage."""
+    def _missing(self, terms: Sequence[int], own: int) -> tuple[list[int], int]:
+        """Return the terms that are not cached, and the longest page to read; 0 before the first passage.
+
+        The first `own` terms are those of the question, the others are related to them.
+        """
         if not self.columns.passages:
             return list(terms), 0
-        is_small = len(terms) * self.columns.windows <= MAX_CHEAP_WINDOWS
+        is_small = own * self.columns.windows <= MAX_CHEAP_WINDOWS
         known = {} if is_small else self._cache.sizes
         missing = [term for term in terms if term not in self._cache and term not in known]
         return missing, _NO_LIMIT if is_small else PAGE
@@ -253,36 +260,36 @@ class Index:
         )
         return _Seek(missing, longest, db.execute(query, (value, longest)))
 
-    def _choose_terms(self, db: Database, terms: Sequence[int], seek: _Seek) -> _Chosen:
+    def _choose_terms(self, db: Database, terms: Sequence[int], own: int, seek: _Seek) -> _Chosen:
         """Choose the terms whose lists are read, and ask for those that are long.
 
         In a large store these are the terms that tell most and can be looked at in time.
         """
         terms = terms if self.columns.passages else []
-        missing, longest = self._missing(terms)
+        missing, longest = self._missing(terms, own)
         if longest != seek.longest or not set(missing) <= set(seek.terms):  # the index has changed since
             seek = self._seek(db, missing, longest)
         sought = seek.read()
         fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns).by_term()
-        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, sought, fresh)
+        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, own, sought, fresh)
         if skipped := [term for term in chosen if term not in sought and term not in self._cache]:
             sought |= self._seek(db, skipped, longest).read()
         unread = {term: sought[term] for term in chosen if term in sought}
         asked = self._seek(db, [term for term, lists in unread.items() if lists.unread], _NO_LIMIT)
         return _Chosen(chosen, unread, fresh, asked)
 
-    def _make_postings(self, chosen: _Chosen, weights: Mapping[int, float]) -> list[tuple[Postings, float]]:
-        """Return the postings of the chosen terms, with their weights; empty for a term that does not occur."""
+    def _make_postings(self, chosen: _Chosen) -> dict[int, Postings]:
+        """Return the postings of the chosen terms; empty for a term that does not occur."""
         sealed = {term: self._cache[term] for term in chosen.terms if term not in chosen.unread}
         lists = [*chosen.read_lists(), *([chosen.fresh.get(term, NO_OCCURRENCES)] for term in chosen.terms)]
         made = Postings.of(lists, self.columns)
         for term, postings in zip(chosen.unread, made, strict=False):
             sealed[term] = self._cache[term] = postings.copy()
         joined = Postings.join([sealed[term] for term in chosen.terms], made[len(chosen.unread) :])
-        return list(zip(joined, map(weights.__getitem__, chosen.terms), strict=True))
+        return dict(zip(chosen.terms, joined, strict=True))
 
     def _select_terms(
-        self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]
+        self, terms: Sequence[int], own: int, sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]
     ) -> list[int]:
         """Choose the terms that distinguish most and can be read in time."""
         cache, known = self._cache, self._cache.sizes
@@ -291,8 +298,9 @@ class Index:
         sizes = [size + len(fresh.get(term, NO_OCCURRENCES)[0]) for term, size in zip(terms, sizes, strict=True)]
         if len(known) > MAX_CACHED_SIZES:
             known.clear()
-        chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
-        return [terms[number] for number in sorted(chosen)]
+        chosen = set(select_cheapest(sizes[:own])).intersection(select_rarest(sizes[:own]))
+        related = select_cheapest(sizes[own:], most=MAX_RELATED_POSTINGS)
+        return [terms[number] for number in (*sorted(chosen), *(own + number for number in related))]
 
     def _matrix(
         self, db: Database, space: Space | None, found: Mapping[str, Rows], readable: Bools | None
@@ -322,6 +330,20 @@ class Index:
             return {}
         loaded = self._loaded.get(space)
         return db.find_vectors(space, after={} if loaded is None else loaded.last)
+
+
+def _make_terms(query: SearchQuery, numbers: Mapping[str, int], postings: Mapping[int, Postings]) -> list[Term]:
+    """Return the terms of a query that were read, each with its related ones."""
+    found = {word: postings[number] for word, number in numbers.items() if number in postings}
+    return [
+        Term(
+            found[word],
+            weight,
+            [(found[other], share) for other, share in query.related.get(word, {}).items() if other in found],
+        )
+        for word, weight in query.terms.items()
+        if word in found
+    ]
 
 
 def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:

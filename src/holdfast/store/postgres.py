@@ -64,7 +64,7 @@ _LEASE: Final = timedelta(minutes=10)
 _COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
-    "sessions": "SELECT count(*) FROM (SELECT tenant, scope FROM messages UNION SELECT tenant, scope FROM facts)",
+    "sessions": "SELECT count(*) FROM (SELECT DISTINCT tenant, scope FROM messages)",
     "facts": "SELECT count(*) FROM (SELECT DISTINCT tenant, scope, id FROM facts)",
     "bytes": "SELECT coalesce(sum(pg_total_relation_size(pg_class.oid)), 0)::bigint FROM pg_class"
     " WHERE relnamespace = current_schema()::regnamespace AND relkind = 'r'",

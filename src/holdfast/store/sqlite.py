@@ -16,6 +16,7 @@ from holdfast.errors import StorageError
 from holdfast.files import only_process
 from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
 from holdfast.store.connection import (
+    COPIED_BLOCKS,
     COUNTS,
     check_version,
     connect,
@@ -47,7 +48,7 @@ class SqliteStore(TableStore):
     is an error. Beside one with `copied_blocks` blocks of vectors is a copy of them, which is mapped instead of read.
     """
 
-    def __init__(self, path: Path | str, *, wait: float = 120.0, copied_blocks: int = 32) -> None:
+    def __init__(self, path: Path | str, *, wait: float = 120.0, copied_blocks: int = COPIED_BLOCKS) -> None:
         self.path, self._wait, self._copied_blocks = Path(path), wait, copied_blocks
         self.readonly = is_readonly(self.path)
         self._write_lock, self._read_lock = threading.RLock(), threading.Lock()

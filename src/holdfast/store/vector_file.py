@@ -25,8 +25,6 @@ from holdfast.search.embed.base import Space
 from holdfast.search.vectors import PAGE, Bytes, Matrix, pack_signs
 from holdfast.store.codec import DAMAGE
 
-MIN_BLOCKS: Final = 32
-"""A space with so many blocks gets a copy: reading fewer takes less than a fifth of a second."""
 _MAX_MISSING: Final = 4
 """A copy is written anew when one in so many blocks is not in it."""
 
@@ -44,8 +42,8 @@ def list_copies(db: sqlite3.Connection) -> list[Path]:
     return [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
 
 
-def write_copies(db: sqlite3.Connection, *, least: int = MIN_BLOCKS) -> None:
-    """Write a copy of each space with many blocks that are not in one yet.
+def write_copies(db: sqlite3.Connection, *, least: int) -> None:
+    """Write a copy of each space with at least so many blocks, where many of them are not in one yet.
 
     Where that fails, the blocks are read. On Windows a mapped file cannot be replaced.
     """
@@ -69,10 +67,11 @@ def _place(db: sqlite3.Connection, space: object) -> Path:
 
 
 def write_copy(db: sqlite3.Connection, place: Path, space: tuple[int, int], blocks: Sequence[Any]) -> None:
-    """Write the copy of a space, given its number and dimension. Of two processes that do so, the later one wins."""
+    """Write the copy of a space, given its number and dimension. Of two that do so at once, the later one wins."""
     for old in place.parent.glob(f"{glob.escape(place.name)}.part*"):
         old.unlink(missing_ok=True)
-    part, drawn = place.with_name(f"{place.name}.part{os.getpid()}"), secrets.randbits(62)
+    drawn = secrets.randbits(62)
+    part = place.with_name(f"{place.name}.part{drawn}")
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
             for page in read_pages(db, blocks, space[1]):

@@ -101,8 +101,8 @@ def parse_line(raw: bytes, number: int) -> Line:
     except UnicodeDecodeError as error:
         return Line(number, raw, None, f"not UTF-8 at byte {error.start}")
     except ValueError as error:
-        torn = "" if raw.endswith(b"\n") else "cut off: "
-        return Line(number, raw, None, f"{torn}{error}")
+        torn = "not JSON" if raw.endswith(b"\n") else "cut off"
+        return Line(number, raw, None, f"{torn}: {error}")
     if not isinstance(data, dict):
         return Line(number, raw, None, f"a JSON {type(data).__name__}, not an object", data)
     return Line(number, raw, data, value=data)

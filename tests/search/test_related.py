@@ -1,0 +1,66 @@
+"""The table of related English words."""
+
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from benchmarks.__main__ import bench
+from embed_models import static_folder
+from holdfast import Engine
+from holdfast.search import related
+from holdfast.search.related import find_related
+from holdfast.settings import Embedding, Settings
+from holdfast.text import terms
+
+LINES = Path(related.__file__).with_name("related.txt").read_text("ascii").splitlines()
+
+
+def test_the_table_is_sorted_and_of_terms() -> None:
+    """A binary search finds every line; a word is its own term and is not related to itself."""
+    assert sorted(LINES) == LINES
+    assert len(LINES) > 10_000
+    for line in LINES:
+        assert re.fullmatch(r"[a-z]+( [a-z]+ (4[5-9]|[5-9]\d|100))+", line), line
+        first, *others = line.split()[0], *line.split()[1::2]
+        assert first not in others, line
+        assert len(others) <= 8, line
+
+
+@pytest.mark.parametrize(("word", "near"), [("car", "vehicle"), ("kids", "children"), ("error", "failure")])
+def test_words_of_one_meaning_are_related(word: str, near: str) -> None:
+    """The words are looked up as the terms of an index."""
+    (asked,), (expected,) = terms(word), terms(near)
+    assert 0.3 < find_related([asked])[asked][expected] < 0.8
+
+
+def test_a_long_question_needs_them_less() -> None:
+    """What a related word counts goes down with the length of the question."""
+    short, long = find_related(["car"]), find_related(["car", *(f"word{number}" for number in range(23))])
+    assert long["car"]["vehicl"] == pytest.approx(short["car"]["vehicl"] / 2)
+
+
+@pytest.mark.parametrize("term", ["monday", "januari", "8080", "\u7aef\u53e3", "", "zz", "a b", "#"])
+def test_other_terms_have_none(term: str) -> None:
+    """Another day is no answer, and names of things that no dictionary has stay what they are."""
+    assert find_related([term]) == {}
+
+
+def test_a_passage_in_other_words_is_found(tmp_path: Path) -> None:
+    """By words alone, a passage with none of the words of a question is found by those that are related to them."""
+    said = ["The automobile is in the garage.", "Lunch was soup.", "The report is due soon."]
+    with Engine.open(tmp_path / "store", settings=Settings(embedding=Embedding(provider="none"))) as engine:
+        session = engine.session("one")
+        session.append([{"role": "user", "content": text} for text in said])
+        assert [hit.text for hit in session.search("vehicle", limit=1)] == said[:1]
+        assert session.search("bicycle pump") == []
+
+
+def test_the_table_is_made_from_a_static_model(tmp_path: Path) -> None:
+    """A term is related to the nearest others of the vocabulary, and never to itself."""
+    folder = static_folder(tmp_path / "model")
+    lines = CliRunner().invoke(bench, ["related", f"{folder}"], catch_exceptions=False).output.splitlines()
+    assert lines == sorted(lines)
+    assert "kitten" in next(line for line in lines if line.startswith("cat "))
+    assert all(line.split()[0] not in line.split()[1:] for line in lines)
