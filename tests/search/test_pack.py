@@ -127,6 +127,16 @@ def test_the_same_text_is_quoted_once() -> None:
     assert [quote.text for quote in found] == ["Waiting.", report, "port 80", "port 8080"]
 
 
+def test_half_of_a_text_is_enough_to_repeat_it() -> None:
+    """A text is left out where a quote is half of it, wherever the half is, and quoted where the quote is less."""
+    text = "".join(map(str, range(100, 154)))
+    starts = range(len(text) // 2 + 1)
+    halves, less = ([text[start:][:size] for start in starts] for size in (len(text) // 2, len(text) // 2 - 1))
+    for known, expected in [*((half, 1) for half in halves), *((part, 2) for part in less)]:
+        assert len(packed([candidate(known), candidate(text, number=1)], room=900)) == expected, known
+        assert len(packed([candidate(text), candidate(known, number=1)], room=900)) == 1, known
+
+
 def test_a_person_may_say_the_same_in_another_session() -> None:
     """When it was said again is worth knowing; a tool's output is not."""
     text = "We deploy to Frankfurt on Tuesdays, after the tests of the night"

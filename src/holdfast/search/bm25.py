@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import structs
 
 from holdfast.search.columns import Bools, Columns, Floats
 from holdfast.search.postings import NO_OCCURRENCES, Postings
@@ -203,7 +204,7 @@ def _select_terms(terms: Sequence[Term], corpus: Corpus) -> Sequence[Term]:
 
     def see(one: Postings) -> Postings:
         seen = corpus.visible.take(one.passages)
-        return replace(one, passages=one.passages[seen], times=one.times[seen])
+        return structs.replace(one, passages=one.passages[seen], times=one.times[seen])
 
     return [Term(see(term.postings), term.weight, [(see(one), share) for one, share in term.related]) for term in terms]
 

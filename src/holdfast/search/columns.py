@@ -82,7 +82,7 @@ class Columns:
 
     def beside(self, numbers: Ints, side: Literal["previous", "following"]) -> Ints:
         """The passages right before or after some in the same session; -1 where there is none, and for -1."""
-        found = self[side].take(np.maximum(numbers, 0)).astype(np.int64)
+        found = self[side].take(numbers, mode="clip").astype(np.int64)
         return np.where((numbers >= 0) & (found < self.passages), found, -1)
 
     def _reserve(self, kinds: Mapping[str, Any], size: int) -> None:
@@ -130,5 +130,5 @@ def highest(values: npt.NDArray[np.number], count: int) -> npt.NDArray[np.int64]
         places = np.flatnonzero(values >= np.partition(sample, rank)[rank]) if rank > 0 else None
     if places is None or len(places) < count:
         return np.sort(np.argpartition(values, len(values) - count)[len(values) - count :])
-    few = values[places]
-    return places[np.sort(np.argpartition(few, len(few) - count)[len(few) - count :])]
+    few = values.take(places)
+    return places.take(np.sort(np.argpartition(few, len(few) - count)[len(few) - count :]))

@@ -54,6 +54,8 @@ _ITEM: Final = re.compile(r"\s*(?:[-*+•|>`]|\d+[.)、]|[a-z][.)])")
 _ANNOUNCEMENT: Final = re.compile(r"[:：]\s*$|(?:^|\n)\s*(?:[-*+•|]|\d+[.)、]|[a-z][.)])\s?\S")
 """A text that ends with a colon, or has items of a list."""
 
+_MAX_PROBE_CHARS: Final = 32
+"""The number of characters that are looked for in all quotes at once, before each of them is compared."""
 _PRIOR_WEIGHT: Final = 3.0
 _REPEAT_WEIGHT: Final = 0.15
 
@@ -187,12 +189,13 @@ def select_likely(
 class _Packed:
     """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated.
 
-    A passage must score at `least` as much as this to be quoted beside them.
+    What was `said` are the words of quotes, one in a line, by the session of a person (see `Quotable`). A passage must
+    score at `least` as much as this to be quoted beside them.
     """
 
     adaptive: bool
     known: list[str] = field(default_factory=list)
-    seen: list[tuple[str, int | None]] = field(default_factory=list)
+    said: dict[int | None, str] = field(default_factory=dict)
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable | None] = field(default_factory=set)
     spent: float = 0.0
@@ -221,7 +224,7 @@ class _Packed:
     def add(self, quote: Quote) -> None:
         self.quotes[quote.passage] = quote
         self.headed.update(quote.groups)
-        self.seen.append((quote.plain, quote.said_in))
+        self.said[quote.said_in] = self.said.get(quote.said_in, "\n") + f"{quote.plain}\n"
         self.spend(quote.tokens)
 
     def repeats(self, quote: Quote, weights: Container[str]) -> bool:
@@ -229,18 +232,18 @@ class _Packed:
 
         Where the half is known, the rest must have no word of the query.
         """
-        plain, said_in = quote.plain, quote.said_in
+        plain, said = quote.plain, self.said
         if len(plain) < MIN_SENTENCE_CHARS:
-            return plain in self.known or any(plain == other for other, _ in self.seen)
-        for other, session in self.seen:
-            if said_in is None or session is None or session == said_in:
-                shorter, longer = (plain, other) if len(other) >= len(plain) else (other, plain)
-                if 2 * len(shorter) >= len(plain) and shorter in longer:
-                    return True
-        return any(_says(known, plain, weights) for known in self.known)
+            return plain in self.known or any(f"\n{plain}\n" in text for text in said.values())
+        texts = said.values() if quote.said_in is None else [said.get(quote.said_in, ""), said.get(None, "")]
+        # A quote that contains it, or is at least half of it, contains what is right before or right after its middle.
+        middle, part = len(plain) // 2, min(len(plain) // 4, _MAX_PROBE_CHARS)
+        before, after = plain[middle - part : middle], plain[middle : middle + part]
+        near = [other for text in texts if after in text or before in text for other in text.split("\n")]
+        return any(_says(other, plain) for other in near) or any(_says(one, plain, weights) for one in self.known)
 
 
-def _says(other: str, text: str, weights: Container[str]) -> bool:
+def _says(other: str, text: str, weights: Container[str] = ()) -> bool:
     """Tell whether a text is in another, or half of it is all of the other and the rest has none of the words."""
     if text in other or other not in text or 2 * len(other) < len(text):
         return text in other

@@ -14,6 +14,7 @@ from itertools import chain as flatten
 from struct import Struct
 from typing import Final, TypeAlias
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
@@ -73,8 +74,7 @@ def _powers(base: np.uint64, count: int) -> npt.NDArray[np.uint64]:
     return powers.cumprod(dtype=np.uint64)
 
 
-@dataclass(frozen=True, slots=True)
-class Postings:
+class Postings(msgspec.Struct, frozen=True):
     """Where one term stands: by window, and by passage.
 
     Attributes:
@@ -103,7 +103,7 @@ class Postings:
         sums = np.zeros(len(counts) + 1, np.uint32)  # faster than adding up each stretch
         np.cumsum(counts, out=sums[1:])
         times = np.diff(sums.take(first), append=sums[-1:]).astype(np.float32)
-        passages = owners[first].astype(np.intp)
+        passages = owners.take(first).astype(np.intp)
         found, start, begin = [], 0, 0
         for stop, end in zip(stops.tolist(), np.searchsorted(first, stops).tolist(), strict=True):
             found.append(cls(windows[start:stop], counts[start:stop], passages[begin:end], times[begin:end]))
@@ -178,11 +178,11 @@ def _cut_lists(pairs: npt.NDArray[np.int64], terms: npt.NDArray[np.int64]) -> Li
     """Turn occurrences into posting lists: sorted pairs of the place of a term among `terms`, and a window."""
     first = np.flatnonzero(_changes(pairs))
     counts = np.minimum(np.diff(first, append=len(pairs)), _MOST).astype(np.uint8)
-    pairs = pairs[first]
+    pairs = pairs.take(first)
     numbers = pairs >> _WINDOW_BITS
     starts = np.flatnonzero(_changes(numbers))
     stops = np.append(starts[1:], len(first))[: len(starts)]
-    return Lists(terms[numbers[starts]], stops, pairs.astype(np.uint32), counts)
+    return Lists(terms.take(numbers.take(starts)), stops, pairs.astype(np.uint32), counts)
 
 
 def _changes(values: npt.NDArray[np.generic]) -> npt.NDArray[np.bool_]:
@@ -271,18 +271,19 @@ class Unindexed:
         """The posting lists of these terms: all occurrences are looked through once."""
         windows, all_terms = self.occurrences(columns)
         rising = np.sort(terms)
-        places = np.full(1 << 16, -1, np.int32)  # of terms by the end of their numbers; few others have the same
-        places[rising.astype(np.uint16)] = np.arange(len(rising))
+        ends = rising.astype(np.uint16)
+        places = np.full(1 << 16, -1, np.min_scalar_type(-max(1, len(rising))))  # of terms by the end of their numbers
+        places[ends] = np.arange(len(rising))
         numbers = places.take(self._ends)
-        hits = np.flatnonzero(numbers >= 0)
-        found, numbers = all_terms[hits], numbers[hits]
-        if np.count_nonzero(places >= 0) < len(rising):  # two of them have the same
+        hits = np.flatnonzero(numbers >= 0)  # few others have the same end
+        found, numbers = all_terms.take(hits), numbers.take(hits)
+        if len(set(ends.tolist())) < len(rising):  # two of them have the same
             numbers = np.minimum(rising.searchsorted(found), len(rising) - 1)
-        same = rising[numbers] == found
-        numbers, windows = numbers[same].astype(np.int64), windows[hits[same]]
+        same = rising.take(numbers) == found
+        numbers, windows = numbers[same].astype(np.int64), windows.take(hits[same])
         # The windows rise already, and small numbers are sorted in one pass.
         order = np.argsort(numbers.astype(np.min_scalar_type(len(rising))), kind="stable")
-        return _cut_lists(numbers[order] << _WINDOW_BITS | windows[order], rising)
+        return _cut_lists(numbers.take(order) << _WINDOW_BITS | windows.take(order), rising)
 
 
 # --- at rest ---------------------------------------------------------------------

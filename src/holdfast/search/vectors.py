@@ -38,6 +38,9 @@ FEW_WINDOWS: Final = 20
 """So many windows have in common half of what they seem to."""
 
 
+_NO_MEAN: Final = (np.full(1, -1), None, 0.0)
+
+
 def quantise(vectors: Floats) -> Bytes:
     """Vectors (one a row) as signed bytes.
 
@@ -65,11 +68,12 @@ class Matrix:
         self._shared = np.zeros(0, np.uint16)
         # The windows that the last query was compared with, and their vectors.
         self._compared: tuple[npt.NDArray[np.int64], Bytes] | None = None
-        self._known_mean: tuple[tuple[int, int], Floats | None, float] = ((-1, 0), None, 0.0)
+        # The windows of the last sample, and its mean.
+        self._known_mean: tuple[npt.NDArray[np.int64], Floats | None, float] = _NO_MEAN
 
     def store(self, first: int, rows: Bytes) -> None:
         """Set the vectors of the windows from `first` on."""
-        self._known_mean = ((-1, 0), None, 0.0)
+        self._known_mean = _NO_MEAN
         while len(rows):
             number, offset = divmod(first, PAGE)
             if number not in self._pages:
@@ -161,14 +165,13 @@ class Matrix:
         return Centering(length, asked, best, cosines, known)
 
     def _mean(self, windows: int, visible: Bools | None) -> tuple[Floats | None, float]:
-        """The mean of an even sample of the visible windows, and the share with a vector; cached for all windows."""
+        """The mean of an even sample of the visible windows, and the share with a vector; the last one is cached."""
         seen = None if visible is None else np.flatnonzero(visible)
         count = windows if seen is None else len(seen)
         sample = np.arange(0, count, max(1, count // SAMPLE))
-        key = (len(sample), int(sample[-1]) if len(sample) else 0)
-        if seen is None and self._known_mean[0] == key:
-            return self._known_mean[1:]
         sample = sample if seen is None else seen[sample]
+        if np.array_equal(sample, self._known_mean[0]):
+            return self._known_mean[1:]
         rows = self._rows(sample).astype(np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
         known = lengths > 0
@@ -176,8 +179,7 @@ class Matrix:
         total = np.einsum("i,ij->j", 1 / lengths[known], rows[known])
         count = int(np.count_nonzero(known))
         mean = (total / (count + FEW_WINDOWS), count / len(known)) if count else (None, 0.0)
-        if seen is None:
-            self._known_mean = (key, *mean)
+        self._known_mean = (sample, *mean)
         return mean
 
     def _rows(self, windows: npt.NDArray[np.int64]) -> Bytes:
