@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Final, Protocol
 
-from holdfast.compaction.flush import Held
+from holdfast.compaction.flush import MAY_END, TRAILING, strip_silence
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.retry import RESTART_NOTICE
+
+MAX_HELD: Final = 400
+"""The most characters of a reply that are held back."""
 
 
 class View(Protocol):
@@ -35,6 +39,37 @@ class Quiet:
         """Show nothing."""
 
     call = result = notice = working = text
+
+
+@dataclass(slots=True)
+class Held:
+    """Filters a stream of text: holds back what may still become a silent reply, or a mark at its end.
+
+    `is_open` once something was shown. With `in_blocks` text is shown up to the last blank line.
+    """
+
+    is_open: bool = False
+    in_blocks: bool = False
+    _waiting: str = ""
+
+    def feed(self, piece: str) -> str:
+        """Add a piece of text, and return what may be shown now."""
+        self._waiting += piece
+        bare = self._waiting.lstrip().removeprefix("```").removeprefix("json").lstrip()
+        if not self.is_open and len(self._waiting) < MAX_HELD and bare[:1] in {"", "{", "["}:  # may be a JSON object
+            return ""
+        end = MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
+        cut = end.start() if end else len(self._waiting)
+        if self.in_blocks:
+            cut = self._waiting.rfind("\n\n", 0, cut) + 2 if "\n\n" in self._waiting[:cut] else 0
+        shown, self._waiting = self._waiting[:cut], self._waiting[cut:]
+        self.is_open = self.is_open or bool(shown)
+        return shown
+
+    def end(self) -> str:
+        """End the stream, and return the rest that is to be shown."""
+        shown, self._waiting = TRAILING.sub("", self._waiting) if self.is_open else strip_silence(self._waiting), ""
+        return shown
 
 
 class ReplyStream:

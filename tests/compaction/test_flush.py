@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from holdfast.compaction.flush import Cycle, Held, due, is_silent, prompt, strip_silence
+from holdfast.compaction.flush import Cycle, due, is_silent, prompt, strip_silence
 from holdfast.context.budget import budget
 from holdfast.settings import Compaction, MemoryFlush, Settings, Workspace
+from holdfast_agent.view import Held
 
 SETTINGS = Settings()
 LIMITS = budget(SETTINGS, window=200_000)

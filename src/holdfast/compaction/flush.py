@@ -21,13 +21,12 @@ NO_REPLY: Final = "NO_REPLY"
 Verdict: TypeAlias = Literal["due", "early", "done", "off", "read-only", "heartbeat", "failed"]
 HEARTBEAT_OK: Final = "HEARTBEAT_OK"
 """The reply to a heartbeat when there is nothing to do."""
-MAX_HELD: Final = 400
-"""The most characters of a reply that are held back."""
 _MARK: Final = f"(?:{NO_REPLY}|{HEARTBEAT_OK})"
 _OPENING: Final = r"[\s*_`\"'(\[]*"
 _ALONE: Final = r"(?<![A-Za-z0-9_])"
 _SILENT: Final = re.compile(rf"\W*(?:{_MARK}\W*)+", re.IGNORECASE)
-_TRAILING: Final = re.compile(rf"(?:{_OPENING}{_ALONE}{_MARK}(?![A-Za-z0-9_])\W*)+\Z")
+TRAILING: Final = re.compile(rf"(?:{_OPENING}{_ALONE}{_MARK}(?![A-Za-z0-9_])\W*)+\Z")
+"""Silence marks at the end of a text."""
 _FENCED: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
 
 
@@ -35,7 +34,7 @@ def _beginnings(word: str) -> str:
     return "|".join(re.escape(word[:length]) for length in range(len(word), 0, -1))
 
 
-_MAY_END: Final = re.compile(
+MAY_END: Final = re.compile(
     rf"(?:{_OPENING}{_ALONE}{_MARK}\W*)*(?:{_OPENING}(?:{_ALONE}(?:{_beginnings(NO_REPLY)}|{_beginnings(HEARTBEAT_OK)}))?)?\Z",
     re.IGNORECASE,
 )
@@ -127,35 +126,4 @@ def is_silent(text: str) -> bool:
 
 def strip_silence(text: str) -> str:
     """Remove a silent text, and the silence mark at the end of any other."""
-    return "" if is_silent(text) else _TRAILING.sub("", text)
-
-
-@dataclass(slots=True)
-class Held:
-    """Filters a stream of text: holds back what may still become a silent reply, or a mark at its end.
-
-    `is_open` once something was shown. With `in_blocks` text is shown up to the last blank line.
-    """
-
-    is_open: bool = False
-    in_blocks: bool = False
-    _waiting: str = ""
-
-    def feed(self, piece: str) -> str:
-        """Add a piece of text, and return what may be shown now."""
-        self._waiting += piece
-        bare = self._waiting.lstrip().removeprefix("```").removeprefix("json").lstrip()
-        if not self.is_open and len(self._waiting) < MAX_HELD and bare[:1] in {"", "{", "["}:  # may be a JSON object
-            return ""
-        end = _MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
-        cut = end.start() if end else len(self._waiting)
-        if self.in_blocks:
-            cut = self._waiting.rfind("\n\n", 0, cut) + 2 if "\n\n" in self._waiting[:cut] else 0
-        shown, self._waiting = self._waiting[:cut], self._waiting[cut:]
-        self.is_open = self.is_open or bool(shown)
-        return shown
-
-    def end(self) -> str:
-        """End the stream, and return the rest that is to be shown."""
-        shown, self._waiting = _TRAILING.sub("", self._waiting) if self.is_open else strip_silence(self._waiting), ""
-        return shown
+    return "" if is_silent(text) else TRAILING.sub("", text)

@@ -106,8 +106,8 @@ def identify(
     """
     keys: list[Key] = []
     digests = list(map(attrgetter("digest"), messages))
-    among = known.keys() & digests  # one that is not known is not before them either, and most are not
-    used = {key for key in before if key.digest in among} if among else set()
+    among = frozenset(digests)
+    used = {key for key in before if key.digest in among}
     place, last = FIRST, 0
     if before:
         place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)

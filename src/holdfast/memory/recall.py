@@ -25,6 +25,7 @@ from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
 from holdfast.memory.query import RecallQuery, weigh_terms
 from holdfast.search.candidates import Candidates
+from holdfast.search.columns import Ints
 from holdfast.search.dates import find_dates
 from holdfast.search.embed.base import Embedder, Floats
 from holdfast.search.embed.static import vector_weight
@@ -216,14 +217,9 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     )
     candidates, missing = _drop_sparse_vectors(store.search(question))
     deadline.check()
-    dates: list[tuple[int, int]] = []  # the periods that the question names, such as `two weeks ago` or `in May`
-    times = candidates.times[(candidates.times > 0) & (candidates.times < _MAX_TIME)]
-    if len(times) and query.texts:
-        start, stop = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (times.min(), times.max()))
-        dates = find_dates(last, now=query.now, years=range(start, stop + 1))
     signals = Signals(
         candidates=candidates,
-        dates=dates,
+        dates=_find_periods(last, candidates.times, now=query.now),
         length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
         vector_weight=vector_weight(embedder, last),
         now=query.now,
@@ -232,6 +228,15 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
     found = _Found(signals, _rank(store, query, signals), weights, {}, notes)
     deadline.check()
     return found
+
+
+def _find_periods(text: str, times: Ints, *, now: int | None) -> list[tuple[int, int]]:
+    """Find the periods that a question names, such as `two weeks ago` or `in May`."""
+    times = times[(times > 0) & (times < _MAX_TIME)]
+    if not len(times) or not text:
+        return []
+    start, stop = (datetime.fromtimestamp(int(moment) / 1000, UTC).year for moment in (times.min(), times.max()))
+    return find_dates(text, now=now, years=range(start, stop + 1))
 
 
 def _drop_sparse_vectors(candidates: Candidates) -> tuple[Candidates, str]:

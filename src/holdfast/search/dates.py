@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from typing import Final
 
 Range = tuple[int, int]
@@ -88,9 +89,7 @@ def _find_absolute(text: str, years: range) -> Iterator[Range]:
         is_certain = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
         if is_certain or (name[0].isupper() and _TIME_WORD.search(text[: match.start()])):
             yield from _days(year, _MONTHS.index(name.lower()[:3]) + 1, day or after, years)
-    for match in _ISO.finditer(text):
-        yield from _days(match["year"], int(match["month"]), match["day"], years)
-    for match in () if text.isascii() else _CJK.finditer(text):
+    for match in chain(_ISO.finditer(text), () if text.isascii() else _CJK.finditer(text)):
         month = _CJK_NUMBERS.get(match["month"]) or int(match["month"])
         yield from _days(match["year"], month, match["day"], years)
 

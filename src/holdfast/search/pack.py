@@ -236,11 +236,15 @@ class _Packed:
         if len(plain) < MIN_SENTENCE_CHARS:
             return plain in self.known or any(f"\n{plain}\n" in text for text in said.values())
         texts = said.values() if quote.said_in is None else [said.get(quote.said_in, ""), said.get(None, "")]
-        # A quote that contains it, or is at least half of it, contains what is right before or right after its middle.
-        middle, part = len(plain) // 2, min(len(plain) // 4, _MAX_PROBE_CHARS)
-        before, after = plain[middle - part : middle], plain[middle : middle + part]
-        near = [other for text in texts if after in text or before in text for other in text.split("\n")]
-        return any(_says(other, plain) for other in near) or any(_says(one, plain, weights) for one in self.known)
+        is_quoted = any(_says(other, plain) for text in texts for other in _near(text, plain))
+        return is_quoted or any(_says(known, plain, weights) for known in self.known)
+
+
+def _near(quotes: str, text: str) -> list[str]:
+    """Return all of some quotes if one may contain a text, or be at least half of it, by what is beside its middle."""
+    middle, part = len(text) // 2, min(len(text) // 4, _MAX_PROBE_CHARS)
+    is_near = text[middle : middle + part] in quotes or text[middle - part : middle] in quotes
+    return quotes.split("\n") if is_near else []
 
 
 def _says(other: str, text: str, weights: Container[str] = ()) -> bool:

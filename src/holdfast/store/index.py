@@ -6,7 +6,7 @@ It is read from the tables and nothing else, so it is right whichever process wr
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
@@ -156,8 +156,9 @@ class Index:
         condition, values = scope_condition(db, query.scope.required(query.across))
         scopes, allowed = reader.find_scopes(), db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
-        is_new, numbers = not self.columns.passages, self._number_terms(query)
-        seek = self._seek(db, *self._missing(numbers.values(), len(query.terms)))
+        words = list(dict.fromkeys(chain(query.terms, *query.related.values())))
+        wanted, own = term_ids(words).tolist(), len(query.terms)
+        seek = self._seek(db, *self._missing(wanted, own))
         vectors = self._find_vectors(db, space)
         reader.take_scopes(scopes)
         readable = np.zeros(len(reader.scopes), np.bool_)
@@ -166,15 +167,13 @@ class Index:
             self.reset()
             return self.search(reader, query)
         corpus = self.corpus(readable)
-        numbers = self._number_terms(query) if is_new else numbers
-        chosen = self._choose_terms(db, list(numbers.values()), len(query.terms), seek)
+        chosen = self._choose_terms(db, wanted, own, seek)
         cosine = centre = None
         matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
         if matrix is not None:
             seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
             matrix.prefetch(vector, windows=self.columns.windows, visible=seen)
-        postings = self._make_postings(chosen)
-        keywords = score(_make_terms(query, numbers, postings), corpus)
+        keywords = score(_make_terms(query, dict(zip(words, wanted, strict=True)), self._make_postings(chosen)), corpus)
         if matrix is not None:
             cosine = matrix.cosine(vector, windows=self.columns.windows, visible=seen)
             centre = matrix.centre(vector, cosine, visible=seen)
@@ -233,26 +232,16 @@ class Index:
             self._whole = Corpus.of(columns, columns["alive"])
         return self._whole
 
-    def _is_small(self, terms: int) -> bool:
-        return terms * self.columns.windows <= MAX_CHEAP_WINDOWS
-
-    def _number_terms(self, query: SearchQuery) -> dict[str, int]:
-        """Return the numbers of the terms of a query, and of those related to them unless the store is large."""
-        related = query.related if self._is_small(len(query.terms)) else {}
-        words = list(dict.fromkeys(chain(query.terms, *related.values())))
-        return dict(zip(words, term_ids(words).tolist(), strict=True))
-
-    def _missing(self, terms: Collection[int], own: int) -> tuple[list[int], int]:
+    def _missing(self, terms: Sequence[int], own: int) -> tuple[list[int], int]:
         """Return the terms that are not cached, and the longest page to read; 0 before the first passage.
 
-        Of these terms, so many are the query's `own`.
+        The first `own` terms are those of the query; others are related to them, and left out of a large store.
         """
         if not self.columns.passages:
             return list(terms), 0
-        is_small = self._is_small(own)
-        known = {} if is_small else self._cache.sizes
-        missing = [term for term in terms if term not in self._cache and term not in known]
-        return missing, _NO_LIMIT if is_small else PAGE
+        if own * self.columns.windows <= MAX_CHEAP_WINDOWS:
+            return [term for term in terms if term not in self._cache], _NO_LIMIT
+        return [term for term in terms[:own] if term not in self._cache and term not in self._cache.sizes], PAGE
 
     @staticmethod
     def _seek(db: Database, missing: list[int], longest: int) -> _Seek:
@@ -280,7 +269,7 @@ class Index:
             seek = self._seek(db, missing, longest)
         sought = seek.read()
         fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns).by_term()
-        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms, sought, fresh)
+        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms[:own], sought, fresh)
         if skipped := [term for term in chosen if term not in sought and term not in self._cache]:
             sought |= self._seek(db, skipped, longest).read()
         unread = {term: sought[term] for term in chosen if term in sought}
@@ -343,15 +332,12 @@ class Index:
 def _make_terms(query: SearchQuery, numbers: Mapping[str, int], postings: Mapping[int, Postings]) -> list[Term]:
     """Return the terms of a query that were read, each with its related ones."""
     found = {word: postings[number] for word, number in numbers.items() if number in postings}
-    return [
-        Term(
-            found[word],
-            weight,
-            [(found[other], share) for other, share in query.related.get(word, {}).items() if other in found],
-        )
-        for word, weight in query.terms.items()
-        if word in found
-    ]
+    terms: list[Term] = []
+    for word in filter(found.__contains__, query.terms):
+        related = query.related.get(word, {})
+        near = [(found[other], share) for other, share in related.items() if other in found]
+        terms.append(Term(found[word], query.terms[word], near))
+    return terms
 
 
 def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:
