@@ -39,6 +39,7 @@ def test_a_long_question_needs_them_less() -> None:
     """What a related word counts goes down with the length of the question."""
     short, long = find_related(["car"]), find_related(["car", *(f"word{number}" for number in range(23))])
     assert long["car"]["vehicl"] == pytest.approx(short["car"]["vehicl"] / 2)
+    assert find_related(["car", *(f"word{number}" for number in range(60))]) == {}
 
 
 @pytest.mark.parametrize("term", ["monday", "januari", "8080", "\u7aef\u53e3", "", "zz", "a b", "#"])

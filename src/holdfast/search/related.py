@@ -15,12 +15,16 @@ from typing import Final
 SHARE: Final = 0.8
 """What a related term counts beside the term itself, times their similarity;"""
 MAX_TERMS: Final = 12
-"""less in a question of more terms, which needs them less."""
+"""less in a question of more terms, which needs them less,"""
+TOO_MANY: Final = 48
+"""and nothing in one of more than this: a pasted file."""
 
 
 def find_related(terms: Iterable[str]) -> dict[str, Mapping[str, float]]:
     """Return the related terms of each term of a question, with what they count beside it."""
     wanted = list(terms)
+    if len(wanted) > TOO_MANY:
+        return {}
     share = SHARE * min(1.0, MAX_TERMS / max(1, len(wanted)))
     found = {term: _look_up(term) for term in wanted}
     return {term: {each: share * value for each, value in row.items()} for term, row in found.items() if row}
