@@ -37,8 +37,8 @@ def test_every_kind_of_data_is_measured(name: str, path: str) -> None:
 
 def test_vectors_are_used_where_there_are_some(tmp_path: Path) -> None:
     """With an embedder a question finds what has none of its words."""
-    turns = (Turn("user", "the kitten"), Turn("user", "quarter revenue"))
-    talk = Conversation((Session(None, turns),), (Question(text="cat", evidence=frozenset({(0, 0)})),))
+    turns = (Turn("user", "the quarter"), Turn("user", "a kitten"))
+    talk = Conversation((Session(None, turns),), (Question(text="revenue", evidence=frozenset({(0, 0)})),))
     embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
     assert measure([talk], embedder=None)["systems"]["holdfast"]["r5"] == 0
     assert measure([talk], embedder=embedder)["systems"]["holdfast"]["r5"] == 1

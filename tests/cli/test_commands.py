@@ -20,7 +20,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.cli import COMMANDS, holdfast, main
-from holdfast.cli.output import align_to_words
+from holdfast.cli.output import align_to_words, plural
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "webhook.jsonl"
@@ -472,7 +472,7 @@ class TestDoctor:
             run("remember", f"The port is {port}", "--subject", "api", "--slot", "port", home=tmp_path)
         run("forget", "1", "--yes", home=tmp_path)
         found = data("stats", home=tmp_path)
-        counted = ", ".join(f"{found[name]:,} {name}" for name in ("messages", "passages", "sessions", "facts"))
+        counted = ", ".join(plural(found[f"{name}s"], name) for name in ("message", "passage", "session", "fact"))
         assert any(one["what"].endswith(counted) for one in data("doctor", home=tmp_path)["findings"])
 
     def test_it_looks_at_everything_without_a_memory(self, tmp_path: Path) -> None:
