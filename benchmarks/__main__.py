@@ -293,11 +293,16 @@ def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
 
 @bench.command()
 @click.argument("folder", type=click.Path(path_type=Path, exists=True, file_okay=False))
-def related(*, folder: Path) -> None:
+@as_json
+def related(*, folder: Path, as_json: bool) -> None:
     """Print the table of related English words, made from the static model in FOLDER."""
     from benchmarks.related import find_related, format_table  # noqa: PLC0415 - as above
 
-    for line in format_table(find_related(folder)):
+    found = find_related(folder)
+    if as_json:
+        emit_json(found)
+        return
+    for line in format_table(found):
         click.echo(line)
 
 

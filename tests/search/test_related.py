@@ -1,5 +1,6 @@
 """The table of related English words."""
 
+import json
 import re
 from pathlib import Path
 
@@ -63,5 +64,7 @@ def test_the_table_is_made_from_a_static_model(tmp_path: Path) -> None:
     folder = static_folder(tmp_path / "model")
     lines = CliRunner().invoke(bench, ["related", f"{folder}"], catch_exceptions=False).output.splitlines()
     assert lines == sorted(lines)
+    rows = CliRunner().invoke(bench, ["related", f"{folder}", "--json"], catch_exceptions=False).output
+    assert sorted(json.loads(rows)) == [line.split()[0] for line in lines]
     assert "kitten" in next(line for line in lines if line.startswith("cat "))
     assert all(line.split()[0] not in line.split()[1:] for line in lines)
