@@ -28,7 +28,7 @@ PATHS = st.builds(QmdPath, path=TEXT, name=st.none() | TEXT)
 DURATIONS = st.integers(min_value=0, max_value=3_660 * 86_400_000).map(lambda ms: timedelta(milliseconds=ms))
 
 
-def values(info: inspect.Type) -> st.SearchStrategy[Any]:  # noqa: PLR0911 - one for each type
+def values(info: inspect.Type) -> st.SearchStrategy[Any]:
     """Any value that a setting of this type may have, but nothing for unset: a file cannot say that."""
     match info:
         case inspect.Metadata():
