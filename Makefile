@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 STAMP  := $(VENV)/.installed
+DEMO_STAMP := $(VENV)/.installed-demo
 
 # Hundreds of processes are started by the tests: compiled modules are kept for them.
 unexport PYTHONDONTWRITEBYTECODE
@@ -11,13 +12,19 @@ export PYTHONUTF8 := 1
 
 .PHONY: screenshots demo test coverage test-hosts retest frameworks fuzz check bench docs build fix clean
 
-$(STAMP): pyproject.toml
+# What a user installs, and nothing else: the demo starts in seconds.
+$(DEMO_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --editable ".[local]"
+	@touch $@
+
+# The development tools in addition.
+$(STAMP): $(DEMO_STAMP)
 	$(BIN)/python -m pip install --quiet --no-compile --editable . --group dev  # most modules are never imported
 	@touch $@
 
-demo: $(STAMP)
+demo: $(DEMO_STAMP)
 	@$(BIN)/holdfast demo
 
 test: $(STAMP)
