@@ -15,7 +15,8 @@ from benchmarks.store import Writer
 from holdfast import Engine
 from holdfast.messages import Message, Text
 from holdfast.server.app import create_app
-from holdfast.server.inspector.web import COOKIE, derive
+from holdfast.server.guard import derive
+from holdfast.server.inspector.web import COOKIE
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
 

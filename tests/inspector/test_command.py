@@ -14,6 +14,18 @@ import httpx2 as httpx
 import patient
 
 
+def assert_nothing_is_forwarded(client: httpx.Client, url: str) -> None:
+    """Check that there is no proxy: the root leads to the inspector, and everything else is not found."""
+    root = client.get(url, follow_redirects=False)
+    assert root.status_code == 307
+    assert urljoin(url, root.headers["location"]) == urljoin(url, "/ui/")
+    body = {"model": "m", "max_tokens": 5, "messages": [{"role": "user", "content": "Hi."}]}
+    paths = ["v1/messages", "v1/chat/completions", "v1/responses", "v1/messages/count_tokens", "v1/models", "x"]
+    for path in paths:
+        assert client.post(urljoin(url, path), json=body).status_code == 404
+        assert client.get(urljoin(url, path)).status_code == 404
+
+
 def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
     """With the checks, settings and notes of this place. A second call opens the first one's server in the browser."""
     (tmp_path / "work").mkdir()
@@ -28,6 +40,7 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
             url = json.loads(process.stdout.readline())["url"]
             with httpx.Client(timeout=patient.SECONDS, follow_redirects=True) as client:
                 assert "No session is stored yet" in client.get(url).text
+                assert_nothing_is_forwarded(client, urljoin(url, "/"))
                 checks = client.get(urljoin(url, "/ui/checks")).text
                 assert "HOLDFAST_WORKSPACE__PATH" in checks
                 assert "SQLite" in checks

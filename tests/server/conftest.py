@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 
 from holdfast import Engine
-from holdfast.server.app import create_app
+from holdfast.server.app import METHODS, create_app
+from holdfast.server.guard import make_token
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from holdfast.testing.provider import Script, ScriptedProvider
 
-TOKEN = "the-token"
+TOKEN = make_token()
 
 
 @dataclass(frozen=True)
@@ -66,3 +72,58 @@ def start(tmp_path: Path) -> Start:
                 yield Running(url, engine, provider)
 
     return run
+
+
+@dataclass
+class Seen:
+    """A request as the upstream saw it."""
+
+    method: str
+    target: str
+    headers: list[tuple[str, str]]
+    body: bytes
+
+
+@dataclass
+class Upstream:
+    """A provider that answers with a function."""
+
+    answer: Callable[[Seen], Response] = lambda _: Response(b"{}")
+    seen: list[Seen] = field(default_factory=list)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def app(self) -> Starlette:
+        """Make the provider as an ASGI application."""
+
+        async def handle(request: Request) -> Response:
+            target = request.scope["raw_path"].decode() + "?" + request.scope["query_string"].decode()
+            seen = Seen(request.method, target, request.headers.items(), await request.body())
+            self.seen.append(seen)
+            if "/mute" not in target and "mute" not in request.headers:
+                return self.answer(seen)
+            await asyncio.wait_for(request.receive(), timeout=10)  # until it is left
+            self.left.set()
+            return Response()
+
+        return Starlette(routes=[Route("/{path:path}", handle, methods=METHODS)])
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A server in front of an upstream."""
+
+    url: str
+    upstream: Upstream
+    engine: Engine
+
+
+@pytest.fixture
+def pair(tmp_path: Path) -> Iterator[Pair]:
+    """Start a server and its upstream."""
+    upstream = Upstream()
+    with (
+        serve(upstream.app()) as address,
+        Engine.open(tmp_path / "memory", settings=Settings()) as engine,
+        serve(create_app(engine, token=TOKEN, upstreams=Upstreams(anthropic=address, openai=address))) as url,
+    ):
+        yield Pair(url, upstream, engine)

@@ -464,7 +464,7 @@ class TestSafety:
         with start([]) as server:
             call = {"id": 1, "method": "ping"}
             assert patient.post(f"{server.url}/holdfast/rpc", json=call).status_code == 401
-            reply = patient.post(f"{server.url}/holdfast/rpc", json=call, headers={"authorization": "Bearer the-token"})
+            reply = patient.post(f"{server.url}/holdfast/rpc", json=call, headers={"authorization": f"Bearer {TOKEN}"})
             assert reply.json()["result"]["version"]
 
     @pytest.mark.parametrize("path", ["messages", "messages/count_tokens"])

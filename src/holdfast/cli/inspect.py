@@ -29,7 +29,6 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     from holdfast.engine import Engine  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
     from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
-    from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
     folder = store_of(home).parent.resolve()
 
@@ -47,7 +46,7 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
         return
     settings = load_settings()
     with Engine.open(home, settings=settings) as engine:
-        run(engine, home=folder, port=port, upstreams=Upstreams(), on_start=show, outside=look_outside(home))
+        run(engine, home=folder, port=port, upstreams=None, on_start=show, outside=look_outside(home))
 
 
 def look_outside(home: Path | None) -> Outside:

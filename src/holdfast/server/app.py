@@ -10,7 +10,7 @@ from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
-from starlette.routing import Route
+from starlette.routing import BaseRoute, Route
 
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
@@ -38,13 +38,13 @@ def create_app(
         engine: The memory. The caller closes it.
         token: What calls must bring as `Authorization: Bearer TOKEN`. Model requests need none: they bring the
             provider's key.
-        upstreams: Where model requests go.
+        upstreams: Where model requests go; None for a server that forwards nothing.
         shadow: Whether model requests are sent as they came.
         activity: Counts requests, for a server that stops when idle.
         outside: What the inspector shows from outside the store.
     """
-    proxy = Proxy(AsyncEngine(engine), upstreams=upstreams or Upstreams(), shadow=shadow)
     rpc = Rpc(engine)
+    proxy = None if upstreams is None else Proxy(AsyncEngine(engine), upstreams=upstreams, shadow=shadow)
 
     async def call(request: Request) -> Response:
         if not has_token(request.headers.get("authorization", ""), token):
@@ -58,16 +58,19 @@ def create_app(
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        await proxy.close()
+        if proxy is not None:
+            await proxy.close()
 
-    app = Starlette(
-        routes=[
-            Route("/holdfast/rpc", call, methods=["POST"]),
-            Route("/ui", to_inspector),
-            Inspector(engine, token=token, outside=outside).routes(),
-            Route("/{path:path}", proxy.handle, methods=METHODS),
-        ],
-        lifespan=lifespan,
-    )
+    routes: list[BaseRoute] = [
+        Route("/holdfast/rpc", call, methods=["POST"]),
+        Route("/ui", to_inspector),
+        Inspector(engine, token=token, outside=outside).routes(),
+    ]
+    if proxy is None:
+        routes.append(Route("/", to_inspector))
+    else:
+        routes.append(Route("/{path:path}", proxy.handle, methods=METHODS))
+    app = Starlette(routes=routes, lifespan=lifespan)
+    app.router.redirect_slashes = False  # a path that is not exactly one of these is not found
     app.add_middleware(Guard, activity=activity or Activity())
     return app

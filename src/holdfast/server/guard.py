@@ -1,15 +1,21 @@
-"""Checks that keep web pages and programs of others out."""
+"""Checks that keep web pages and programs of others out, and paths and credentials of the server in."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import hmac
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+import unicodedata
+from collections.abc import Awaitable, Callable, Iterator, MutableMapping
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import unquote
 
+from starlette.datastructures import Headers
+from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
 from holdfast.files import write_private
@@ -17,6 +23,13 @@ from holdfast.files import write_private
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names under which the server answers. Others are web pages that resolve a name of theirs to this machine."""
 _PORT: Final = re.compile(r":\d+\Z")
+RESERVED: Final = ("holdfast", "ui")
+"""How the first part of a path begins that belongs to this server and never goes to a provider."""
+MAX_DECODINGS: Final = 8
+"""How often a path is percent-decoded to see what it means. No client encodes one more often."""
+TOKEN_MARK: Final = "holdfast_"  # noqa: S105 - not a token
+"""How tokens and keys of Holdfast begin, so that those of another server are recognised too."""
+_TOKEN: Final = re.compile(rf"{TOKEN_MARK}[\w-]{{43,}}", re.ASCII)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -47,7 +60,7 @@ class Activity:
 
 
 class Guard:
-    """Refuses requests of web pages: those with an Origin, or for another host name than this machine's.
+    """Refuses requests of web pages, and those for another host name than this machine's.
 
     The pages of the inspector may ask for what is under `/ui/`.
 
@@ -69,20 +82,89 @@ class Guard:
             return
         self._activity.begin()
         try:
-            headers: Mapping[bytes, bytes] = dict(scope["headers"])
-            host = _PORT.sub("", headers.get(b"host", b"").decode("latin-1").lower())
-            app = self._app
-            origin = headers.get(b"origin")
-            is_own = origin is None or (scope["path"].startswith("/ui/") and origin == b"http://" + headers[b"host"])
-            if not is_own or host not in LOOPBACK:
-                app = JSONResponse({"error": "only programs of this machine may ask"}, status_code=403)
-            elif self._token and not has_token(headers.get(b"authorization", b"").decode("latin-1"), self._token):
-                app = refuse_token()
-            elif scope["type"] == "websocket" or headers.get(b"upgrade", b"").lower() == b"websocket":
-                app = Response(status_code=426)  # clients then go on without
-            await app(scope, receive, send)
+            await self._choose(scope)(scope, receive, send)
         finally:
             self._activity.end()
+
+    def _choose(self, scope: Scope) -> Any:
+        """Return the application, or the answer that refuses a request."""
+        headers = Headers(scope=scope)
+        hosts = headers.getlist("host")
+        if len(hosts) != 1:
+            return JSONResponse({"error": "a request must have one Host header"}, status_code=400)
+        host = _PORT.sub("", hosts[0].lower())
+        if host not in LOOPBACK or not _is_own_page(scope["path"], headers):
+            return JSONResponse({"error": "only programs of this machine may ask"}, status_code=403)
+        if self._token and not has_token(headers.get("authorization", ""), self._token):
+            return refuse_token()
+        if scope["type"] == "websocket" or headers.get("upgrade", "").lower() == "websocket":
+            return Response(status_code=426)  # clients then go on without
+        return self._app
+
+
+def _is_own_page(path: str, headers: Headers) -> bool:
+    """Whether a request comes from no web page, or from one of the inspector."""
+    for origin in headers.getlist("origin"):
+        if not path.startswith("/ui/") or origin != f"http://{headers['host']}":
+            return False
+    # Browsers send no Origin with a picture, a script or a link. For them another port of this machine is "same-site".
+    return headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
+
+
+def is_reserved(path: bytes) -> bool:
+    """Whether a path means one of this server, however it is spelt: encoded, in capitals, with dots or more slashes."""
+    text = path.decode("latin-1")
+    for _ in range(MAX_DECODINGS):
+        decoded = unquote(text)
+        if decoded == text:
+            break
+        text = decoded
+    else:
+        return True
+    named: list[str] = []
+    resolved: list[str] = []
+    for part in re.split(r"[/\\]+", unicodedata.normalize("NFKC", text).casefold()):
+        name = part.partition(";")[0]
+        if name == "..":
+            resolved = resolved[:-1]
+        elif name not in {"", "."}:
+            named.append(name)
+            resolved.append(name)
+    return any(names[0].startswith(RESERVED) for names in (named, resolved) if names)
+
+
+def make_token() -> str:
+    """Make a new token."""
+    return TOKEN_MARK + secrets.token_urlsafe(32)
+
+
+def derive(token: str, purpose: str) -> str:
+    """Derive a key for one purpose from the token of the server."""
+    return TOKEN_MARK + hmac.new(token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
+
+
+def carries_own_token(request: HTTPConnection) -> bool:
+    """Whether the address or a header of a request has a token or key of Holdfast, of this server or another."""
+    return any(_TOKEN.search(text) for text in _find_texts(request))
+
+
+def _find_texts(request: HTTPConnection) -> Iterator[str]:
+    """Yield every text of a request in which a credential may be, as it came and decoded."""
+    values = [value.decode("latin-1") for _, value in request.headers.raw]
+    values += [request.scope[key].decode("latin-1") for key in ("raw_path", "query_string")]
+    for value in values:
+        yield value
+        yield unquote(value)
+        scheme, _, rest = value.partition(" ")
+        if scheme.lower() == "basic":
+            yield _decode_basic(rest)
+
+
+def _decode_basic(text: str) -> str:
+    try:
+        return base64.b64decode(text).decode("latin-1")
+    except ValueError:
+        return ""
 
 
 def has_token(header: str, token: str) -> bool:
@@ -99,5 +181,5 @@ def load_token(file: Path) -> str:
     """Read the token in a file; a new one is made where there is none, readable by its owner alone."""
     if not file.exists():
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(file, secrets.token_urlsafe(32).encode())
+        write_private(file, make_token().encode())
     return file.read_text("ascii").strip()

@@ -160,29 +160,28 @@ def run(
     *,
     home: Path,
     port: int,
-    upstreams: Upstreams,
+    upstreams: Upstreams | None,
     shadow: bool = False,
     idle: float | None = None,
     on_start: Callable[[Server], None] = lambda _: None,
     outside: Outside | None = None,
 ) -> None:
-    """Serve until stopped, or until nothing was asked for `idle` seconds.
+    """Serve until stopped, or until nothing was asked for `idle` seconds. Without upstreams nothing is forwarded.
 
     Raises:
         InputError: The port is taken, or another server runs for this memory.
     """
     import asyncio  # noqa: PLC0415 - slow to import
     import logging  # noqa: PLC0415 - as above
-    import secrets  # noqa: PLC0415 - as above
 
     import uvicorn  # noqa: PLC0415 - an extra, and slow to import
 
     from holdfast.server.app import create_app  # noqa: PLC0415 - as above
-    from holdfast.server.guard import Activity  # noqa: PLC0415 - as above
+    from holdfast.server.guard import Activity, make_token  # noqa: PLC0415 - as above
 
     trim_heap = _share_heap()
     activity = Activity()
-    token = secrets.token_urlsafe(32)
+    token = make_token()
     app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
     server = uvicorn.Server(
         uvicorn.Config(

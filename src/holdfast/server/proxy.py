@@ -37,6 +37,7 @@ from holdfast.redact import redact
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import COMPARED_MESSAGES, OWN_HEADER, Conversations, host_session
+from holdfast.server.guard import carries_own_token, is_reserved
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import (
     CONNECT_SECONDS,
@@ -65,6 +66,8 @@ COUNT_PATH: Final = "/v1/messages/count_tokens"
 """The path whose requests count a window that is not sent."""
 CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
+ERROR_TYPES: Final = {403: "permission_error", 404: "not_found_error", 502: "api_error"}
+"""The types of our own errors, by status. Both APIs have them."""
 MAX_LIMITS: Final = 1_000
 """Sessions whose limit is remembered after the provider has refused a window."""
 OPENING_SECONDS: Final = 0.3
@@ -187,6 +190,12 @@ class Proxy:
 
     async def handle(self, request: Request) -> Response:
         """Answer a request."""
+        if is_reserved(request.scope["raw_path"]):
+            path = request.url.path
+            return _refuse(request, f"{path} is a path of Holdfast, and not one that it answers", status=404)
+        if carries_own_token(request):
+            reason = "the request has a token of Holdfast, which no provider may see: send the key of the provider"
+            return _refuse(request, reason, status=403)
         format = ROUTES.get(request.url.path)
         exchange = _Exchange(format="", body={}, content=b"")
         try:
@@ -208,10 +217,7 @@ class Proxy:
         except httpx.HTTPError as error:
             message = f"{_address(httpx.URL(self._upstreams.url(request)))} did not answer: {_reason(error)}"
             _warn(message, session=exchange.session_id)
-            reason = {"type": "api_error", "message": f"holdfast: {message}"}
-            openai, anthropic = {"error": {**reason, "param": None, "code": None}}, {"type": "error", "error": reason}
-            is_anthropic = format == "anthropic" if format else _is_anthropic(request)
-            return JSONResponse(anthropic if is_anthropic else openai, status_code=502)
+            return _refuse(request, message, status=502)
 
     # --- requests --------------------------------------------------------------------
 
@@ -502,6 +508,15 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
 
 def _is_anthropic(request: Request) -> bool:
     return request.url.path.startswith("/v1/messages") or "anthropic-version" in request.headers
+
+
+def _refuse(request: Request, reason: str, *, status: int) -> Response:
+    """Answer with an error of ours, in the shape of the API that was asked."""
+    error = {"type": ERROR_TYPES[status], "message": f"holdfast: {reason}"}
+    format = ROUTES.get(request.url.path)
+    if format == "anthropic" or (format is None and _is_anthropic(request)):
+        return JSONResponse({"type": "error", "error": error}, status_code=status)
+    return JSONResponse({"error": {**error, "param": None, "code": None}}, status_code=status)
 
 
 def _owner(request: Request) -> Scope:

@@ -6,7 +6,6 @@ also needs the token of the page, and a request from another page is refused.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -30,6 +29,7 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.facts import retire
 from holdfast.report import NAMES
 from holdfast.search.fuse import Parts
+from holdfast.server.guard import derive
 from holdfast.server.inspector import data, draw, markup
 from holdfast.session import Session
 from holdfast.store.base import FactType, Scope, Select
@@ -56,11 +56,6 @@ FACT_TYPES: Final[tuple[FactType, ...]] = (
     "task_state",
     "architecture",
 )
-
-
-def derive(token: str, purpose: str) -> str:
-    """Derive a key for one purpose from the token of the server."""
-    return hmac.new(token.encode(), purpose.encode(), hashlib.sha256).hexdigest()
 
 
 def address(url: str, token: str) -> str:
