@@ -166,9 +166,22 @@ class Engine:
                 del self._recent[next(iter(self._recent))]
             return found
 
-    def sessions(self) -> dict[Scope, int]:
-        """List the stored sessions of all tenants, with how many messages each has."""
-        return self.memory.store.sessions()
+    def sessions(
+        self, *, tenant: str | None = None, project: str | None = None, agent: str | None = None
+    ) -> dict[Scope, int]:
+        """List the stored sessions with how many messages each has, the session with the newest message first.
+
+        Args:
+            tenant: Only those of this tenant; by default of all tenants, which is for the owner of the memory alone.
+            project: Only those of this project.
+            agent: Only those of this agent.
+        """
+        stored = self.memory.store.sessions()
+        return {
+            scope: count
+            for scope, count in stored.items()
+            if tenant in {None, scope.tenant} and project in {None, scope.project} and agent in {None, scope.agent}
+        }
 
     def search(
         self, query: str, *, limit: int = 10, tenant: str = "local", project: str = "", agent: str = "main"

@@ -115,16 +115,19 @@ class Forgotten:
     rows: int
 
 
-def create_server(engine: Engine, *, session: str, project: str = "", agent: str = "main") -> MCPServer[Any]:
-    """Make the MCP server over the memory of one agent and project.
+def create_server(
+    engine: Engine, *, session: str, tenant: str = "local", project: str = "", agent: str = "main"
+) -> MCPServer[Any]:
+    """Make the MCP server over the memory of one tenant, project and agent.
 
     Args:
         engine: The memory. The caller closes it.
         session: The session that new facts belong to.
+        tenant: Whose memory it is.
         project: The project whose conversations are searched.
         agent: The agent that they belong to.
     """
-    tools = _Tools(engine, session=session, project=project, agent=agent)
+    tools = _Tools(engine, Scope(tenant=tenant, project=project, agent=agent, session=session))
     server: MCPServer[Any] = MCPServer("holdfast", instructions=INSTRUCTIONS, version=__version__, log_level="WARNING")
     for tool in (tools.memory_search, tools.memory_get, tools.memory_recall, tools.archive_get, tools.memory_timeline):
         server.tool(annotations=_READ, structured_output=True)(tool)
@@ -147,10 +150,10 @@ def what_did_we_decide(about: str) -> str:
 class _Tools:
     """The tools of the server. Their names and docstrings are what the client's model reads."""
 
-    def __init__(self, engine: Engine, *, session: str, project: str, agent: str) -> None:
+    def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine = engine
-        self._owner = {"project": project, "agent": agent}
-        self._session = AsyncSession(engine.session(session, **self._owner))
+        self._owner = {"tenant": scope.tenant, "project": scope.project, "agent": scope.agent}
+        self._session = AsyncSession(engine.session(scope.session, **self._owner))
 
     async def memory_search(self, query: str, limit: int = 8) -> SearchResult:
         """Search all earlier conversations of this project, and the facts that were kept."""
@@ -210,12 +213,8 @@ class _Tools:
 
     async def sessions(self) -> list[dict[str, Any]]:
         """List the stored sessions of this project."""
-        stored = await asyncio.to_thread(self._engine.sessions)
-        return [
-            {"session": scope.session, "messages": count}
-            for scope, count in stored.items()
-            if {"project": scope.project, "agent": scope.agent} == self._owner
-        ]
+        stored = await asyncio.to_thread(self._engine.sessions, **self._owner)
+        return [{"session": scope.session, "messages": count} for scope, count in stored.items()]
 
     async def facts(self) -> list[StoredFact]:
         """List the facts that hold now."""

@@ -241,9 +241,14 @@ def session_key(agent: str = "main", name: str = "main") -> str:
     return f"agent:{_check_agent(agent)}:{name.strip().lower() or 'main'}"
 
 
+def can_have_files(agent: str) -> bool:
+    """Return whether an agent of this name has a folder of sessions; a library may call its agents anything."""
+    return _AGENT.fullmatch(agent.strip().lower()) is not None
+
+
 def _check_agent(agent: str) -> str:
     name = agent.strip().lower()
-    if not _AGENT.fullmatch(name):
+    if not can_have_files(name):
         raise InputError(f"{agent!r} cannot name an agent: use letters, digits, - and _, such as 'main'")
     return name
 

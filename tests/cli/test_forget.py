@@ -12,6 +12,7 @@ from agent_fixture import BASE, AgentFixture
 from holdfast.cli.commands import doctor
 from holdfast.cli.memory import forget, remember
 from holdfast.engine import Engine
+from holdfast.messages import Message, Text
 from holdfast.settings.schema import Experimental, MemorySearch
 from holdfast_agent.note_files import find_sessions, read_messages
 from holdfast_agent.notes import Notes
@@ -131,3 +132,12 @@ def test_a_number_is_not_taken_for_the_beginning_of_a_fact_id(tmp_path: Path) ->
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
         left = [row.id for row in engine.session("s").get(numbers)]
         assert left == [number for number in numbers if number != int(fact[0])]
+
+
+def test_rows_of_an_agent_that_cannot_have_files_are_forgotten(tmp_path: Path) -> None:
+    """A library may call an agent anything; no file of another agent is touched for it."""
+    odd = Message(role="user", parts=(Text(text="The vault word is zanzibar9876."),), id="e0000001")
+    with Engine.open(tmp_path, settings=BASE, background=False) as engine:
+        engine.session("s", agent="../main").append([odd])
+    run(forget, "--session", "s", "--agent", "../main", "--yes", home=tmp_path)
+    assert files_with(tmp_path, "zanzibar9876") == []

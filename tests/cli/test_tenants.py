@@ -88,3 +88,17 @@ def test_a_session_of_another_tenant_is_not_found(call: Call) -> None:
         done = call(*command, "--session", "loop")
         assert done.exit_code == 1
         assert "no session of tenant local is called loop" in str(done.exception) + done.output
+
+
+def test_owners_of_the_same_imported_folder_have_facts_of_their_own(call: Call, tmp_path: Path) -> None:
+    """The ids of facts come from the folder: what one owner retires still holds for the other."""
+    folder = tmp_path / "context"
+    folder.mkdir()
+    (folder / "segments.jsonl").touch()
+    fact = {"id": "11111111-aaaa", "type": "decision", "content": "The port is 8443.", "timestamp": 1_000}
+    (folder / "knowledge.jsonl").write_text(json.dumps(fact) + "\n")
+    for project in ("one", "two"):
+        assert call("import", folder, "--project", project).exit_code == 0
+    assert {row["project"] for row in read(call, "facts")} == {"one", "two"}
+    assert call("forget", "11111111", "--project", "one", "--yes").exit_code == 0
+    assert [row["project"] for row in read(call, "facts")] == ["two"]

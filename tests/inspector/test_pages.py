@@ -165,16 +165,19 @@ class TestButtons:
         """Added, corrected, retired, and forgotten after what will be erased was shown."""
         stored = act(client, action="add", content="The harbour opens at six.", type="decision", session="").text
         first = stored.split()[1]
-        second = act(client, action="correct", fact=first, content="The harbour opens at seven.").text.split()[1]
+        second = act(
+            client, action="correct", session="", fact=first, content="The harbour opens at seven."
+        ).text.split()[1]
         text = client.get("/ui/memory").text
         assert "opens at seven" in text
         assert "opens at six" not in text
         assert "opens at six" in client.get("/ui/memory?all=1").text
-        assert act(client, action="retire", fact=second).status_code == 200
+        assert act(client, action="retire", session="", fact=second).status_code == 200
         assert "opens at seven" not in client.get("/ui/memory").text
         shown = client.get(f"/ui/erase?fact={second}").text
         assert "opens at seven" in shown
-        assert act(client, action="forget fact", fact=second).status_code == 200
+        assert act(client, action="forget fact", session="harbour", fact=second).status_code == 400
+        assert act(client, action="forget fact", session="", fact=second).status_code == 200
         assert "opens at seven" not in client.get("/ui/memory?all=1").text
         assert act(client, action="forget fact", fact="nosuch").status_code == 400
 

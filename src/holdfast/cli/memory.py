@@ -291,9 +291,9 @@ class _Plan:
 
     def forget(self, memory: Memory, scope: Scope) -> int:
         """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
-        from holdfast_agent.sessions import Sessions  # noqa: PLC0415 - only for this
+        from holdfast_agent.sessions import Sessions, can_have_files  # noqa: PLC0415 - only for this
 
-        if scope.tenant == Scope().tenant:  # whose files they are
+        if scope.tenant == Scope().tenant and can_have_files(scope.agent):  # whose files they are
             ids = None if self.ids is None else tuple(self.ids["ids"])
             rows = memory.store.read_messages(Select(scope=scope, across=self.across, ids=ids))
             files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)

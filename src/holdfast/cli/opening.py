@@ -76,7 +76,8 @@ def load(*, warn: Callable[[str], None], agent_id: str | None = None, **override
 
 def scope_of(*, tenant: str, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:
     """Return the scope that the options name, and the parts that no option names: a read covers all of their values."""
-    scope = Scope(tenant=tenant, project=project or "", agent=agent or "main", session=session or "")
+    # An empty name is a name: only an option that was left out has a default.
+    scope = Scope(tenant=tenant, project=project or "", agent="main" if agent is None else agent, session=session or "")
     named = {"project": project, "agent": agent, "session": session}
     return scope, tuple(name for name in _PARTS if named[name] is None)
 

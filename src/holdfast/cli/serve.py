@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from holdfast.cli.opening import load_settings, require, store_of
-from holdfast.cli.options import as_json, home_option
+from holdfast.cli.options import as_json, home_option, tenant_option
 from holdfast.cli.output import echo
 
 
@@ -72,12 +72,13 @@ def rpc(*, home: Path | None) -> None:
 
 
 @click.command()
+@tenant_option
 @click.option("--session", default="mcp", show_default=True, help="The session that new facts belong to.")
 @click.option("--project", default=None, help="The project; default the current folder.")
 @click.option("--agent", default="main", show_default=True, help="The agent.")
 @click.option("--http", "port", type=click.IntRange(1, 65535), help="Serve streamable HTTP on this port of 127.0.0.1.")
 @home_option
-def mcp(*, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
+def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
     """Give memory to an MCP client as tools, over standard input and output or HTTP."""
     require("holdfast mcp", "mcp", extra="mcp")
     from holdfast.engine import Engine  # noqa: PLC0415 - takes time
@@ -85,7 +86,7 @@ def mcp(*, session: str, project: str | None, agent: str, port: int | None, home
 
     project = str(Path.cwd()) if project is None else project
     with Engine.open(home, settings=load_settings()) as engine:
-        server = create_server(engine, session=session, project=project, agent=agent)
+        server = create_server(engine, session=session, tenant=tenant, project=project, agent=agent)
         if port is None:
             server.run("stdio")
             return

@@ -31,7 +31,7 @@ LONG_TERM: Final = "memory"
 
 def current(rows: Iterable[FactRow]) -> list[FactRow]:
     """List the facts that hold now, oldest first: the newest version of each, without replaced and deleted ones."""
-    latest = {row.id: row for row in rows}
+    latest = {(row.scope, row.id): row for row in rows}  # owners that imported the same folder share ids
     return [row for row in latest.values() if row.superseded_by is None and not row.deleted]
 
 
@@ -42,9 +42,9 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
 
 def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
     """Map every version of every fact, with what replaced it, to when it ended; None where it holds now."""
-    facts: dict[str, list[FactRow]] = {}
+    facts: dict[tuple[Scope, str], list[FactRow]] = {}
     for row in rows:
-        facts.setdefault(row.id, []).append(row)
+        facts.setdefault((row.scope, row.id), []).append(row)
     versions: dict[FactRow, int | None] = {}
     for known in facts.values():
         for row, after in zip(known, [*known[1:], None], strict=True):

@@ -59,9 +59,12 @@ def ping(_: Engine) -> dict[str, Any]:
 
 
 @_method
-def sessions(engine: Engine) -> list[dict[str, Any]]:
-    """List the stored sessions."""
-    return [{**asdict(scope), "messages": count} for scope, count in engine.sessions().items()]
+def sessions(
+    engine: Engine, *, tenant: str = "local", project: str | None = None, agent: str | None = None
+) -> list[dict[str, Any]]:
+    """List the stored sessions of a tenant; only those of a project or an agent, where one is named."""
+    stored = engine.sessions(tenant=tenant, project=project, agent=agent)
+    return [{**asdict(scope), "messages": count} for scope, count in stored.items()]
 
 
 @_method
@@ -228,11 +231,16 @@ def _message(row: MessageRow) -> dict[str, Any]:
     return {**about, "text": message.text, "message": shown}
 
 
+def _is_about_session(function: Method) -> bool:
+    hints = inspect.get_annotations(function, eval_str=True)
+    return hints[next(iter(inspect.signature(function).parameters))] is Session
+
+
 def _struct(function: Method) -> type[msgspec.Struct]:
     """Make the type of a method's parameters out of its signature."""
     hints = inspect.get_annotations(function, eval_str=True)
-    first, *others = inspect.signature(function).parameters.values()
-    fields: list[Any] = list(_SCOPE) if hints[first.name] is Session else []
+    _, *others = inspect.signature(function).parameters.values()
+    fields: list[Any] = list(_SCOPE) if _is_about_session(function) else []
     for one in others:
         hint = hints[one.name]
         fields.append((one.name, hint) if one.default is one.empty else (one.name, hint, one.default))
@@ -240,7 +248,7 @@ def _struct(function: Method) -> type[msgspec.Struct]:
 
 
 _PARAMS: Final = {name: _struct(function) for name, function in METHODS.items()}
-_NAMES: Final = frozenset(field[0] for field in _SCOPE)
+_ABOUT_SESSION: Final = frozenset(name for name, function in METHODS.items() if _is_about_session(function))
 
 
 class Rpc:
@@ -265,9 +273,9 @@ class Rpc:
         except msgspec.ValidationError as error:
             raise InputError(f"{method}: {error}") from error
         values = msgspec.structs.asdict(read)
-        scope = {name: values.pop(name) for name in _NAMES & values.keys()}
-        if not scope:
+        if method not in _ABOUT_SESSION:
             return METHODS[method](self._engine, **values)
+        scope = {name: values.pop(name) for name, *_ in _SCOPE}
         return METHODS[method](self._engine.session(scope.pop("session"), **scope), **values)
 
     def answer(self, line: str | bytes) -> bytes:

@@ -40,6 +40,15 @@ class Scope:
     agent: str = "main"
     session: str = ""
 
+    def __post_init__(self) -> None:
+        # No database stores half a surrogate pair, and a name that cannot be stored must not be taken for another.
+        for part in ("tenant", "project", "agent", "session"):
+            name = getattr(self, part)
+            try:
+                name.encode()
+            except (UnicodeEncodeError, AttributeError):
+                raise InputError(f"{part}={name!r}: give a name as text that UTF-8 can represent") from None
+
     def required(self, across: Across) -> dict[str, str]:
         """Return the parts that a row must have for a reader of this scope to see it."""
         open_parts = ("session",) if across is True else across or ()

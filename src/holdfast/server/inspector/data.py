@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from typing import Final
 
@@ -25,6 +25,7 @@ from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.state import WINDOW, WindowSource
 from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
+from holdfast.store.database import SCOPE_PARTS
 from holdfast.window import Window
 
 PAGE: Final = 60
@@ -43,13 +44,8 @@ Params = Mapping[str, str]
 
 
 def parse_scope(params: Params) -> Scope:
-    """Read a scope from the parameters of a request."""
-    return Scope(
-        tenant=params.get("tenant") or "local",
-        project=params.get("project", ""),
-        agent=params.get("agent") or "main",
-        session=params.get("session", ""),
-    )
+    """Read a scope from the parameters of a request. One that is empty is an empty name; one that is missing is not."""
+    return Scope(**{name: params[name] for name in SCOPE_PARTS if name in params})
 
 
 @dataclass(slots=True)
@@ -356,21 +352,24 @@ def list_facts(engine: Engine, params: Params, tenants: Sequence[str]) -> list[F
     rows = [
         row for tenant in tenants for row in store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING))
     ]
-    by_id: dict[str, list[FactRow]] = {}
+    # A folder that several owners imported gives each of them facts of the same ids.
+    known: dict[tuple[Scope, str], list[FactRow]] = {}
     for row in rows:
-        by_id.setdefault(row.id, []).append(row)
-    current = {row.id for row in versions.current(rows)}
-    found = [
-        FactView(
-            row=by_id[key][-1],
-            history=tuple(by_id[key][:-1]),
-            successor=by_id.get(by_id[key][-1].superseded_by or "", [None])[-1],
-            is_current=key in current,
-        )
-        for key in (by_id if params.get("all") else current)
-        if _matches(by_id[key][-1], params)
-    ]
+        known.setdefault((row.scope, row.id), []).append(row)
+    newest = {(_without_session(row.scope), row.id): row for row in rows}
+    current = set(versions.current(rows))
+    found: list[FactView] = []
+    for history in known.values():
+        row = history[-1]
+        if not _matches(row, params) or (row not in current and not params.get("all")):
+            continue
+        successor = newest.get((_without_session(row.scope), row.superseded_by or ""))
+        found.append(FactView(row=row, history=tuple(history[:-1]), successor=successor, is_current=row in current))
     return sorted(found, key=lambda fact: -fact.row.time)
+
+
+def _without_session(scope: Scope) -> Scope:
+    return replace(scope, session="")
 
 
 def _matches(row: FactRow, params: Params) -> bool:
@@ -378,12 +377,12 @@ def _matches(row: FactRow, params: Params) -> bool:
 
 
 def find_fact(engine: Engine, scope: Scope, key: str) -> FactRow:
-    """Return the newest version of a fact.
+    """Return the newest version of a fact of a scope.
 
     Raises:
         InputError: There is no such fact.
     """
-    rows = engine.memory.store.read_facts(Select(scope=scope, across=EVERYTHING), keys=[key])
+    rows = engine.memory.store.read_facts(Select(scope=scope), keys=[key])
     if not rows:
         raise InputError(f"there is no fact {key}")
     return rows[-1]

@@ -75,11 +75,11 @@ def format_time(milliseconds: int) -> str:
 
 
 def link(path: str, scope: Scope, **more: object) -> str:
-    """Return the address of a page about a scope."""
-    parts = {"tenant": scope.tenant, "project": scope.project, "agent": scope.agent, "session": scope.session}
-    return (
-        f"{path}?{urlencode({name: str(value) for name, value in (parts | more).items() if value not in {'', None}})}"
-    )
+    """Return the address of a page about a scope; `data.parse_scope` reads the same scope from it."""
+    usual = asdict(Scope())
+    parts = {name: value for name, value in asdict(scope).items() if value != usual[name]}
+    others = {name: str(value) for name, value in more.items() if value not in {"", None}}
+    return f"{path}?{urlencode(parts | others)}"
 
 
 def human(number: float) -> str:
@@ -206,6 +206,7 @@ class Inspector:
             projects=projects,
             agents=agents,
             counts=list(self._sessions.listed().values()),
+            tenants=self._sessions.tenants(),
             home=str(self._engine.memory.home),
         )
 
@@ -305,7 +306,7 @@ class Inspector:
         store = self._engine.memory.store
         facts, rows = [], []
         if params.get("fact"):
-            facts = store.read_facts(Select(scope=scope, across=data.EVERYTHING), keys=[params["fact"]])
+            facts = store.read_facts(Select(scope=scope), keys=[params["fact"]])
         if params.get("message"):
             ids = (int(params["message"]),)
             rows = store.read_messages(Select(scope=scope, ids=ids))
@@ -323,7 +324,8 @@ class Inspector:
         """Show what would be recalled for a question, with the settings in force and with others."""
         question, answers = params.get("q", "").strip(), []
         if question:
-            scope = data.parse_scope(params)
+            chosen = params.get("in", "").removeprefix("?")
+            scope = data.parse_scope(dict(parse_qsl(chosen, keep_blank_values=True)) if chosen else params)
             cap = int(params["cap"]) if params.get("cap") else None
             for title, changes in (("A", params.get("a", "")), ("B", params.get("b", ""))):
                 if title == "A" or changes or params.get("two"):
@@ -334,6 +336,7 @@ class Inspector:
             params=params,
             answers=answers,
             default_cap=self._engine.settings.recall.hard_cap_tokens,
+            owners=[Scope(tenant=tenant) for tenant in self._sessions.tenants()],
             scopes=[scope for scope, _ in list(self._sessions.listed().items())[:200]],
         )
 
