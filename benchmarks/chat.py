@@ -47,7 +47,7 @@ _PATIENCE: Final = 30.0
 def first_screens(runs: int) -> dict[str, Any]:
     """How long after its start `holdfast chat` shows a prompt, and until the prompt takes keys, in milliseconds."""
     if os.name != "posix" or find_spec("prompt_toolkit") is None:
-        return {"skipped": "needs a POSIX system and `pip install 'holdfast[chat]'`"}
+        return {"skipped": "needs a POSIX system and `pip install 'holdfast-memory[chat]'`"}
     with tempfile.TemporaryDirectory() as folder:
         found = [_first_screen(Path(folder)) for _ in range(runs)]
     shown, edits = zip(*found, strict=True)

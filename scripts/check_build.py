@@ -30,7 +30,7 @@ def main() -> None:
     files = [path.relative_to(SOURCE).as_posix() for path in SOURCE.rglob("*") if path.is_file()]
     missing = [name for name in files if name not in names and not FORBIDDEN.search(name)]
     require(not missing, f"{wheel.name} lacks {missing[:3]}")
-    for package in ("holdfast", "holdfast_agent"):
+    for package in ("holdfast", "holdfast_agent", "holdfast_memory"):
         require(f"{package}/py.typed" in names, f"{wheel.name} has no {package}/py.typed")
     extra = [name for name in names if FORBIDDEN.search(name)]
     require(not extra, f"{wheel.name} has {extra[:3]}")

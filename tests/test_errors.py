@@ -68,7 +68,7 @@ class TestMessages:
             (STORAGE, "a.db: disk full"),
             (EMBEDDING, "openai: refused"),
             (INVALID, "anthropic would refuse this window: orphan in messages[3]"),
-            (EXTRA, "counting with tiktoken needs an optional dependency: pip install 'holdfast[tiktoken]'"),
+            (EXTRA, "counting with tiktoken needs an optional dependency: pip install 'holdfast-memory[tiktoken]'"),
         ],
     )
     def test_the_place_comes_first_and_the_fix_last(self, error: HoldfastError, text: str) -> None:

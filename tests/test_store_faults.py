@@ -304,7 +304,7 @@ class TestANewerSchema:
                 lambda: engine.session("s").forget(ids=[1]),
                 lambda: engine.session("s").search(QUESTION),
             ):
-                with pytest.raises(StorageError, match=r"newer Holdfast.*upgrade holdfast and start"):
+                with pytest.raises(StorageError, match=r"newer Holdfast.*pip install --upgrade holdfast-memory"):
                     attempt()
             window = engine.session("s").assemble([*long_talk(turns=1), said("user", QUESTION)], limit=LIMIT)
             assert any("newer Holdfast" in warning for warning in window.report.warnings)

@@ -244,7 +244,7 @@ class TestCounter:
     @pytest.mark.parametrize("extra", ["tiktoken", "tokenizers"])
     def test_a_missing_extra_says_how_to_get_it(self, extra: str) -> None:
         """The line to type is in the error."""
-        with pytest.raises(MissingExtraError, match=rf"pip install 'holdfast\[{extra}\]'"):
+        with pytest.raises(MissingExtraError, match=rf"pip install 'holdfast-memory\[{extra}\]'"):
             counter(f"{extra}:x")
 
     def test_an_encoding_that_tiktoken_does_not_know_is_refused(self) -> None:

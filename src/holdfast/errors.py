@@ -12,6 +12,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from holdfast_memory.distribution import install_command
+
 
 class HoldfastError(Exception):
     """The root of every error that Holdfast raises on purpose."""
@@ -194,6 +196,6 @@ class MissingExtraError(HoldfastError):
     """An optional dependency is not installed. The message contains the command that installs it."""
 
     def __init__(self, feature: str, *, extra: str) -> None:
-        super().__init__(f"{feature} needs an optional dependency: pip install 'holdfast[{extra}]'")
+        super().__init__(f"{feature} needs an optional dependency: {install_command(extra)}")
         self.feature = feature
         self.extra = extra

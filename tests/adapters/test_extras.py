@@ -57,6 +57,6 @@ def test_holdfast_imports_no_framework() -> None:
 @pytest.mark.untraced
 def test_a_missing_package_names_the_command_that_installs_it() -> None:
     """Each adapter raises the typed error with the name of its extra."""
-    words = "holdfast.adapters.{} needs an optional dependency: pip install 'holdfast[{}]'"
+    words = "holdfast.adapters.{} needs an optional dependency: pip install 'holdfast-memory[{}]'"
     expected = {adapter: ["MissingExtraError", words.format(adapter, adapter.replace("_", "-"))] for adapter in EXTRAS}
     assert run(MISSING, ",".join(EXTRAS), ",".join(EXTRAS.values())) == expected

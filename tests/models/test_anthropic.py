@@ -233,7 +233,7 @@ def test_a_schema_is_dropped_where_it_is_not_known() -> None:
 def test_a_missing_sdk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the SDK the error is the line that installs it."""
     monkeypatch.setitem(sys.modules, "anthropic", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[anthropic\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast-memory\[anthropic\]'"):
         AnthropicModel("claude-opus-5-5", api_key="key")
 
 

@@ -239,7 +239,7 @@ def test_fields_that_a_server_does_not_know_are_dropped() -> None:
 def test_a_missing_sdk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the SDK the error is the line that installs it."""
     monkeypatch.setitem(sys.modules, "openai", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[openai\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast-memory\[openai\]'"):
         OpenAIModel("gpt-5", api_key="key")
 
 

@@ -78,7 +78,7 @@ def test_a_redirection_is_followed(tmp_path: Path) -> None:
 def test_without_an_http_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A missing package is an error that says how to install it."""
     monkeypatch.setitem(sys.modules, "httpx2", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[remote\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast-memory\[remote\]'"):
         download("http://host", name="model", files={"file": digest(b"")}, folder=tmp_path)
 
 

@@ -168,5 +168,5 @@ def test_without_the_runtime(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "model.onnx").touch()
     save_tokenizer(tmp_path / "tokenizer.json")
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[onnx\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'holdfast-memory\[onnx\]'"):
         OnnxEmbedder(tmp_path)

@@ -397,5 +397,8 @@ class TestIdentity:
     def test_without_an_http_client(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A missing package is an error that says how to install it."""
         monkeypatch.setitem(sys.modules, "httpx2", None)
-        with endpoint(GOOD) as server, pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[remote\]'"):
+        with (
+            endpoint(GOOD) as server,
+            pytest.raises(MissingExtraError, match=r"pip install 'holdfast-memory\[remote\]'"),
+        ):
             remote(server)

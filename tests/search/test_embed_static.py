@@ -237,7 +237,7 @@ class TestBroken:
     def test_without_the_tokenizers_package(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A missing package is an error that says how to install it."""
         monkeypatch.setitem(sys.modules, "tokenizers", None)
-        with pytest.raises(MissingExtraError, match=r"pip install 'holdfast\[local\]'"):
+        with pytest.raises(MissingExtraError, match=r"pip install 'holdfast-memory\[local\]'"):
             StaticEmbedder.from_folder(folder)
 
 
@@ -266,7 +266,7 @@ class TestWordllama:
         table.unlink()
         monkeypatch.syspath_prepend(tmp_path)
         assert find_wordllama() is None
-        with pytest.raises(EmbeddingError, match=r"is not installed: pip install 'holdfast\[local\]'"):
+        with pytest.raises(EmbeddingError, match=r"is not installed: pip install 'holdfast-memory\[local\]'"):
             StaticEmbedder.from_wordllama()
 
 

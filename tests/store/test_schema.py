@@ -49,7 +49,7 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
         store.add_messages([says("from the future")])
     with closing(connect(path, wait=1)) as connection:
         migrate(connection, path=path, migrations=LATER)
-    with pytest.raises(StorageError, match="upgrade holdfast"):
+    with pytest.raises(StorageError, match="pip install --upgrade holdfast-memory"):
         SqliteStore(path)
     assert version(path) == (APPLICATION, len(LATER))
 

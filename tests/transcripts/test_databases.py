@@ -141,7 +141,7 @@ def test_compressed_events_need_the_extra(tmp_path: Path) -> None:
         "print([one.session for one in sessions(Path(sys.argv[1]), on_problem=lambda found: print(found.what))])"
     )
     done = subprocess.run([sys.executable, "-c", script, str(tmp_path)], capture_output=True, text=True, check=True)
-    assert "holdfast[zstd]" in done.stdout
+    assert "holdfast-memory[zstd]" in done.stdout
     assert "['w2']" in done.stdout
 
 

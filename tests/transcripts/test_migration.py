@@ -168,7 +168,7 @@ def test_newer_version(tmp_path: Path) -> None:
     """A file from the future is refused with what to do, and not touched."""
     file = write_lines(tmp_path / "s.jsonl", {**HEADER, "version": 4})
     before = file.read_bytes()
-    with pytest.raises(TranscriptError, match="update holdfast"):
+    with pytest.raises(TranscriptError, match="pip install --upgrade holdfast-memory"):
         Session.open(file)
     assert file.read_bytes() == before
 

@@ -34,6 +34,7 @@ from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import Health, check
 from holdfast.text import printable
+from holdfast_memory.distribution import explain_other_project, find_other_projects, install_command
 
 Level = Literal["ok", "note", "wrong"]
 _MARKS: Final[dict[Level, tuple[str, str]]] = {"ok": ("✓", "green"), "note": ("·", "yellow"), "wrong": ("✗", "red")}
@@ -80,9 +81,10 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
         Finding("ok", f"holdfast {__version__}, Python {platform.python_version()}, {system}"),
         Finding("ok", f"SQLite {sqlite3.sqlite_version}"),
     ]
+    installed += [Finding("wrong", explain_other_project(project)) for project in find_other_projects()]
     for module, extra in _EXTRAS.items():
         is_missing = find_spec(module) is None
-        state = f"not installed: pip install 'holdfast[{extra}]'" if is_missing else "installed"
+        state = f"not installed: {install_command(extra)}" if is_missing else "installed"
         installed.append(Finding("note" if is_missing else "ok", f"{module} is {state}"))
     files = configuration.default_files()
     try:

@@ -15,6 +15,7 @@ from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo, emit_json, print_result
 from holdfast.hooks.hosts import HOSTS, Keys
 from holdfast.hooks.install import FileChange, Installer
+from holdfast_memory.distribution import install_command
 
 _MODULES: Final = {"server": "starlette", "mcp": "mcp"}
 """A module of each extra that hosts need."""
@@ -48,7 +49,8 @@ def install(*, host: str | None, dry_run: bool, home: Path | None, as_json: bool
     changes = installer.plan() if dry_run else installer.install()
     notes = [] if installer.is_present else [f"{installer.host.title} was not found on this machine"]
     missing = [extra for extra in installer.host.extras if importlib.util.find_spec(_MODULES[extra]) is None]
-    notes += [f"it needs more: pip install 'holdfast[{','.join(missing)}]'"] if missing else []
+    if missing:
+        notes.append(f"it needs more: {install_command(*missing)}")
     notes += [installer.host.note] if installer.host.note else []
     _print(installer, changes, notes, dry_run=dry_run, as_json=as_json)
 

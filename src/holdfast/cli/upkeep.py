@@ -23,6 +23,7 @@ from holdfast.settings.loading import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store.base import Select
 from holdfast.store.opening import database_file, server_address, store_file
+from holdfast_memory.distribution import install_command
 
 if TYPE_CHECKING:
     from holdfast.memory.memory import Memory
@@ -268,7 +269,7 @@ def list_(*, as_json: bool) -> None:
 
     files = find_wordllama()
     here = str(files[0].parent) if files else None
-    rows: list[dict[str, Any]] = [{"model": WORDLLAMA, "here": here, "get": "pip install 'holdfast[local]'"}]
+    rows: list[dict[str, Any]] = [{"model": WORDLLAMA, "here": here, "get": install_command("local")}]
     for name, model in HUB_MODELS.items():
         folder = models_folder() / name
         here = str(folder) if folder.is_dir() else None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.errors import HoldfastError, InputError, StorageError
 from holdfast.store.codec import DAMAGE, add_checksum
+from holdfast_memory.distribution import UPGRADE
 
 if TYPE_CHECKING:  # the tables of vectors are imported where they are used: rows are read without numpy
     from holdfast.search.columns import Columns
@@ -302,7 +303,7 @@ def check_version(connection: sqlite3.Connection, *, path: Path, known: int = le
     """Refuse tables of a newer version, also where another process has just upgraded them."""
     if (version := _version(connection)) > known:
         raise StorageError(
-            f"written by a newer Holdfast (schema {version}, this one knows {known}): upgrade holdfast and start this"
+            f"written by a newer Holdfast (schema {version}, this one knows {known}): run `{UPGRADE}` and start this"
             " program again",
             path=path,
         )

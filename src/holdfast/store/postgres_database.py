@@ -30,6 +30,7 @@ from holdfast.store.base import VectorRow
 from holdfast.store.codec import DAMAGE
 from holdfast.store.postgres_vectors import MAX_SIGNS, ServerMatrix, SignMatrix, sign_bits
 from holdfast.store.rows import KEY
+from holdfast_memory.distribution import UPGRADE
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -354,7 +355,7 @@ def _version(connection: Connection, schema: str, place: str) -> int:
         )
     if version > len(MIGRATIONS):
         raise StorageError(
-            f"written by a newer Holdfast (schema {version}, this one knows {len(MIGRATIONS)}): upgrade holdfast",
+            f"written by a newer Holdfast (schema {version}, this one knows {len(MIGRATIONS)}): {UPGRADE}",
             path=place,
         )
     return version

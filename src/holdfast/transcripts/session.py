@@ -29,6 +29,7 @@ from holdfast.transcripts.records import (
     summary_message,
     wire_messages,
 )
+from holdfast_memory.distribution import UPGRADE
 
 Clock: TypeAlias = Callable[[], int]
 NewId: TypeAlias = Callable[[], str]
@@ -447,7 +448,8 @@ class _Repair:
         if is_header(first.data):
             version, lines = _read_version(first.data), read_lines(path)
             if version > VERSION:
-                raise TranscriptError(f"version {version}, we know up to {VERSION}: update holdfast", path=path, line=1)
+                problem = f"version {version}, we know up to {VERSION}: {UPGRADE}"
+                raise TranscriptError(problem, path=path, line=1)
             if version == VERSION:
                 return []
             what = f"version {version} brought to {VERSION}"

@@ -23,6 +23,7 @@ from holdfast.errors import EmbeddingError
 from holdfast.search.embed.base import Embedder, Floats, Purpose, Space, behind_cache, clean, make_digest, unit
 from holdfast.search.embed.tokenizer import ChunkTokenizer, Ints, import_tokenizers, load_tokenizer
 from holdfast.text import is_unsegmented
+from holdfast_memory.distribution import install_command
 
 Array: TypeAlias = npt.NDArray[Any]
 
@@ -67,7 +68,7 @@ class StaticEmbedder:
         """Load the model in the installed `wordllama` package."""
         files = find_wordllama()
         if files is None:
-            raise EmbeddingError(f"{WORDLLAMA} is not installed: pip install 'holdfast[local]'", provider="static")
+            raise EmbeddingError(f"{WORDLLAMA} is not installed: {install_command('local')}", provider="static")
         return cls(*files, name=WORDLLAMA)
 
     def __repr__(self) -> str:
