@@ -115,15 +115,29 @@ def test_what_can_never_fit_is_an_overflow_before_it_is_sent(tmp_path: Path) -> 
     assert model.prompts == []
 
 
-def test_newest_messages_that_are_too_much_together_become_a_summary(tmp_path: Path) -> None:
-    """What no trimming may take a compaction may: the question is asked, without what came just before it."""
-    talk = [user("Here is a text."), reply("Yes?"), user("word " * 40_000), user("What was the first word?")]
-    model = Scripted(lambda prompt: "word" if "first word" in prompt.messages[-1].text else "## Goal\nRead.\n")
+def test_a_summary_that_is_too_large_for_a_smaller_window_is_compacted_again(tmp_path: Path) -> None:
+    """No trimming may remove it: it was written for a model with more room."""
+    decisions = "\n".join(f"- item {number} was decided on day {number}, and must be known" for number in range(700))
+    model = Scripted(lambda prompt: "Fine." if "And now?" in prompt.messages[-1].text[:8] else f"## Goal\n{decisions}")
+    talk = [message for turn in range(60) for message in (user(f"{turn}: " + "word " * 300), reply("Yes."))]
+    talk.append(user("And now?"))
     with opened(tmp_path) as engine:
-        answer = complete_with_recovery(engine.session("s"), talk, ModelRequest(limit=16_000), model=model)
-    assert answer.reply.text == "word"
-    assert len(answer.compactions) == 1
-    assert answer.window.tokens < 16_000
+        engine.session("s").compact(talk, limit=60_000, model=model)
+        found = complete_with_recovery(engine.session("s"), talk, ModelRequest(limit=4_000), model=model)
+    assert found.reply.text == "Fine."
+    assert len(found.compactions) == 1
+    assert found.window.tokens < 4_000
+
+
+def test_a_large_message_before_the_question_costs_no_compaction(tmp_path: Path) -> None:
+    """It is not what is asked, so it is trimmed."""
+    talk = [user("Here is a text."), reply("Yes?"), user("word " * 40_000), user("What was the first word?")]
+    model = Scripted(["word"])
+    with opened(tmp_path) as engine:
+        found = complete_with_recovery(engine.session("s"), talk, ModelRequest(limit=16_000), model=model)
+    assert found.reply.text == "word"
+    assert found.compactions == ()
+    assert found.window.tokens < 16_000
 
 
 def test_a_request_that_was_cut_in_silence_is_an_overflow(tmp_path: Path) -> None:

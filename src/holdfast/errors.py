@@ -97,11 +97,15 @@ SPACE_ADVICE: Final = (
 
 
 class WindowTooSmallError(WindowError):
-    """The messages that must stay in the window have `needed` tokens, more than `limit`."""
+    """The messages that must stay in the window have `needed` tokens, more than `limit`.
+
+    They are the system prompt, the summary, pinned messages, and those that the next reply answers.
+    """
 
     def __init__(self, *, needed: int, limit: int) -> None:
         super().__init__(
-            f"what must stay in the window takes {needed:,} tokens, and messages may take {limit:,}: {SPACE_ADVICE}"
+            f"what must stay in the window takes {needed:,} tokens, and messages may take {limit:,}: use a larger"
+            " window, send a shorter message, or unpin some"
         )
         self.needed = needed
         self.limit = limit

@@ -181,6 +181,7 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             scores=score,
             idle=None if pause is None else timedelta(milliseconds=pause),
             tool=turn.archive_tool,
+            question_follows=bool(turn.question),
             count=state.count,
         )
     with turn.guard("recall"):

@@ -91,21 +91,23 @@ class TestPlan:
         )
         assert "holdfast id" in shown.results[0].text
 
-    def test_a_result_is_cleared_only_where_shortening_it_and_the_reply_is_not_enough(self) -> None:
-        """An agent that cannot see what it asked for asks again."""
-        rest = [reply("", call("x")), results(answer("x", LONG)), reply("so"), user("word " * 1_300)]
-        shortened, cleared = (
-            plan(
-                items([system(), user("word " * size), *rest]),
-                [],
-                budget=budget(Settings(), window=8_000),
-                settings=Settings(),
-            )
-            for size in (10, 4_000)
-        )
-        assert "line of output" in str(messages_of(shortened.items))
-        assert tokens(shortened.items) <= 7_000
-        assert "line of output" not in str(messages_of(cleared.items))
+    def test_a_result_is_cleared_only_if_nothing_else_helps(self) -> None:
+        """An agent that cannot see what it asked for asks again: older messages go first."""
+
+        def planned(*, before: int, request: int) -> list[Message]:
+            talk = [user("word " * before), reply("so"), user("word " * request)]
+            talk += [reply("", call("x")), results(answer("x", LONG))]
+            limits = budget(Settings(), window=8_000)
+            window = plan(items([system(), *talk]), [], budget=limits, settings=Settings()).items
+            assert tokens(window) <= limits.ceiling
+            assert window[-1].message.results
+            return messages_of(window)
+
+        assert "line of output" in str(planned(before=10, request=10))
+        yielded = planned(before=4_000, request=3_000)
+        assert "line of output" in str(yielded)
+        assert len(yielded) == 5
+        assert "line of output" not in str(planned(before=10, request=4_700))
 
     def test_what_cannot_shrink_is_an_error(self) -> None:
         """Words of the user are never cut."""

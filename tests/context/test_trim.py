@@ -133,9 +133,28 @@ class TestProtected:
 
     def test_what_does_not_fit_is_an_error_before_anything_is_sent(self) -> None:
         """It says how much is needed, and how much there is."""
-        with pytest.raises(WindowTooSmallError, match="protected_recent") as caught:
+        with pytest.raises(WindowTooSmallError, match="larger window") as caught:
             kept(items(chat()), 300)
         assert caught.value.needed > caught.value.limit == 300
+
+    def test_the_largest_yields_if_it_may(self) -> None:
+        """Of what is protected: not the system prompt, and not what the next reply answers."""
+        talk = chat(5)
+        talk[7] = user(f"question {WORDS * 4}")
+        window = items(talk)
+        budget = limits(450)
+        with pytest.raises(WindowTooSmallError):
+            trim(window, budget=budget, settings=Trim())
+        edits = trim(window, budget=budget, settings=Trim(hysteresis=0.0), yields=True)
+        left = said(apply(window, edits))
+        assert 8 not in left
+        assert {1, 9, 10, 11} <= set(left)
+        assert edits[0].reason == "too large to stay next to what is new"
+        must = protected_items(window, settings=Trim(), must_stay=True)
+        assert [item.id for item in must] == [1, 10, 11]
+        assert [
+            item.id for item in protected_items(window, settings=Trim(), must_stay=True, question_follows=True)
+        ] == [1]
 
     def test_room_for_a_block_is_given_up_first(self) -> None:
         """Then, as a last resort, room for the reply."""

@@ -31,7 +31,7 @@ from holdfast.errors import InvalidWindowError, WindowTooSmallError
 from holdfast.messages import Message, Thinking
 from holdfast.providers import FORMATS, check
 from holdfast.session import Session
-from holdfast.settings import Embedding, Pruning, Recall, Settings
+from holdfast.settings import Embedding, Pruning, Recall, Settings, Trim
 from holdfast.tokens import count_messages
 from holdfast.window import Window
 from strategies import WIRE, conversations, examples
@@ -202,6 +202,45 @@ def test_a_request_that_is_sent_again_gets_the_same_window(
             assert (again and again.messages) == (made and made.messages)
             new = [edit.change for edit in session.edits()[known:]]
             assert all(isinstance(change, Recalled) and change.into is None for change in new)
+
+
+@st.composite
+def oversized_histories(draw: st.DrawFn) -> list[Message]:
+    """A history that ends where an agent waits for a reply; any message in it may be larger than the window."""
+    sizes = st.sampled_from([1, 40, 600, 8_000])
+    talk = [system()]
+    for number in range(draw(st.integers(1, 5))):
+        talk.append(user(f"request {number} " + "word " * draw(sizes)))
+        for step in range(draw(st.integers(0, 2))):
+            name = f"c{number}.{step}"
+            talk.append(reply("", call(name, text="输入 " * draw(sizes))))
+            talk.append(results(answer(name, "output line\n" * draw(sizes))))
+        talk.append(reply(f"answer {number} " + "mot " * draw(sizes)))
+    return talk[: -draw(st.integers(1, 2))]
+
+
+@pytest.mark.parametrize("provider", sorted(FORMATS))
+@few
+@given(talk=oversized_histories(), recent=st.integers(0, 8), question=st.booleans())
+def test_a_short_turn_succeeds_after_any_history(
+    provider: str,
+    talk: list[Message],
+    recent: int,
+    question: bool,  # noqa: FBT001 - drawn
+) -> None:
+    """What no longer has to stay yields: at most the turn of an oversized message itself is an error."""
+    window = 4_000
+    with opened(Settings(embedding=NO_VECTORS, trim=Trim(protected_recent=recent))) as session:
+        asked: dict[str, Any] = {"question": "And now?"} if question else {}
+        request(session, talk, window, provider=provider)
+        for turn in range(2):
+            if not question:
+                talk = [*talk, user(f"And now? {turn}")]
+            made = session.assemble(talk, limit=window, provider=provider, **asked)
+            assert check(made.render(), provider) == []
+            assert count_messages(made.messages) <= window
+            assert question or f"And now? {turn}" in str(made.render()[-1])
+            talk = [*talk, reply("Done.")]
 
 
 # --- edits -------------------------------------------------------------------

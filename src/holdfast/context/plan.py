@@ -2,15 +2,15 @@
 
 Trimming removes whole messages from a window that is nearly full. Some are protected. Of the others, the least
 relevant to the question are removed, or the oldest where the question says nothing. A cut goes well below the limit,
-so that cuts are rare and the provider's cache holds between them.
+so that cuts are rare and the provider's cache holds between them. If the protected messages do not fit, all of them
+yield, the largest first, except those that the next reply answers.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from functools import partial
 from typing import Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
@@ -31,6 +31,28 @@ Position: TypeAlias = Literal["tail", "head"]
 """`tail`: the last part of the newest user turn. `head`: a message of its own, after system prompt and summary."""
 Scores: TypeAlias = Callable[[], Mapping[int, float]]
 """Returns the relevance of messages by archive number. It is called only where something has to go."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """What protected messages give up to make a window fit.
+
+    `shrink` is what happens to their tool results; with `yields`, those that need not stay may leave the window.
+    """
+
+    shrink: Literal["no", "shorten", "clear"] = "no"
+    yields: bool = False
+
+
+_ATTEMPTS: Final = (
+    _Attempt(),
+    _Attempt(shrink="shorten"),
+    # An excerpt of a result says more than an old message, but an empty result says less.
+    _Attempt(yields=True),
+    _Attempt(shrink="shorten", yields=True),
+    _Attempt(shrink="clear", yields=True),
+)
+"""The attempts to make a window fit, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,44 +77,84 @@ def plan_edits(
     scores: Scores = dict,
     idle: timedelta | None = None,
     tool: str = "",
+    question_follows: bool = False,
     count: TokenCounter = count_text,
 ) -> Plan:
     """Plan the new edits of a window up to the recall.
 
     `items` are the window with the `standing` edits applied, `idle` is the time since the last request, and `tool` the
-    name of the tool that shows archived messages, where the model has one. Where protected messages do not fit, the
-    longest tool results shrink, whatever their age, and then the room for the reply.
+    name of the tool that shows archived messages, if the model has one. With `question_follows` the caller sends the
+    user's question after the window. If protected messages do not fit, their longest tool results are shortened,
+    whatever their age, and the reply gets less room. Then protected messages leave the window, the largest first,
+    until only those are left that the next reply answers. Last, tool results are cleared.
 
     Raises:
-        WindowTooSmallError: What is protected does not fit.
+        WindowTooSmallError: What the next reply answers does not fit, or what is pinned.
     """
-    pruning, excess = settings.pruning, 0
-    plan = Plan(items)
-    plan = plan.add(prune(items, standing, pruning=pruning, window=budget.window, idle=idle, tool=tool, count=count))
-    shrink = partial(shrink_results, pruning=pruning, limit=budget.safe_limit, tool=tool, count=count)
-    for clear in (None, False, True):
-        if clear is not None:
-            protected = protected_items(plan.items, settings=settings.trim)
-            plan = plan.add(shrink(protected, (*standing, *plan.edits), excess=excess, clear=clear))
-        cut = partial(trim, last_resort=clear is not None, query=query, scores=scores)
+    pruning = settings.pruning
+    pruned = Plan(items)
+    pruned = pruned.add(
+        prune(items, standing, pruning=pruning, window=budget.window, idle=idle, tool=tool, count=count)
+    )
+    plan = pruned
+    excess = 0
+    for attempt in _ATTEMPTS:
+        if attempt.shrink == "no":
+            plan = pruned
+        else:
+            shrunk = shrink_results(
+                protected_items(
+                    plan.items,
+                    settings=settings.trim,
+                    must_stay=attempt.yields,
+                    question_follows=question_follows,
+                ),
+                (*standing, *plan.edits),
+                excess=excess,
+                pruning=pruning,
+                clear=attempt.shrink == "clear",
+                limit=budget.safe_limit,
+                tool=tool,
+                count=count,
+            )
+            plan = plan.add(shrunk)
         try:
-            return plan.add(cut(plan.items, budget=budget, settings=settings.trim))
+            cut = trim(
+                plan.items,
+                budget=budget,
+                settings=settings.trim,
+                query=query,
+                scores=scores,
+                last_resort=attempt != _ATTEMPTS[0],
+                yields=attempt.yields,
+                question_follows=question_follows,
+            )
         except WindowTooSmallError as error:
             too_small = error
             excess = error.needed - error.limit + int(EXTRA_SHARE * error.limit)
+        else:
+            return plan.add(cut)
     raise too_small
 
 
-_REASONS: Final = ("oldest", "least to do with the question")
+_OLDEST: Final = "oldest"
+_LEAST_RELEVANT: Final = "least to do with the question"
+_TOO_LARGE: Final = "too large to stay next to what is new"
+_NOTHING_LEFT: Final = "room for what is new"
 
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Items that stay or go together, and their tokens without recalled blocks."""
+    """Items that stay or go together, and their tokens without recalled blocks.
+
+    A `protected` span stays if it fits, one that `must_stay` in any case. One that `has_yielded` goes first.
+    """
 
     items: Sequence[Item]
     tokens: int
     protected: bool
+    must_stay: bool
+    has_yielded: bool = False
 
 
 def trim(
@@ -103,22 +165,26 @@ def trim(
     query: str = "",
     scores: Scores = dict,
     last_resort: bool = False,
+    yields: bool = False,
+    question_follows: bool = False,
 ) -> tuple[Edit, ...]:
     """Return the cut that makes a window fit; none where it does.
 
     Where what is protected fits only without a recalled block, the block gets less room; as a last resort the reply
-    does. Switched off, trimming only keeps a window from overflowing.
+    does. If that is not enough and protected messages may yield, the largest of them go, except those that must stay.
+    Switched off, trimming only keeps a window from overflowing.
 
     Raises:
-        WindowTooSmallError: What is protected does not fit.
+        WindowTooSmallError: What is protected does not fit, or what must stay if the rest may yield.
     """
     usual = budget.safe_limit if settings.enabled else budget.prompt
     if _fits(items, usual, budget):
         return ()
-    spans = _group_spans(items, settings.protected_recent)
-    margin = added_tokens(())
-    needed = margin + sum(span.tokens for span in spans if span.protected)
+    spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
     limits = (usual, budget.prompt, budget.ceiling if last_resort else budget.prompt)
+    if yields and _protected_tokens(spans) > max(limits):
+        spans = _yield_largest(spans, excess=_protected_tokens(spans) - budget.prompt)
+    needed = _protected_tokens(spans)
     if needed > max(limits):
         raise WindowTooSmallError(needed=needed, limit=limits[-1])
     limit = next(limit for limit in limits if needed <= limit)
@@ -126,8 +192,24 @@ def trim(
         return ()
     known = scores() if len(query.strip()) >= settings.min_query_chars else {}
     target = max(limit - int(settings.hysteresis * budget.window), (needed + limit) // 2)
-    excess = margin + sum(span.tokens for span in spans) - target
+    excess = added_tokens(()) + sum(span.tokens for span in spans) - target
     return (_make_cut(items, spans, known, excess=excess, limit=budget.safe_limit),)
+
+
+def _protected_tokens(spans: Iterable[_Span]) -> int:
+    return added_tokens(()) + sum(span.tokens for span in spans if span.protected)
+
+
+def _yield_largest(spans: Sequence[_Span], *, excess: int) -> list[_Span]:
+    """Give up the protection of the largest spans that need not stay, until `excess` tokens are saved."""
+    left = list(spans)
+    optional = [index for index, span in enumerate(spans) if span.protected and not span.must_stay]
+    for index in sorted(optional, key=lambda index: spans[index].tokens, reverse=True):
+        if excess <= 0:
+            break
+        left[index] = replace(spans[index], protected=False, has_yielded=True)
+        excess -= spans[index].tokens
+    return left
 
 
 def _fits(items: Sequence[Item], limit: int, budget: Budget) -> bool:
@@ -138,19 +220,29 @@ def _fits(items: Sequence[Item], limit: int, budget: Budget) -> bool:
 
 
 def _make_cut(
-    items: Sequence[Item], spans: Iterable[_Span], scores: Mapping[int, float], *, excess: int, limit: int
+    items: Sequence[Item], spans: Sequence[_Span], scores: Mapping[int, float], *, excess: int, limit: int
 ) -> Edit:
-    """Choose the messages to remove: the lowest scores first, of equal scores the oldest."""
+    """Choose the messages to remove: those that yielded, then the lowest scores, of equal scores the oldest."""
     removed: set[int] = set()
-    for span in sorted(spans, key=lambda span: max(scores.get(item.id, 0.0) for item in span.items)):
-        if excess > 0 and not span.protected:
-            excess -= span.tokens
+    reason = _NOTHING_LEFT
+    for span in spans:
+        if span.has_yielded:
             removed.update(item.id for item in span.items)
+            excess -= span.tokens
+            reason = _TOO_LARGE
+    others = [span for span in spans if not span.protected and not span.has_yielded]
+    for span in sorted(others, key=lambda span: max(scores.get(item.id, 0.0) for item in span.items)):
+        if excess <= 0:
+            break
+        removed.update(item.id for item in span.items)
+        excess -= span.tokens
+        if reason == _NOTHING_LEFT:
+            reason = _LEAST_RELEVANT if scores else _OLDEST
     cut = [item for item in items if item.id in removed]
     return Edit(
         change=Trimmed(limit=limit),
         ids=tuple(item.id for item in cut),
-        reason=_REASONS[bool(scores)] if cut else "room for what is new",
+        reason=reason,
         tokens_before=sum(item.tokens for item in cut),
         tokens_after=0,
     )
@@ -176,37 +268,90 @@ def added_tokens_of(messages: Sequence[Message]) -> int:
     return added_tokens(units(messages)) if waiting else VALIDATION_MARGIN
 
 
-def protected_items(items: Sequence[Item], *, settings: Trim) -> list[Item]:
-    """Return the items that are never trimmed."""
-    spans = _group_spans(items, settings.protected_recent)
-    return [item for span in spans if span.protected for item in span.items]
+def protected_items(
+    items: Sequence[Item], *, settings: Trim, must_stay: bool = False, question_follows: bool = False
+) -> list[Item]:
+    """Return the items that are trimmed only if they do not fit; with `must_stay` those that are never trimmed."""
+    spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
+    kept = [span for span in spans if (span.must_stay if must_stay else span.protected)]
+    return [item for span in kept for item in span.items]
 
 
-def _group_spans(items: Sequence[Item], recent: int) -> list[_Span]:
+def _group_spans(items: Sequence[Item], recent: int, *, question_follows: bool = False) -> list[_Span]:
     grouped = units([item.message for item in items])
-    indexes = _protected_indexes(items, grouped, recent)
-    groups = [(unit, items[unit.start : unit.stop]) for unit in grouped]
-    kept = (group for unit, group in groups if not indexes.isdisjoint(range(unit.start, unit.stop)))
-    ids = {item.id for group in kept for item in group}  # one message may be there twice
+    newest = _newest_indexes(items, grouped, recent)
+    current = _required_indexes(items, grouped, question_follows=question_follows)
+    protected_ids = _ids_of_units(items, grouped, newest | current)
+    required_ids = _ids_of_units(items, grouped, current)
     margin = added_tokens(())
     spans: list[_Span] = []
-    for unit, group in groups:
+    for unit in grouped:
+        group = items[unit.start : unit.stop]
+        ids = {item.id for item in group}
         cost = sum(item.tokens for item in group if item.kind != "recall") + added_tokens([unit]) - margin
-        spans.append(_Span(group, cost, protected=not ids.isdisjoint(item.id for item in group)))
+        spans.append(
+            _Span(
+                group,
+                cost,
+                protected=not ids.isdisjoint(protected_ids),
+                must_stay=not ids.isdisjoint(required_ids),
+            )
+        )
     return spans
 
 
-def _protected_indexes(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> set[int]:
-    """Return what is never trimmed: all but numbered messages, pinned and newest ones, the last request and calls."""
+def _ids_of_units(items: Sequence[Item], grouped: Sequence[Unit], indexes: set[int]) -> set[int]:
+    """Return the numbers of all items of the units that have one of these indexes; an item may be there twice."""
+    found: set[int] = set()
+    for unit in grouped:
+        if not indexes.isdisjoint(range(unit.start, unit.stop)):
+            found.update(item.id for item in items[unit.start : unit.stop])
+    return found
+
+
+def _newest_indexes(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> set[int]:
+    """Return what is trimmed only if it does not fit: the newest messages, the last request and the last calls."""
     words = [index for index, item in enumerate(items) if item.kind == "message" and _has_words(item.message)]
-    requests = [index for index in words if items[index].message.role == "user"]
-    tools = next((unit for unit in reversed(grouped) if any(message.calls for message in unit.messages)), None)
-    return {
-        *(index for index, item in enumerate(items) if item.kind != "message" or item.pinned or not item.id),
-        *words[-max(recent, 1) :],
-        *requests[-1:],  # however old: it is what the agent works on
-        *(range(tools.start, tools.stop) if tools else ()),
-    }
+    newest = set(words[-max(recent, 1) :])
+    newest.update(_last_request(items))
+    newest.update(_last_calls(grouped))
+    return newest
+
+
+def _required_indexes(items: Sequence[Item], grouped: Sequence[Unit], *, question_follows: bool) -> set[int]:
+    """Return what is never trimmed: all but numbered messages, pinned ones, and what the next reply answers.
+
+    It answers the last request and the calls after it, however old they are. If the question follows the window, it
+    answers none of its messages.
+    """
+    required = {index for index, item in enumerate(items) if item.kind != "message" or item.pinned or not item.id}
+    if question_follows:
+        return required
+    words = [index for index, item in enumerate(items) if item.kind == "message" and _has_words(item.message)]
+    request = _last_request(items)
+    calls = _last_calls(grouped)
+    required.update(words[-1:])
+    required.update(request)
+    if max(calls, default=-1) > max(request, default=-1):
+        required.update(calls)
+    return required
+
+
+def _last_request(items: Sequence[Item]) -> list[int]:
+    """Return the index of the last words of the user, in a list; empty where there are none."""
+    for index in range(len(items) - 1, -1, -1):
+        item = items[index]
+        if item.kind == "message" and item.message.role == "user":
+            return [index]
+    return []
+
+
+def _last_calls(grouped: Sequence[Unit]) -> range:
+    """Return the indexes of the last calls and their results."""
+    for unit in reversed(grouped):
+        if any(message.calls for message in unit.messages):
+            return range(unit.start, unit.stop)
+    return range(0)
 
 
 def _has_words(message: Message) -> bool:

@@ -1,0 +1,119 @@
+"""A message that is larger than the window costs its own turn at most, in every wire format."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine, providers
+from holdfast.errors import WindowTooSmallError
+from holdfast.messages import Message
+from holdfast.providers import FORMATS, check
+from holdfast.session import Session
+from holdfast.settings import Embedding, Pruning, Settings, ToolFilter
+from talk import answer, call, reply, results, system, user
+from waiting import UNHURRIED
+
+LIMIT = 16_000
+BIG = "The harbour has a pelican called Zebedee. " + "word and more words " * 6_000
+SETTINGS = Settings(
+    embedding=Embedding(provider="none"), recall=UNHURRIED, pruning=Pruning(tools=ToolFilter(deny=("untouchable",)))
+)
+
+OVERSIZED: dict[str, list[Message]] = {
+    "question": [user(BIG)],
+    "call": [user("Write it."), reply("", call("a", text=BIG)), results(answer("a"))],
+    "result that may not be pruned": [
+        user("Read it."),
+        reply("", call("a", "untouchable")),
+        results(answer("a", BIG, name="untouchable")),
+    ],
+}
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Iterator[Session]:
+    """A session over a store of its own."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+        yield engine.session("s")
+
+
+def wires(talk: Sequence[Message], format: str) -> list[dict[str, Any]]:
+    """The messages as a client sends them: each as it was added to its history."""
+    return [dict(wire) for message in talk for wire in providers.render([message], format)]
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+@pytest.mark.parametrize("kind", sorted(OVERSIZED))
+@pytest.mark.parametrize("has_reply", [True, False], ids=["error in the history", "nothing in between"])
+def test_the_turns_after_an_oversized_message_work(
+    session: Session,
+    format: str,
+    kind: str,
+    has_reply: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """The turn of the message itself is an error; the next ones go without it, and it is archived."""
+    talk = [system(), user("Hello there."), reply("Hello."), *OVERSIZED[kind]]
+    with pytest.raises(WindowTooSmallError):
+        session.assemble(wires(talk, format), format=format, limit=LIMIT)
+    if has_reply:
+        talk.append(reply("The request failed."))
+    before: list[Any] = []
+    for turn in range(3):
+        talk.append(user(f"Short question {turn}?"))
+        window = session.assemble(wires(talk, format), format=format, limit=LIMIT, recall=False)
+        sent = window.render()
+        assert check(sent, window.provider) == []
+        assert window.tokens <= LIMIT
+        assert f"Short question {turn}?" in str(sent[-1])
+        assert sent[: len(before)] == before
+        before = sent
+        talk.append(reply(f"Answer {turn}."))
+    assert any("Zebedee" in row.message.text + str(row.message.parts) for row in session.get())
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_an_oversized_reply_yields_to_the_next_question(session: Session, format: str) -> None:
+    """It is no error at all: the reply is not what the next one answers."""
+    talk = [system(), user("Write it."), reply(BIG), user("Is that all?")]
+    window = session.assemble(wires(talk, format), format=format, limit=LIMIT, recall=False)
+    assert "Is that all?" in str(window.render()[-1])
+    assert [change.reason for change in window.report.changes] == ["too large to stay next to what is new"]
+
+
+@pytest.mark.parametrize("format", sorted(FORMATS))
+def test_an_oversized_result_of_the_current_turn_is_shortened(session: Session, format: str) -> None:
+    """The model sees its beginning and where the rest is; the messages before it stay."""
+    talk = [system(), user("Read it."), reply("", call("a")), results(answer("a", BIG))]
+    window = session.assemble(wires(talk, format), format=format, limit=LIMIT)
+    assert check(window.render(), window.provider) == []
+    assert "pelican" in str(window.render())
+    assert "holdfast id" in str(window.render())
+    assert "Read it." in str(window.render())
+    assert window.tokens <= LIMIT
+
+
+def test_the_smaller_messages_stay_when_a_large_one_yields(session: Session) -> None:
+    """Only what does not fit goes, and not what came before it."""
+    talk = [user("We deploy on Fridays."), reply("Noted."), user(BIG), reply("The request failed."), user("And now?")]
+    texts = [message.text for message in session.assemble(talk, limit=LIMIT, recall=False).messages]
+    assert texts == ["We deploy on Fridays.", "Noted.", "The request failed.", "And now?"]
+
+
+def test_a_question_that_follows_the_window_is_not_blocked(session: Session) -> None:
+    """The host sends it after the window: no message of the history is the one that is answered."""
+    talk = [user("We deploy on Fridays."), reply("Noted."), user(BIG)]
+    window = session.assemble(talk, limit=LIMIT, question="When do we deploy?")
+    assert "We deploy on Fridays." in str(window.render())
+    assert window.tokens <= LIMIT
+
+
+def test_a_pinned_message_does_not_yield(session: Session) -> None:
+    """The user asked for it, and the error says how to change that."""
+    numbers = session.append([user(BIG)])
+    session.pin(numbers)
+    with pytest.raises(WindowTooSmallError, match="unpin"):
+        session.assemble([user(BIG), reply("The request failed."), user("And now?")], limit=LIMIT)
