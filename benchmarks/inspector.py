@@ -15,8 +15,7 @@ from benchmarks.store import Writer
 from holdfast import Engine
 from holdfast.messages import Message, Text
 from holdfast.server.app import create_app
-from holdfast.server.guard import derive
-from holdfast.server.inspector.web import COOKIE
+from holdfast.server.inspector.web import address
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
 
@@ -59,23 +58,23 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
 
 def _time(engine: Engine, question: str) -> dict[str, dict[str, float]]:
     paths = {
-        "sessions": "/ui/",
-        "search": f"/ui/search?q={question}",
-        "session": "/ui/session?session=session-00000",
-        "running session": "/ui/session?session=running",
-        "turn": "/ui/turn?session=running&turn=59",
-        "memory": "/ui/memory",
-        "ask": f"/ui/ask?q={question}",
-        "health": "/ui/health",
+        "sessions": "",
+        "search": f"search?q={question}",
+        "session": "session?session=session-00000",
+        "running session": "session?session=running",
+        "turn": "turn?session=running&turn=59",
+        "memory": "memory",
+        "ask": f"ask?q={question}",
+        "health": "health",
     }
-    client = TestClient(create_app(engine, token=_TOKEN), base_url="http://127.0.0.1:1")
-    client.cookies.set(COOKIE, derive(_TOKEN, "inspector"))
+    url = "http://127.0.0.1:1"
+    client = TestClient(create_app(engine, token=_TOKEN), base_url=url)
     found: dict[str, dict[str, float]] = {}
     for name, path in paths.items():
         times = []
         for _ in range(REPEATS + 1):
             start = time.perf_counter()
-            client.get(path).raise_for_status()
+            client.get(address(url, _TOKEN) + path).raise_for_status()
             times.append((time.perf_counter() - start) * 1000)
         later = sorted(times[1:])
         figures = (times[0], later[REPEATS // 2], later[-1])

@@ -75,25 +75,24 @@ def serve(engine: Engine) -> Iterator[str]:
 
 
 SCREENS = {
-    "sessions": "/ui/",
-    "search": "/ui/?q=ledger+lag",
-    "session": "/ui/session?tenant=local&agent=main&session=tidepay-ledger",
-    "turn": "/ui/turn?tenant=local&agent=main&session=tidepay-ledger&turn=120&page=1",
-    "memory": "/ui/memory",
-    "ask": "/ui/ask?q=At+how+many+seconds+of+ledger+lag+does+the+alert+fire%3F&b=recall.neighbours%3D0",
-    "health": "/ui/health",
+    "sessions": "",
+    "search": "?q=ledger+lag",
+    "session": "session?tenant=local&agent=main&session=tidepay-ledger",
+    "turn": "turn?tenant=local&agent=main&session=tidepay-ledger&turn=120&page=1",
+    "memory": "memory",
+    "ask": "ask?q=At+how+many+seconds+of+ledger+lag+does+the+alert+fire%3F&b=recall.neighbours%3D0",
+    "health": "health",
 }
 
 
 def shoot(browser: Browser, url: str, folder: Path, *, only: str | None) -> None:
     """Take every picture, and the ones of a narrow screen."""
-    base = url.partition("/ui")[0]
     for theme in ("light", "dark"):
         page = browser.new_page(viewport={"width": 1360, "height": 860}, color_scheme=theme, device_scale_factor=1)
         page.goto(url)
         for name, path in SCREENS.items():
             if only in {None, name}:
-                page.goto(base + path)
+                page.goto(url + path)
                 page.wait_for_timeout(900)
                 page.screenshot(path=folder / f"{name}-{theme}.png")
         page.close()
@@ -101,14 +100,14 @@ def shoot(browser: Browser, url: str, folder: Path, *, only: str | None) -> None
     page.goto(url)
     for name in ("sessions", "session"):
         if only in {None, "narrow"}:
-            page.goto(base + SCREENS[name])
+            page.goto(url + SCREENS[name])
             page.wait_for_timeout(900)
             page.screenshot(path=folder / f"{name}-narrow.png")
 
 
 def record_tour(browser: Browser, url: str, file: Path) -> None:
     """Record a tour of 40 seconds: what a person would look at first."""
-    base, frames = url.partition("/ui")[0], []
+    frames = []
     page = browser.new_page(viewport={"width": 1120, "height": 700}, color_scheme="light")
 
     def take(seconds: float) -> None:
@@ -121,20 +120,20 @@ def record_tour(browser: Browser, url: str, file: Path) -> None:
         page.fill("#q", words)
         take(1)
     take(3)
-    page.goto(base + SCREENS["session"])
+    page.goto(url + SCREENS["session"])
     take(4)
     for turn in (80, 120, 160, 200, 240):
         page.fill("#turn", str(turn))
         take(1.2)
-    page.goto(base + SCREENS["turn"])
+    page.goto(url + SCREENS["turn"])
     take(4)
     page.mouse.wheel(0, 900)
     take(4)
-    page.goto(base + SCREENS["memory"])
+    page.goto(url + SCREENS["memory"])
     take(4)
-    page.goto(base + SCREENS["ask"])
+    page.goto(url + SCREENS["ask"])
     take(5)
-    page.goto(base + SCREENS["health"])
+    page.goto(url + SCREENS["health"])
     take(3)
     pictures = [frame.resize((896, 560)).quantize(64) for frame, _ in frames]
     pictures[0].save(

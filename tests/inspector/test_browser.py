@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 
 import pytest
@@ -11,18 +13,18 @@ from inspector.conftest import Running
 
 Page = Any
 SCREENS = {
-    "sessions": "/ui/",
-    "session": "/ui/session?session=harbour",
-    "turn": "/ui/turn?session=harbour&turn=15&page=1",
-    "memory": "/ui/memory",
-    "ask": "/ui/ask?q=Which+port+has+part+1%3F",
-    "health": "/ui/health",
+    "sessions": "",
+    "session": "session?session=harbour",
+    "turn": "turn?session=harbour&turn=15&page=1",
+    "memory": "memory",
+    "ask": "ask?q=Which+port+has+part+1%3F",
+    "health": "health",
 }
 
 
 @pytest.fixture
 def page(browser: Any, running: Running) -> Iterator[Page]:
-    """A page with the cookie; whatever the browser complains about or asks elsewhere fails the test."""
+    """A page of the inspector; whatever the browser complains about or asks elsewhere fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 800})
     opened = context.new_page()
     complaints: list[str] = []
@@ -43,7 +45,7 @@ def test_every_screen_is_accessible(page: Page, running: Running, name: str) -> 
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.goto(running.url + SCREENS[name])
+        page.goto(running.key_url + SCREENS[name])
         if name == "session":
             page.wait_for_selector("#turn-view h2")
         found = axe.run(page).response["violations"]
@@ -54,10 +56,10 @@ def test_every_screen_is_accessible(page: Page, running: Running, name: str) -> 
 
 def test_by_keyboard_alone(page: Page, running: Running) -> None:
     """Search, go to the hit, step through the turns, go to another page, change the theme."""
-    page.goto(running.url + "/ui/memory")
+    page.goto(running.key_url + "memory")
     page.keyboard.press("g")
     page.keyboard.press("s")
-    page.wait_for_url("**/ui/")
+    page.wait_for_url(running.key_url)
     page.keyboard.type("part 3 of the harbour ledger")
     page.wait_for_selector(".hits .row")
     page.keyboard.press("Escape")
@@ -80,7 +82,7 @@ def test_a_running_session_is_followed(page: Page, running: Running) -> None:
     session = running.engine.session("live")
     history = [{"role": "user", "content": "first words"}]
     session.assemble(history, limit=8_000)
-    page.goto(running.url + "/ui/session?session=live")
+    page.goto(running.key_url + "session?session=live")
     page.wait_for_selector("#live.on")
     page.wait_for_selector("#turn-view h2:has-text('Turn 1')")
     page.wait_for_timeout(300)
@@ -92,7 +94,7 @@ def test_a_running_session_is_followed(page: Page, running: Running) -> None:
 
 def test_hostile_words_do_nothing(page: Page, running: Running) -> None:
     """Tags, links, pictures, terminal codes, direction marks and a line of a million characters are words."""
-    page.goto(running.url + "/ui/session?session=hostile+%3Cb%3Ename%3C%2Fb%3E")
+    page.goto(running.key_url + "session?session=hostile+%3Cb%3Ename%3C%2Fb%3E")
     page.wait_for_selector("#turn-view h2")
     assert page.evaluate("window.hacked") is None
     text = page.inner_text("#messages")
@@ -106,7 +108,7 @@ def test_hostile_words_do_nothing(page: Page, running: Running) -> None:
 def test_forgetting_is_confirmed_twice(page: Page, running: Running) -> None:
     """What will be erased is shown, and one has to type the word."""
     running.engine.session("harbour").remember("The pier is closed on Mondays.")
-    page.goto(running.url + "/ui/memory")
+    page.goto(running.key_url + "memory")
     page.click(".fact:has-text('pier') [data-erase]")
     page.wait_for_selector("dialog[open]:has-text('The pier is closed')")
     page.fill("dialog input", "no")
@@ -116,3 +118,34 @@ def test_forgetting_is_confirmed_twice(page: Page, running: Running) -> None:
     page.click("dialog button.danger")
     page.wait_for_selector(".fact:has-text('pier')", state="detached")
     assert all("pier" not in row.content for row in running.engine.session("harbour").facts())
+
+
+def test_another_server_of_this_machine_gets_no_key(browser: Any, running: Running) -> None:
+    """Browsers send cookies to every port of a host. What another server gets there must not open the inspector."""
+    received: list[str] = []
+
+    class Other(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            received.append(f"{self.path}\n{self.headers}")
+            self.send_response(200)
+            self.send_header("content-length", "0")
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Stay silent."""
+
+    with HTTPServer(("127.0.0.1", 0), Other) as other:
+        threading.Thread(target=other.serve_forever, daemon=True).start()
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(running.key_url)
+        page.wait_for_selector("h1")
+        assert page.url.startswith(running.url)
+        page.evaluate(f"location.href = 'http://127.0.0.1:{other.server_port}/ui/'")
+        page.wait_for_url(f"http://127.0.0.1:{other.server_port}/ui/")
+        context.close()
+        other.shutdown()
+    assert received
+    for text in received:
+        assert "cookie" not in text.lower()
+        assert running.url not in text  # as the referrer

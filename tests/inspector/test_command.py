@@ -41,10 +41,10 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
             with httpx.Client(timeout=patient.SECONDS, follow_redirects=True) as client:
                 assert "No session is stored yet" in client.get(url).text
                 assert_nothing_is_forwarded(client, urljoin(url, "/"))
-                checks = client.get(urljoin(url, "/ui/checks")).text
+                checks = client.get(urljoin(url, "checks")).text
                 assert "HOLDFAST_WORKSPACE__PATH" in checks
                 assert "SQLite" in checks
-                assert "The port is 7654." in client.get(urljoin(url, "/ui/memory")).text
+                assert "The port is 7654." in client.get(urljoin(url, "memory")).text
             again = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=True, text=True)
             assert again.stdout.split() == [url, url]  # printed, and given to the browser
         finally:

@@ -77,6 +77,11 @@ class Memory:
         """The numbers of all messages of all owners."""
         return sorted(number for numbers in self.numbers.values() for number in numbers)
 
+    @property
+    def pages(self) -> str:
+        """The path of the inspector, with its key."""
+        return address("", self.token)
+
 
 @pytest.fixture(scope="module", params=["sqlite", "folder"])
 def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Memory]:
@@ -100,7 +105,7 @@ def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             threading.Event().wait(0.01)
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
         with httpx.Client(base_url=url, follow_redirects=True, timeout=60) as client:
-            assert client.get(address(url, token)).status_code == 200
+            assert client.get(address("", token)).status_code == 200
             yield Memory(home=home, engine=engine, numbers=numbers, client=client, token=token)
         server.should_exit = True
         thread.join()
@@ -312,7 +317,7 @@ def test_listings_of_all_tenants_say_so(memory: Memory, run: Callable[..., str])
     assert {_scope(row) for row in rows} == set(OWNERS)
     for command in ("sessions", "stats"):
         assert "of all tenants" in run(command, "--help")
-    page = memory.client.get("/ui/").text
+    page = memory.client.get(memory.pages).text
     assert "of all tenants" in page
 
 
@@ -329,17 +334,17 @@ def test_pages_of_the_inspector(memory: Memory, reader: Scope) -> None:
     """A page about a session shows that session, and a link to a session leads to no other."""
 
     def text(path: str, **more: object) -> str:
-        return str(memory.client.get(link(path, reader, **more)).text)
+        return str(memory.client.get(link(memory.pages + path, reader, **more)).text)
 
-    assert owners_in(text("/ui/session")) == of_session(reader)
-    assert owners_in(text("/ui/session/messages", before=10_000)) == of_session(reader)
-    assert owners_in(text("/ui/turn", turn=1, page=1)) <= of_agent(reader)
+    assert owners_in(text("session")) == of_session(reader)
+    assert owners_in(text("session/messages", before=10_000)) == of_session(reader)
+    assert owners_in(text("turn", turn=1, page=1)) <= of_agent(reader)
     for number in memory.all_numbers[:: max(1, len(memory.all_numbers) // 10)]:
-        assert owners_in(text("/ui/download", message=number)) <= of_session(reader)
+        assert owners_in(text("download", message=number)) <= of_session(reader)
     for number in memory.numbers.get(reader, []):
-        assert owners_in(text("/ui/download", message=number)) == of_session(reader)
-        assert owners_in(text("/ui/erase", message=number)) == of_session(reader)
-    answer = text("/ui/ask", q="the harbour", cap=20_000, rows=1)
+        assert owners_in(text("download", message=number)) == of_session(reader)
+        assert owners_in(text("erase", message=number)) == of_session(reader)
+    answer = text("ask", q="the harbour", cap=20_000, rows=1)
     assert owners_in(answer) <= of_agent(reader)
 
 
@@ -349,13 +354,15 @@ def test_every_listed_session_is_reached_by_its_link(memory: Memory) -> None:
     page = ""
     start = 0
     while start == 0 or 'data-more="' in page:
-        page = memory.client.get("/ui/sessions", params={"start": start}).text
-        links = re.findall(r'<a href="(/ui/session\?[^"]*)"', page)
+        page = memory.client.get(memory.pages + "sessions", params={"start": start}).text
+        links = re.findall(r'<a href="(session\?[^"]*)"', page)
         for each in links:
-            listed |= owners_in(memory.client.get(each.replace("&amp;", "&")).text)
+            listed |= owners_in(memory.client.get(memory.pages + each.replace("&amp;", "&")).text)
         start += len(links)
     assert listed == set(OWNERS)
-    choices = re.findall(r'<option value="(\?[^"]*session=[^"]*)"', memory.client.get("/ui/ask").text)
+    choices = re.findall(r'<option value="(\?[^"]*session=[^"]*)"', memory.client.get(memory.pages + "ask").text)
     assert len(choices) == len(OWNERS)
-    answer = memory.client.get("/ui/ask", params={"q": "the harbour", "in": choices[0].replace("&amp;", "&")})
+    answer = memory.client.get(
+        memory.pages + "ask", params={"q": "the harbour", "in": choices[0].replace("&amp;", "&")}
+    )
     assert len(owners_in(answer.text)) == 1

@@ -63,8 +63,7 @@ def create_app(
 
     routes: list[BaseRoute] = [
         Route("/holdfast/rpc", call, methods=["POST"]),
-        Route("/ui", to_inspector),
-        Inspector(engine, token=token, outside=outside).routes(),
+        *Inspector(engine, token=token, outside=outside).routes(),
     ]
     if proxy is None:
         routes.append(Route("/", to_inspector))

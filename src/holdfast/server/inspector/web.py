@@ -1,7 +1,7 @@
 """The pages of the inspector.
 
-The address with the key is opened once; from then on a cookie of this machine is enough. Whatever changes something
-also needs the token of the page, and a request from another page is refused.
+The key to them is in their address. It is not in a cookie: browsers send cookies to every port of this machine, so that
+another server would get it. Links are relative, and stay under the key.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ import anyio
 from anyio import to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response, StreamingResponse
-from starlette.routing import Mount, Route
+from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from holdfast import __version__
@@ -35,8 +35,6 @@ from holdfast.session import Session
 from holdfast.store.base import FactType, Scope, Select
 
 HERE: Final = Path(__file__).parent
-COOKIE: Final = "holdfast_inspector"
-POST_HEADER: Final = "x-holdfast-post"
 POLL_SECONDS: Final = 1.0
 """How often the store is asked whether something is new."""
 HEADERS: Final = {
@@ -60,7 +58,7 @@ FACT_TYPES: Final[tuple[FactType, ...]] = (
 
 def address(url: str, token: str) -> str:
     """Return the address that opens the inspector of a server."""
-    return f"{url}/ui?key={derive(token, 'inspector')}"
+    return f"{url}/ui/{derive(token, 'inspector')}/"
 
 
 def format_time(milliseconds: int) -> str:
@@ -100,7 +98,7 @@ class Inspector:
 
     def __init__(self, engine: Engine, *, token: str, outside: data.Outside | None = None) -> None:
         self._engine = engine
-        self._key, self._post_key = derive(token, "inspector"), derive(token, "inspector post")
+        self._key = derive(token, "inspector")
         self._sessions = data.Sessions(engine)
         self._outside = outside or data.Outside()
         self._pages = Environment(
@@ -123,12 +121,11 @@ class Inspector:
             "part_class": draw.class_of,
             "parts": draw.PARTS,
             "version": __version__,
-            "post_key": self._post_key,
             "fact_types": FACT_TYPES,
             "score_parts": score_parts,
         }
 
-    def routes(self) -> Mount:
+    def routes(self) -> list[BaseRoute]:
         """Return the routes, to be mounted by the server."""
         pages: dict[str, Callable[[data.Params], str]] = {
             "/": self.sessions,
@@ -143,8 +140,8 @@ class Inspector:
             "/health": self.health,
             "/checks": self.checks,
         }
-        return Mount(
-            "/ui",
+        keyed = Mount(
+            "/ui/{key}",
             routes=[
                 *(Route(path, self._page(page)) for path, page in pages.items()),
                 Route("/act", self.post, methods=["POST"]),
@@ -153,27 +150,22 @@ class Inspector:
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],
         )
+        return [keyed, Route("/ui", self.explain), Route("/ui/{path:path}", self.explain)]
 
     # --- access ------------------------------------------------------------------
 
-    def _refuse(self, request: Request) -> Response | None:
-        """Return the answer to a request that may not see the pages; None where it may."""
-        given = request.query_params.get("key")
-        if given is not None and hmac.compare_digest(given.encode(), self._key.encode()):
-            rest = urlencode([pair for pair in request.query_params.multi_items() if pair[0] != "key"])
-            answer = RedirectResponse(f"{request.url.path}{f'?{rest}' if rest else ''}", status_code=303)
-            answer.set_cookie(COOKIE, self._key, httponly=True, samesite="strict", path="/ui")
-            return answer
-        if hmac.compare_digest(request.cookies.get(COOKIE, "").encode(), self._key.encode()):
-            return None
+    async def explain(self, _: Request) -> Response:
+        """Answer a request without the key."""
         text = "Open the inspector with `holdfast ui`: the address that it prints has a key that this one lacks.\n"
-        return PlainTextResponse(text, status_code=401)
+        return PlainTextResponse(text, status_code=401, headers=HEADERS)
+
+    def _has_key(self, request: Request) -> bool:
+        return hmac.compare_digest(request.path_params["key"].encode(), self._key.encode())
 
     def _page(self, make: Callable[[data.Params], str]) -> Callable[[Request], Any]:
         async def answer(request: Request) -> Response:
-            if (refused := self._refuse(request)) is not None:
-                refused.headers.update(HEADERS)
-                return refused
+            if not self._has_key(request):
+                return await self.explain(request)
             try:
                 text, status = await to_thread.run_sync(make, dict(request.query_params)), 200
             except HoldfastError as error:
@@ -363,11 +355,8 @@ class Inspector:
 
     async def post(self, request: Request) -> Response:
         """Do what a button of a page says."""
-        if (refused := self._refuse(request)) is not None:
-            return refused
-        given = request.headers.get(POST_HEADER, "")
-        if not hmac.compare_digest(given.encode(), self._post_key.encode()):
-            return PlainTextResponse("the token of the page is missing or wrong: reload it\n", status_code=403)
+        if not self._has_key(request):
+            return await self.explain(request)
         form = dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
         try:
             said = await to_thread.run_sync(self.act, form)
@@ -416,8 +405,8 @@ class Inspector:
 
     async def events(self, request: Request) -> Response:
         """Tell a page when there is something new."""
-        if (refused := self._refuse(request)) is not None:
-            return refused
+        if not self._has_key(request):
+            return await self.explain(request)
 
         async def changes() -> AsyncIterator[str]:
             last: tuple[int, int] | None = None
@@ -432,8 +421,8 @@ class Inspector:
 
     async def download(self, request: Request) -> Response:
         """Send one message whole, as a file that no browser runs."""
-        if (refused := self._refuse(request)) is not None:
-            return refused
+        if not self._has_key(request):
+            return await self.explain(request)
         scope = data.parse_scope(dict(request.query_params))
         ids = (int(request.query_params.get("message") or 0),)
         rows = await to_thread.run_sync(self._engine.memory.store.read_messages, Select(scope=scope, ids=ids))

@@ -47,7 +47,7 @@ for (const form of $$("form[data-live]")) {
     history.replaceState(null, "", join(form.getAttribute("action"), query));
     const text = await load(join(form.dataset.live, query));
     if (number === wanted) $(form.dataset.target).innerHTML = text;
-    if (form.dataset.live === "/ui/search") await followList(query);
+    if (form.dataset.live === "search") await followList(query);
   };
   form.addEventListener("input", () => {
     clearTimeout(timer);
@@ -112,7 +112,7 @@ async function showTurn(number) {
     if (Number(column.dataset.turn) <= number) at = column;
   }
   at?.classList.add("at");
-  const text = await load(join("/ui/turn" + scopeOf(view), `turn=${number}`));
+  const text = await load(join("turn" + scopeOf(view), `turn=${number}`));
   if (number === shownTurn) view.innerHTML = text;
 }
 if (slider) {
@@ -145,7 +145,7 @@ function scopeOf(element) {
 async function act(element, values) {
   const body = new URLSearchParams(scopeOf(element).replace(/^\?/, ""));
   for (const [name, value] of Object.entries(values)) if (value !== undefined) body.set(name, value);
-  const answer = await fetch("/ui/act", { method: "POST", body, headers: { "X-Holdfast-Post": $("meta[name=post-key]").content } });
+  const answer = await fetch("act", { method: "POST", body });
   say(await answer.text());
   if (answer.ok) await refresh();
   return answer.ok;
@@ -166,7 +166,7 @@ document.addEventListener("click", async (event) => {
     const query = new URLSearchParams(scopeOf(eraser).replace(/^\?/, ""));
     if (eraser.dataset.erase === "fact") query.set("fact", eraser.closest("[data-fact]").dataset.fact);
     else query.set("message", eraser.closest("[data-message]").dataset.message);
-    $("#dialog").innerHTML = await load(`/ui/erase?${query}`);
+    $("#dialog").innerHTML = await load(`erase?${query}`);
     $("#dialog").showModal();
   }
   if (target.closest("[data-close]")) $("#dialog").close();
@@ -174,7 +174,7 @@ document.addEventListener("click", async (event) => {
   if (block) {
     const message = $(`#m${block.dataset.message}`);
     if (message) message.scrollIntoView({ block: "center" }), message.focus();
-    else location.href = join("/ui/session" + scopeOf(block), `message=${block.dataset.message}`) + `#m${block.dataset.message}`;
+    else location.href = join("session" + scopeOf(block), `message=${block.dataset.message}`) + `#m${block.dataset.message}`;
   }
   const step = target.closest("a[data-turn]");
   if (step && slider) {
@@ -205,7 +205,7 @@ async function refresh() {
   const form = $("form[data-live]");
   const query = form ? new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString() : "";
   if (page === "sessions") await followList(query);
-  if (page === "memory" && !$(".fact :focus") && !$(".fact .menu[open]")) $("#facts").innerHTML = await load(join("/ui/memory?rows=1", query));
+  if (page === "memory" && !$(".fact :focus") && !$(".fact .menu[open]")) $("#facts").innerHTML = await load(join("memory?rows=1", query));
   if (page === "session" && !$("#messages .menu[open]")) await refreshSession();
   watchEnds();
 }
@@ -234,7 +234,7 @@ async function refreshSession() {
 for (const box of $$("[data-load]")) load(box.dataset.load).then((text) => { box.innerHTML = text; });
 
 const live = $("#live");
-const events = new EventSource("/ui/events");
+const events = new EventSource("events");
 let first = true;
 events.addEventListener("open", () => live.classList.add("on"));
 events.addEventListener("error", () => live.classList.remove("on"));
@@ -257,7 +257,7 @@ function move(step) {
   (row.matches("[tabindex]") ? row : $("a", row) ?? row).focus();
   row.scrollIntoView({ block: "nearest" });
 }
-const pages = { s: "/ui/", m: "/ui/memory", a: "/ui/ask", h: "/ui/health" };
+const pages = { s: "./", m: "memory", a: "ask", h: "health" };
 const keys = {
   "/": () => $("#q")?.focus(),
   "?": showKeys,
