@@ -121,7 +121,11 @@ class TestCredentials:
             assert TOKEN not in answer.text
         assert pair.upstream.seen == []
 
-    @pytest.mark.parametrize("target", [f"/v1/models?key={TOKEN}", f"/v1/models?key=%68{TOKEN[1:]}", f"/v1/{TOKEN}"])
+    @pytest.mark.parametrize(
+        "target",
+        [f"/v1/models?key={TOKEN}", f"/v1/models?key=%68{TOKEN[1:]}", f"/v1/{TOKEN}"],
+        ids=["query", "encoded", "path"],  # the token is another one in each process that collects the tests
+    )
     def test_nor_with_the_token_in_the_address(self, pair: Pair, target: str) -> None:
         assert send(pair.url, target).status == 403
         assert pair.upstream.seen == []
