@@ -70,6 +70,14 @@ def test_an_unknown_moment_is_left_out() -> None:
         "＜/detail＞",
         "﹤/ｄｅｔａｉｌ﹥",
         "</d\U000e0064etail>",
+        "<\0/detail>",
+        "</det\0ail>",
+        "</𝐝etail>",
+        "</ⓓⓔⓣⓐⓘⓛ>",
+        "</d\u0332et\u0301ail>",
+        "‹/detail>",
+        "</dеtаil>",
+        "<∕detail>",
     ],
 )
 def test_stored_text_cannot_close_its_block(evil: str) -> None:

@@ -11,6 +11,7 @@ from holdfast.context.edits import GAP
 from holdfast.context.prune import excerpt
 from holdfast.messages import Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 from holdfast.patterns import compile_once, load
+from holdfast.quoting import escape_tags, tag_pattern
 from holdfast.text import clip, head
 
 _MAX_RESULT: Final = 2_000
@@ -26,7 +27,7 @@ _NOTE: Final = re.compile(
     r"This \w+ is being continued from a previous conversation|# AGENTS\.md instructions for )"
 )
 _BRACKETED: Final = re.compile(r"\[System note:[^\]]{0,2000}\]\s*")
-_OWN_TAG: Final = re.compile(r"<(?=\s*/?\s*(?:conversation|previous-summary|partial-summary|summary)\b)", re.IGNORECASE)
+_OWN_TAG: Final = tag_pattern("conversation", "previous-summary", "partial-summary", "summary")
 _SPACE: Final = re.compile(r"\s+")
 
 
@@ -61,7 +62,7 @@ def shorten(text: str, limit: int) -> str:
 
 def escape(text: str) -> str:
     """Escape what would close or fake the tags that a text is quoted in."""
-    return _OWN_TAG.sub("&lt;", text)
+    return escape_tags(text, _OWN_TAG)
 
 
 def call_text(call: ToolCall, *, limit: int = _MAX_ARGUMENT) -> str:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from holdfast.providers.pi import COMPACTION_SUMMARY
+from holdfast.quoting import escape_tags, tag_pattern
 from holdfast.text import head, join_spans
 from holdfast.tokens import TokenCounter, count_text
 
@@ -142,7 +143,7 @@ Range: TypeAlias = tuple[int, int]
 _FRAME: Final = re.compile(
     r"\A\s*The conversation history before this point[^\n]{0,80}\n+<summary>\n(.*?)\n?</summary>\s*\Z", re.DOTALL
 )
-_CLOSING: Final = re.compile(r"<(?=\s*/?\s*summary\s*>)", re.IGNORECASE)
+_FRAME_TAG: Final = tag_pattern("summary")
 _FILES: Final = re.compile(r"<(read|modified)-files>\n(.*?)(?:\n?</\1-files>|\n\n|\Z)", re.DOTALL)
 _APPENDED: Final = re.compile(rf"^(?:{RECENT}|{FAILURES})\n(?:[^\n]+(?:\n|\Z))*", re.MULTILINE)
 _ARCHIVED: Final = re.compile(r"^Archive: messages ([\d, –-]{1,2000}) are kept[^\n]*$", re.MULTILINE)
@@ -158,7 +159,7 @@ def wrap_summary(summary: str) -> str:
 
 def escape_frame(text: str) -> str:
     """Escape what would close the frame around a summary."""
-    return _CLOSING.sub("&lt;", text)
+    return escape_tags(text, _FRAME_TAG)
 
 
 def unwrap_summary(summary: str) -> str:

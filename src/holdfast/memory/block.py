@@ -1,8 +1,9 @@
 """The recalled block: how facts and passages are quoted into a window, and how a block is removed again.
 
-Stored text cannot close or fake the block. A `<` that begins one of the block's own tags is written as `&lt;`; a line
-that begins like an entry of the block, `[2026-02-10 14:31 user] ` or `- [decision] `, gets a backslash before the
-bracket; a fact is one line. Nothing has to be undone: the archive has the original text.
+Stored text cannot close or fake the block: a `<` that begins one of the block's own tags is written as
+`&lt;`; a line that begins like an entry of the block, `[2026-02-10 14:31 user] ` or `- [decision] `, gets a backslash
+before the bracket; control characters are removed; a fact is one line. Nothing has to be undone: the archive has the
+original text.
 
 A passage follows its time and its speaker, `[2026-02-10 14:31 user] `, after a blank line. In a compact block a passage
 of the same day and session follows on the next line without the date, `[14:35 assistant] `, and one of the same minute
@@ -33,6 +34,7 @@ from msgspec import Struct
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.moments import minute
 from holdfast.patterns import compile_once, load
+from holdfast.quoting import escape_tags, fold, fold_character, remove_controls, tag_pattern
 from holdfast.store.base import FactType, Record, Scope, Select, Store
 from holdfast.store.codec import text_bytes
 
@@ -108,39 +110,13 @@ _DAY: Final = 86_400_000
 
 Style: TypeAlias = Literal["compact", "full"]
 Header: TypeAlias = tuple[Hashable | None, str]
-_INVISIBLE: Final = (
-    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f"
-    "\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff"
-)
-"""Invisible characters: zero-width, soft hyphen, variation selectors, marks of direction, fillers, tags."""
-_ANY: Final = f"[{_INVISIBLE}]*+"
-
-
-def _loose(name: str) -> str:
-    """Make a pattern for a name with invisible characters between its letters, and full-width letters."""
-    return _ANY.join(f"[{letter}{chr(ord(letter) + 0xFEE0)}]" for letter in name)
-
-
-_SPACE: Final = rf"[\s{_INVISIBLE}]*+"
-_DASH: Final = r"[-\u2010-\u2015\u2212\ufe63\uff0d]"
-_TAG: Final = (
-    rf"[<\uff1c\ufe64](?={_SPACE}[/\uff0f]?{_SPACE}"
-    rf"(?:{_loose('recalled')}{_ANY}{_DASH}{_ANY}{_loose('context')}"
-    rf"|(?:{_loose('knowledge')}|{_loose('detail')})(?:[{_INVISIBLE}]|(?!\w))))"
-)
-_ENDS: Final = r"\n\r\v\f\x1c-\x1e\x85\u2028\u2029"
-_LINE: Final = rf"(?<=[{_ENDS}])(?:[^\S{_ENDS}]|[{_INVISIBLE}])*+"
-_BRACKET: Final = r"[\[\uff3b]"
-_CLOSED: Final = r"[\]\uff3d]"
-_TIME: Final = rf"(?:{_ANY}\d){{4}}(?:{_ANY}{_DASH}(?:{_ANY}\d){{2}}){{2}}[^\]\uff3d\n]{{0,200}}{_CLOSED}"
-_SPEAKER: Final = rf"[^\]\uff3d\n]{{1,200}}{_CLOSED}(?:[^\S\n]|[{_INVISIBLE}])"
-_TYPES: Final = "|".join(map(_loose, get_args(FactType)))
-_ENTRY: Final = (
-    rf"{_LINE}(?:(?={_BRACKET}(?:{_TIME}|{_SPEAKER}))"
-    rf"|(?:[^\w\\{_ENDS}]|[{_INVISIBLE}]){{1,120}}?(?={_BRACKET}{_ANY}(?:{_TYPES}){_ANY}{_CLOSED}))"
-)
-"""A line that begins like an entry of the block; the first line of a text follows a header and is safe."""
-_BREAK: Final = re.compile(rf"\s*[{_ENDS}]\s*")
+_TAG: Final = tag_pattern(r"recalled-context\w*", "knowledge", "detail")
+_TIME: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
+_SPEAKER: Final = r"(?:user|assistant|system|tool|archive)\]|[^\]\n]{1,200}\][^\S\n]"
+_TYPES: Final = "|".join(get_args(FactType))
+_ENTRY: Final = rf"(?<=\n)(?:[^\S\n]*+\[(?={_TIME}|{_SPEAKER})|[^\w\\\n]{{1,120}}?\[(?=(?:{_TYPES})\]))"
+"""A line that begins like an entry of the block, in folded text; the first line of a text follows a header."""
+_BREAK: Final = re.compile("\\s*[\n\u2028\u2029]\\s*")
 _LONGEST_NAME: Final = 80
 _APART: Final = 2
 """Line ends between a block and the text beside it."""
@@ -176,7 +152,7 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
         ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
     shown: set[Hashable] = set()
     each = ((headers(one.role, one.time, one.session, style), one.text) for one in ordered)
-    if entries := "".join(choose_header(found, shown) + _escape(text) for found, text in each):
+    if entries := "".join(choose_header(found, shown) + _quote(text) for found, text in each):
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
         return ""
@@ -187,7 +163,7 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
 
 def fact_line(fact: Fact) -> str:
     """Render a fact: `- [decision] Use Stripe`."""
-    return f"- [{_name(fact.type)}] {_escape(_BREAK.sub(' ', fact.text.strip()))}"
+    return f"- [{_name(fact.type)}] {_quote(_BREAK.sub(' ', remove_controls(fact.text).strip()))}"
 
 
 @lru_cache(maxsize=4096)
@@ -214,16 +190,25 @@ def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:
 
 @lru_cache(maxsize=1024)
 def _name(role: str) -> str:
-    return _escape(re.sub(_CLOSED, ")", " ".join(role.split())[:_LONGEST_NAME]))
+    short = " ".join(remove_controls(role).split())[:_LONGEST_NAME]
+    return _quote("".join(")" if "]" in fold_character(character) else character for character in short))
 
 
-def _escape(text: str) -> str:
-    # Few texts need these patterns, which take 20 ms to compile.
-    if "<" in text or "\uff1c" in text or "\ufe64" in text:
-        text = compile_once(_TAG, re.IGNORECASE).sub("&lt;", text)
-    if "[" in text or "\uff3b" in text:
-        text = compile_once(_ENTRY, re.IGNORECASE).sub(r"\g<0>\\", text)
-    return text
+def _quote(text: str) -> str:
+    """Quote a text: no tag of the block, no line that begins like an entry, no control characters."""
+    text = escape_tags(text, _TAG)
+    folded = fold(text)
+    if "[" not in folded.text:
+        return text
+    pieces: list[str] = []
+    done = 0
+    for match in compile_once(_ENTRY).finditer(folded.text):
+        bracket = folded.locate(match.end() - 1)
+        pieces.append(text[done:bracket])
+        pieces.append("\\")
+        done = bracket
+    pieces.append(text[done:])
+    return "".join(pieces)
 
 
 def strip_text(text: str, marks: Marks) -> str:
