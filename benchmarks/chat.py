@@ -6,7 +6,6 @@ import itertools
 import os
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -22,6 +21,7 @@ from holdfast.engine import Engine
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.programs import own_command
 from holdfast.settings import Embedding, Settings, Workspace
 from holdfast_agent.agent import Agent
 from holdfast_agent.notes import Notes
@@ -60,7 +60,7 @@ def _first_screen(home: Path) -> tuple[float, float]:
     ours, theirs = pty.openpty()
     environ = {**os.environ, "HOLDFAST_HOME": str(home), "TERM": "xterm"}
     start = time.perf_counter()
-    command = [sys.executable, "-m", "holdfast", "chat", "--model", "echo"]
+    command = own_command("chat", "--model", "echo")
     with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=theirs, env=environ, cwd=home) as child:  # noqa: S603 - our own command
         try:
             return _seen(ours, _PROMPT, start), _seen(ours, _EDITS, start)

@@ -31,7 +31,8 @@ import httpx2
 
 from holdfast.engine import Engine
 from holdfast.errors import InputError
-from holdfast.hooks.install import Installer, find_command
+from holdfast.hooks.install import Installer
+from holdfast.programs import own_command
 from holdfast.settings import Settings
 
 TURNS: Final = 36
@@ -220,10 +221,9 @@ class ScriptedModel(ThreadingHTTPServer):
 
 # --- the host ------------------------------------------------------------------------
 
-_RECORDER: Final = '''#!{python}
-"""Passes calls on to `holdfast rpc`, and records how long each took."""
+_RECORDER: Final = '''"""Passes calls on to `holdfast rpc`, and records how long each took."""
 import json, subprocess, sys, threading, time
-child = subprocess.Popen([{command!r}, "rpc"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+child = subprocess.Popen({command!r}, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 started = {{}}
 def answers():
     with open({log!r}, "a") as log:
@@ -306,10 +306,11 @@ def run_gateway(
     if with_memory:
         recorder = folder / "recorder"
         log = str(folder / "calls.jsonl")
-        recorder.write_text(_RECORDER.format(python=sys.executable, command=find_command(), log=log))
-        recorder.chmod(0o755)
+        recorder.write_text(_RECORDER.format(command=own_command("rpc"), log=log))
         state = {"OPENCLAW_STATE_DIR": str(folder / "home" / ".openclaw")}
-        Installer("openclaw", records=folder / "records", environ=state, command=str(recorder)).install()
+        Installer(
+            "openclaw", records=folder / "records", environ=state, command=[sys.executable, str(recorder)]
+        ).install()
     url = f"http://127.0.0.1:{port}"
     with (folder / "gateway.log").open("wb") as output:
         start = partial(

@@ -15,7 +15,6 @@ import json
 import os
 import statistics
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from starlette.responses import StreamingResponse
 from starlette.routing import Route
 
 from holdfast.engine import Engine
+from holdfast.programs import own_command
 from holdfast.settings import Settings
 
 EVENTS_PER_SECOND: Final = 10
@@ -248,8 +248,8 @@ async def _measure(
 
 def start_server(home: Path, upstream: str) -> tuple[subprocess.Popen[bytes], str]:
     """Start `holdfast serve` in front of an upstream."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json"]
-    process = subprocess.Popen([*command, "--upstream", upstream], stdout=subprocess.PIPE)  # noqa: S603 - our command
+    command = own_command("serve", "--home", str(home), "--port", "0", "--json", "--upstream", upstream)
+    process = subprocess.Popen(command, cwd=home, stdout=subprocess.PIPE)  # noqa: S603 - our command
     assert process.stdout is not None
     with process.stdout:  # it prints one line
         return process, json.loads(process.stdout.readline())["url"]

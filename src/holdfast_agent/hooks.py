@@ -91,7 +91,7 @@ def _make_command(text: str, key: str, root: Path) -> Callable[..., str]:
     except ValueError as error:
         raise SettingsError(f"{text!r} is not a command: {error}", source="settings", key=f"hooks.{key}") from error
     command = (os.path.expanduser(program), *arguments)  # noqa: PTH111 - a name, not a path
-    return partial(run_program, command, cwd=root, environ=environment(os.environ))
+    return partial(run_program, command, cwd=root, project=root, environ=environment(os.environ))
 
 
 def _describe(event: Compacting | Compacted) -> dict[str, Any]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ import msgspec
 
 from holdfast.calls import Deadline
 from holdfast.errors import InputError
+from holdfast.programs import find_program
 from holdfast.redact import redact
 from holdfast.settings import Qmd as QmdSettings
 from holdfast.settings import Settings
@@ -102,10 +102,15 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
-def missing_command(settings: Settings) -> str | None:
-    """Return why QMD cannot be used although the settings name it; None if it can."""
+def missing_command(settings: Settings, *, project: Path) -> str | None:
+    """Return why QMD cannot be used although the settings name it; None if it can.
+
+    The command is not looked up in the project.
+    """
     command = settings.memory.qmd.command
-    if settings.memory.backend != "qmd" or shutil.which(_expand(command)) is not None:
+    if settings.memory.backend != "qmd":
+        return None
+    if find_program(_expand(command), environ=os.environ, project=project) is not None:
         return None
     return f"there is no command {command!r}: install QMD, or set memory.qmd.command"
 
@@ -146,7 +151,9 @@ class Qmd:
         own = {f"XDG_{name.upper()}_HOME": os.fspath(self.folder / name) for name in ("config", "cache")}
         command = (_expand(self.settings.memory.qmd.command), *arguments)
         environ = known | own | {"NO_COLOR": "1"}
-        return run_program(command, cwd=self.folder, environ=environ, seconds=seconds, cancel=self._closing)
+        return run_program(
+            command, cwd=self.folder, project=self.root, environ=environ, seconds=seconds, cancel=self._closing
+        )
 
     # --- updating ----------------------------------------------------------------
 
@@ -175,7 +182,7 @@ class Qmd:
         return worker is None or not worker.is_alive()
 
     def _work(self) -> None:
-        failure = missing_command(self.settings) or ""
+        failure = missing_command(self.settings, project=self.root) or ""
         try:
             if not failure:
                 self._update(self.clock())

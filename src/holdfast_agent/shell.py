@@ -6,7 +6,6 @@ import math
 import os
 import re
 import selectors
-import shutil
 import signal
 import subprocess
 import time
@@ -18,6 +17,7 @@ from threading import Event
 from typing import Final, Literal
 
 from holdfast.errors import InputError
+from holdfast.programs import find_program, search_path
 from holdfast.redact import redact
 from holdfast.text import head
 
@@ -50,18 +50,23 @@ def run_program(
     command: Sequence[str],
     *,
     cwd: Path,
+    project: Path,
     environ: Mapping[str, str],
     seconds: float | None = None,
     stdin: bytes | None = None,
     cancel: Event | None = None,
 ) -> str:
-    """Run a program without a shell and return what it prints; every failure is a `CommandError`."""
+    """Run a program without a shell and return what it prints; every failure is a `CommandError`.
+
+    Its name, and the names of what it starts itself, such as the `node` of a script, are not looked up in the project.
+    """
     shown = " ".join(command[:2])
     stop = cancel or Event()
     if stop.is_set():
         raise CommandError(f"`{shown}` was cancelled")
+    known = {**environ, "PATH": search_path(environ, project=project)}
     try:
-        process = _start(command, cwd, environ, has_stdin=stdin is not None)
+        process = _start(command, cwd, known, has_stdin=stdin is not None)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", error)
         raise CommandError(f"`{command[0]}` cannot be started: {why}") from error
@@ -128,7 +133,8 @@ def run(
     command: str, *, cwd: Path, seconds: float, cancel: Event | None = None, environ: Mapping[str, str] | None = None
 ) -> CommandResult:
     """Run a shell command until it ends, its time is over, or `cancel` is set. Then its whole group is killed."""
-    shell, known = shutil.which("bash") or "/bin/sh", environment(os.environ if environ is None else environ)
+    known = environment(os.environ if environ is None else environ)
+    shell = find_program("bash", environ=known, project=cwd) or "/bin/sh"
     try:
         process = _start([shell, "-c", command], cwd, known, stderr=subprocess.STDOUT)
     except (OSError, ValueError) as error:

@@ -18,7 +18,9 @@ from holdfast.cli import holdfast
 from holdfast.errors import InputError
 from holdfast.hooks.hosts import HOSTS, Block, Host, Keys
 from holdfast.hooks.install import Installer
+from holdfast.programs import own_command
 
+COMMAND = ("/bin/python", "-E")
 OPENCLAW = b"""{
     // mine
     agents: { defaults: { model: "x/m1" } },
@@ -159,8 +161,8 @@ class TestJson:
 class TestCommand:
     def test_the_command_is_written_with_its_path(self, home: Path) -> None:
         run("install", "pi")
-        text = (home / ".pi/agent/extensions/holdfast.js").read_text()
-        assert '|| "holdfast"' not in text
+        text = (home / ".pi/agent/extensions/holdfast/memory.js").read_text()
+        assert f"const COMMAND = {json.dumps(own_command())};" in text
         run("install", "claude-code")
         data = json.loads((home / ".claude/skills/holdfast/.mcp.json").read_bytes())
         assert Path(data["mcpServers"]["memory"]["command"]).is_absolute()
@@ -172,8 +174,9 @@ class TestCommand:
         file.write_text("extensions:\n  developer:\n    enabled: true\n")
         run("install", "goose")
         lines = dict(line.strip().split(": ", 1) for line in file.read_text().splitlines() if ": " in line)
-        assert lines["args"] == "[mcp]"
-        started = StdioServerParameters(command=lines["cmd"], args=["mcp"], env={"HOME": str(home)})
+        command, arguments = json.loads(lines["cmd"]), json.loads(lines["args"])
+        assert [command, *arguments] == own_command("mcp")
+        started = StdioServerParameters(command=command, args=arguments, env={"HOME": str(home)})
 
         async def use() -> list[str]:
             async with stdio_client(started) as streams, ClientSession(*streams) as client:
@@ -214,12 +217,14 @@ def test_codex_trusts_the_hooks_by_their_places(home: Path) -> None:
 
 class TestBlocks:
     TOML = '# mine\nmodel = "m1"  # a comment\n\n[mcp_servers.other]\ncommand = "x"\n'
-    PART = Block(file="config.toml", text='[mcp_servers.holdfast]\ncommand = "{command}"')
+    PART = Block(
+        file="config.toml", text='[mcp_servers.holdfast]\ncommand = "{program}"\nargs = ["{arguments}", "mcp"]'
+    )
 
     def installer(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *parts: Block) -> Installer:
         host = Host(title="Texts", program="texts", folder=str(tmp_path / "texts"), changes=parts)
         monkeypatch.setitem(HOSTS, "texts", host)
-        return Installer("texts", records=tmp_path / "records", environ={}, command="/bin/holdfast")
+        return Installer("texts", records=tmp_path / "records", environ={}, command=COMMAND)
 
     def test_comments_are_kept(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         one = self.installer(tmp_path, monkeypatch, self.PART)
@@ -229,7 +234,7 @@ class TestBlocks:
         one.install()
         text = file.read_text()
         assert text.startswith(self.TOML)
-        assert tomllib.loads(text)["mcp_servers"]["holdfast"] == {"command": "/bin/holdfast"}
+        assert tomllib.loads(text)["mcp_servers"]["holdfast"] == {"command": "/bin/python", "args": ["-E", "mcp"]}
         one.uninstall()
         assert file.read_text() == self.TOML
 
@@ -254,14 +259,14 @@ class TestBlocks:
 
     @pytest.mark.parametrize("text", ["", "extensions:\n  developer: {}\nother: 1\n", "other: 1"])
     def test_lines_go_under_a_key(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-        part = Block(file="config.yaml", text="  holdfast:\n    cmd: '{command}'", under="extensions:")
+        part = Block(file="config.yaml", text='  holdfast:\n    cmd: "{program}"', under="extensions:")
         one = self.installer(tmp_path, monkeypatch, part)
         file = tmp_path / "texts" / "config.yaml"
         file.parent.mkdir()
         file.write_text(text)
         one.install()
         lines = [line for line in file.read_text().splitlines() if not line.startswith("#")]
-        assert lines[lines.index("extensions:") + 1 :][:2] == ["  holdfast:", "    cmd: '/bin/holdfast'"]
+        assert lines[lines.index("extensions:") + 1 :][:2] == ["  holdfast:", '    cmd: "/bin/python"']
         assert {change.action for change in one.install()} == {"keep"}
         one.uninstall()
         assert file.read_text() == text
@@ -269,18 +274,42 @@ class TestBlocks:
 
 class TestItems:
     def test_items_are_added_once_to_a_list(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        added: dict[str, Any] = {"hooks": [{"command": "{command}"}]}
+        added: dict[str, Any] = {"hooks": [{"command": "{command line} hook"}]}
         part = Keys(file="hooks.json", items={"hooks.Stop": (added,)})
         host = Host(title="Texts", program="texts", folder=str(tmp_path / "texts"), changes=(part,))
         monkeypatch.setitem(HOSTS, "texts", host)
-        one = Installer("texts", records=tmp_path / "records", environ={}, command="/bin/holdfast")
+        one = Installer("texts", records=tmp_path / "records", environ={}, command=COMMAND)
         file = tmp_path / "texts" / "hooks.json"
         file.parent.mkdir()
         file.write_text('{"hooks": {"Stop": [{"mine": 1}]}}')
         one.install()
-        filled = {"hooks": [{"command": "/bin/holdfast"}]}
+        filled = {"hooks": [{"command": "/bin/python -E hook"}]}
         assert json.loads(file.read_bytes())["hooks"]["Stop"] == [{"mine": 1}, filled]
         file.write_text(json.dumps({**json.loads(file.read_bytes()), "more": 1}))
         assert {change.action for change in one.install()} == {"keep"}
         one.uninstall()
         assert json.loads(file.read_bytes()) == {"hooks": {"Stop": [{"mine": 1}]}, "more": 1}
+
+    @pytest.mark.parametrize("name", ["codex", "gemini", "qwen"])
+    @pytest.mark.usefixtures("home")
+    def test_the_hooks_of_an_installation_elsewhere_are_replaced(self, tmp_path: Path, name: str) -> None:
+        """Its path may be gone, or be another program by now. What the user has in the same lists stays."""
+        elsewhere = ["/old place/bin/python", "-E", "-P", "-m", "holdfast"]
+        mine = {"hooks": [{"type": "command", "command": "beep"}]}
+        moved = Installer(name, records=tmp_path / "memory" / "hosts", environ={}, command=elsewhere)
+        moved.folder.mkdir(parents=True)
+        file = moved.folder / ("hooks.json" if name == "codex" else "settings.json")
+        file.write_text(json.dumps({"hooks": {"SessionEnd": [mine]}}))
+        moved.install()
+        assert "/old place" in file.read_text()
+        run("install", name)
+        hooks = json.loads(file.read_text())["hooks"]
+        assert "/old place" not in file.read_text()
+        assert hooks["SessionEnd"].pop(0) == mine
+        assert {len(groups) for groups in hooks.values()} == {1}
+        if name == "codex":
+            trusted = tomllib.loads((moved.folder / "config.toml").read_text())["hooks"]["state"]
+            assert f"{file}:session_end:1:0" in trusted
+            assert f"{file}:stop:0:0" in trusted
+        run("uninstall", name)
+        assert json.loads(file.read_text()) == {"hooks": {"SessionEnd": [mine]}}

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from importlib import resources
 from pathlib import Path
@@ -14,7 +15,6 @@ from typing import Any
 import pytest
 
 from holdfast import Engine
-from holdfast.hooks.install import find_command
 from holdfast.settings import Settings
 
 NODE = shutil.which("node")
@@ -88,7 +88,7 @@ class Host:
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """Start a host for all tests; each has its own session."""
-    opened = Host(tmp_path_factory.mktemp("memory"), find_command())
+    opened = Host(tmp_path_factory.mktemp("memory"), str(Path(sys.executable).with_name("holdfast")))
     yield opened
     opened.close()
 

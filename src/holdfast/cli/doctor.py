@@ -139,7 +139,7 @@ class _Checks:
         if self.settings.memory.backend == "qmd":
             from holdfast_agent.qmd import missing_command  # noqa: PLC0415 - only for this
 
-            missing = missing_command(self.settings)
+            missing = missing_command(self.settings, project=Path.cwd())
             backend = self.settings.memory.qmd.command if missing is None else f"our own index, {missing}"
             yield Finding("ok" if missing is None else "note", f"search of notes: {backend}")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import webbrowser
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +14,7 @@ from holdfast import settings as configuration
 from holdfast.cli.opening import load_settings, require, store_of
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo
+from holdfast.programs import search_path
 
 if TYPE_CHECKING:
     from holdfast.server.inspector.data import Outside
@@ -39,6 +41,8 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
         else:
             echo(url)
         if opens:
+            # It looks for browsers by name, and starts what it finds.
+            os.environ["PATH"] = search_path(os.environ, project=Path.cwd())
             webbrowser.open(url)
 
     if (running := find(folder)) is not None:

@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-COMMAND: Final = "{command}"
-"""Stands for the path of the `holdfast` command in the values of a host."""
-FOLDER: Final = "{folder}"
-"""Stands for the folder of the host."""
+PROGRAM: Final = "{program}"
+"""As a string of its own, stands for the program that runs `holdfast`, by its absolute path."""
+ARGUMENTS: Final = "{arguments}"
+"""As a string of its own in a list, stands for the arguments of the program before those of `holdfast`."""
+COMMAND_LINE: Final = "{command line}"
+"""Inside of a string, stands for the program and these arguments, quoted for a shell."""
 TRUST: Final = "{trust}"
 """Stands for the lines by which Codex trusts the hooks in `hooks.json`; it skips others without a word."""
 
@@ -94,12 +96,14 @@ class Host:
 def _hooks(events: Mapping[str, int], *, unit: int = 1) -> dict[str, tuple[Any, ...]]:
     """Return the hooks of a host: the events that it runs `holdfast hook` for, and how many seconds each may take."""
     return {
-        f"hooks.{event}": ({"hooks": [{"type": "command", "command": f'"{COMMAND}" hook', "timeout": unit * seconds}]},)
+        f"hooks.{event}": (
+            {"hooks": [{"type": "command", "command": f"{COMMAND_LINE} hook", "timeout": unit * seconds}]},
+        )
         for event, seconds in events.items()
     }
 
 
-_SERVER: Final = {"command": COMMAND, "args": ["mcp"]}
+_SERVER: Final = {"command": PROGRAM, "args": [ARGUMENTS, "mcp"]}
 """The MCP server, as most hosts describe one."""
 _EVENTS: Final = {"SessionStart": 20, "UserPromptSubmit": 10, "PreCompact": 60, "Stop": 60, "SessionEnd": 3}
 """Events of hosts that follow Claude Code. Codex gives SessionEnd no more than 3 seconds."""
@@ -124,8 +128,8 @@ HOSTS: Final[Mapping[str, Host]] = {
             Block(
                 file="config.toml",
                 text=(
-                    f'[mcp_servers.holdfast]\ncommand = "{COMMAND}"\nargs = ["mcp"]\nenv_vars = ["HOLDFAST_HOME"]\n\n'
-                    f"{TRUST}"
+                    f'[mcp_servers.holdfast]\ncommand = "{PROGRAM}"\nargs = ["{ARGUMENTS}", "mcp"]\n'
+                    f'env_vars = ["HOLDFAST_HOME"]\n\n{TRUST}'
                 ),
             ),
         ),
@@ -164,8 +168,9 @@ HOSTS: Final[Mapping[str, Host]] = {
                 file="config.yaml",
                 under="extensions:",
                 text=(
-                    f"  holdfast:\n    enabled: true\n    type: stdio\n    name: holdfast\n    cmd: {COMMAND}\n"
-                    "    args: [mcp]\n    envs: {}\n    timeout: 60\n"
+                    "  holdfast:\n    enabled: true\n    type: stdio\n    name: holdfast\n"
+                    f'    cmd: "{PROGRAM}"\n    args: ["{ARGUMENTS}", "mcp"]\n'
+                    "    envs: {}\n    timeout: 60\n"
                 ),
             ),
         ),
@@ -199,7 +204,7 @@ HOSTS: Final[Mapping[str, Host]] = {
             Keys(
                 file="opencode.json",
                 variable="OPENCODE_CONFIG",
-                values={"mcp.holdfast": {"type": "local", "command": [COMMAND, "mcp"], "enabled": True}},
+                values={"mcp.holdfast": {"type": "local", "command": [PROGRAM, ARGUMENTS, "mcp"], "enabled": True}},
             ),
         ),
         extras=("mcp",),

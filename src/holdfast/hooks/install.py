@@ -10,10 +10,11 @@ import hashlib
 import json
 import os
 import re
+import shlex
 import shutil
-import sys
+import subprocess
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -24,13 +25,15 @@ import json5
 
 from holdfast.errors import InputError
 from holdfast.files import write_private
-from holdfast.hooks.hosts import COMMAND, FOLDER, HOSTS, TRUST, Block, Change, Copy, Host, Keys
+from holdfast.hooks.hosts import ARGUMENTS, COMMAND_LINE, HOSTS, PROGRAM, TRUST, Block, Change, Copy, Host, Keys
+from holdfast.programs import find_program, own_command
 
 BEGIN: Final = "# >>> holdfast"
 END: Final = "# <<< holdfast"
 _BLOCK: Final = re.compile(rf"^[ \t]*{BEGIN}\n.*?^[ \t]*{END}\n", re.MULTILINE | re.DOTALL)
 _RECORD: Final = "installed.json"
 _MISSING: Final = object()
+_OWN_HOOK: Final = re.compile(r'"command": ".*holdfast(?:\.exe)?(?:\\"|\')? hook"')
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 
 Action = Literal["create", "change", "keep", "remove"]
@@ -69,26 +72,28 @@ class Installer:
         name: The name of the host, one of `HOSTS`.
         records: The folder for what was changed, and for the copies of changed files.
         environ: The environment, which may name other folders.
-        command: The path of the `holdfast` command.
+        command: What runs `holdfast`: a program and its arguments, by default those of this installation.
 
     Raises:
         InputError: There is no such host.
     """
 
-    def __init__(self, name: str, *, records: Path, environ: Mapping[str, str], command: str = "") -> None:
+    def __init__(self, name: str, *, records: Path, environ: Mapping[str, str], command: Sequence[str] = ()) -> None:
         if name not in HOSTS:
             raise InputError(f"host {name!r} is not one of {', '.join(HOSTS)}")
         self.name = name
         self.host: Host = HOSTS[name]
         self.folder = Path(environ.get(self.host.variable) or self.host.folder).expanduser()
-        self.command = command or find_command()
+        self.command = list(command) or own_command()
         self._records = records / name
         self._environ = environ
 
     @property
     def is_present(self) -> bool:
         """Whether the host is on this machine."""
-        return self.folder.is_dir() or shutil.which(self.host.program) is not None
+        if self.folder.is_dir():
+            return True
+        return find_program(self.host.program, environ=self._environ, project=Path.cwd()) is not None
 
     @property
     def state(self) -> State:
@@ -167,13 +172,12 @@ class Installer:
     # --- planning ------------------------------------------------------------------
 
     def _plan(self) -> Iterator[FileChange]:
-        command = json.dumps(self.command).encode()
         for part in self.host.changes:
             if isinstance(part, Copy):
                 with resources.as_file(resources.files("holdfast.hooks").joinpath(part.source)) as root:
                     for file in [root] if root.is_file() else sorted(filter(Path.is_file, root.rglob("*"))):
                         path = self.folder / part.target / file.relative_to(root)
-                        data = _COMMAND.sub(lambda match: match[1] + command, file.read_bytes())
+                        data = self._fill_text(file.read_text("utf-8")).encode()
                         yield FileChange(path=path, before=_read(path), after=data, part=part)
                 continue
             given = self._environ.get(part.variable) if isinstance(part, Keys) and part.variable else None
@@ -187,7 +191,7 @@ class Installer:
             old = json.dumps(data)
             _add_keys(data, part, self._fill)
             return before if before is not None and json.dumps(data) == old else _render(data, before)
-        text = _insert(part, (before or b"").decode(), self._fill(part.text))
+        text = _insert(part, (before or b"").decode(), self._fill_text(part.text))
         if path.suffix == ".toml":
             try:
                 tomllib.loads(text)
@@ -196,13 +200,17 @@ class Installer:
         return text.encode()
 
     def _fill(self, value: Any) -> Any:
-        """Put the path of the command, the folder of the host and the trust in hooks into a value."""
-        if isinstance(value, str):
-            value = value.replace(COMMAND, self.command).replace(FOLDER, str(self.folder))
-            return value.replace(TRUST, self._trust()) if TRUST in value else value
-        if isinstance(value, Mapping):
-            return {key: self._fill(item) for key, item in value.items()}
-        return [self._fill(item) for item in value] if isinstance(value, list | tuple) else value
+        """Put the command into a JSON value."""
+        return json.loads(self._fill_text(json.dumps(value)))
+
+    def _fill_text(self, text: str) -> str:
+        """Put the command, and the trust in hooks, into a text with strings as in JSON."""
+        program, *arguments = (json.dumps(word, ensure_ascii=False) for word in self.command)
+        line = subprocess.list2cmdline(self.command) if os.name == "nt" else shlex.join(self.command)
+        text = text.replace(f'"{PROGRAM}"', program)
+        text = text.replace(f'"{ARGUMENTS}"', ", ".join(arguments))
+        text = text.replace(COMMAND_LINE, json.dumps(line, ensure_ascii=False)[1:-1])
+        return text.replace(TRUST, self._trust()) if TRUST in text else text
 
     def _trust(self) -> str:
         """Return the lines by which Codex trusts its hooks: each by its place in the file, with its digest."""
@@ -214,7 +222,8 @@ class Installer:
                 (group,) = self._fill(items)
                 listed = _get(data, name)
                 listed = listed if isinstance(listed, list) else []
-                number = listed.index(group) if group in listed else len(listed)
+                kept = [item for item in listed if item == group or not _is_own_hook(item)]
+                number = kept.index(group) if group in kept else len(kept)
                 event = _CAPITAL.sub("_", name.removeprefix("hooks.")).lower()
                 trusted = {"event_name": event, "hooks": [{"async": False, **hook} for hook in group["hooks"]]}
                 digest = _digest(
@@ -233,17 +242,7 @@ class Installer:
         return found
 
 
-def find_command() -> str:
-    """Return the path of the `holdfast` command of this installation: hosts may not have it on their PATH."""
-    name = "holdfast.exe" if os.name == "nt" else "holdfast"
-    beside = Path(sys.executable).with_name(name)
-    return str(beside) if beside.exists() else shutil.which("holdfast") or "holdfast"
-
-
 # --- files -----------------------------------------------------------------------
-
-_COMMAND: Final = re.compile(rb'("command": |\|\| )"holdfast"')
-"""The command in a file that is copied, which becomes the path of the command."""
 
 
 def _read(path: Path) -> bytes | None:
@@ -310,6 +309,11 @@ def _render(data: Mapping[str, Any], like: bytes | None) -> bytes:
     return (text + ("" if like and not like.endswith(b"\n") else "\n")).encode()
 
 
+def _is_own_hook(item: Any) -> bool:
+    """Whether an item of a list runs `holdfast hook`, also one of an installation in another place."""
+    return _OWN_HOOK.search(json.dumps(item)) is not None
+
+
 def _add_keys(data: dict[str, Any], part: Keys, fill: Callable[[Any], Any]) -> None:
     for name, value in part.values.items():
         _set(data, name, fill(value))
@@ -317,7 +321,9 @@ def _add_keys(data: dict[str, Any], part: Keys, fill: Callable[[Any], Any]) -> N
         listed = _get(data, name)
         if listed is not _MISSING or name in part.items:
             listed = listed if isinstance(listed, list) else []
-            _set(data, name, [*listed, *(item for item in map(fill, items) if item not in listed)])
+            wanted = [fill(item) for item in items]
+            kept = [item for item in listed if item in wanted or not _is_own_hook(item)]
+            _set(data, name, [*kept, *(item for item in wanted if item not in kept)])
 
 
 def _remove_keys(data: dict[str, Any], old: Mapping[str, Any], part: Keys, fill: Callable[[Any], Any]) -> None:
@@ -328,7 +334,8 @@ def _remove_keys(data: dict[str, Any], old: Mapping[str, Any], part: Keys, fill:
     for name, items in [*part.items.items(), *part.present.items()]:
         listed = _get(data, name)
         if isinstance(listed, list):
-            rest = [item for item in listed if item not in map(fill, items)]
+            wanted = [fill(item) for item in items]
+            rest = [item for item in listed if item not in wanted and not _is_own_hook(item)]
             _set(data, name, rest if rest or _get(old, name) is not _MISSING else _MISSING)
     _prune(data, old, [*part.values, *part.items])
 

@@ -1,8 +1,11 @@
 // Calls to `holdfast rpc`, for the plugins of pi and OpenCode. The process is started with the first call.
 
 import { spawn } from "node:child_process";
+import { dirname } from "node:path";
+import { fileURLToPath } from "node:url";
 
-const COMMAND = process.env.HOLDFAST_COMMAND || "holdfast";
+const COMMAND = ["{program}", "{arguments}"]; // `holdfast install` writes both; no variable of the project changes them
+const FOLDER = dirname(fileURLToPath(import.meta.url)); // nothing is looked up in the project
 const TIMEOUT_MS = Number(process.env.HOLDFAST_TIMEOUT_MS || 5000);
 
 export class Memory {
@@ -13,7 +16,8 @@ export class Memory {
 
   #start() {
     if (this.#child && this.#child.exitCode === null) return;
-    this.#child = spawn(COMMAND, ["rpc"], { stdio: ["pipe", "pipe", "ignore"], shell: process.platform === "win32" });
+    const [program, ...words] = COMMAND;
+    this.#child = spawn(program, [...words, "rpc"], { cwd: FOLDER, stdio: ["pipe", "pipe", "ignore"] });
     this.#child.on("error", (error) => this.#fail(error));
     this.#child.on("exit", () => this.#fail(new Error("holdfast rpc has ended")));
     this.#child.stdin.on("error", () => {});

@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError, InputError
 from holdfast.files import lock, only_process, open_private, write_private
+from holdfast.programs import own_command, search_path
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -100,14 +100,21 @@ def start(home: Path) -> bool:
 
     The log stays locked as long as the server has it open: a second one would only wait to take the first one's place.
     """
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0"]
-    command += ["--idle", str(IDLE_SECONDS)]
+    home = home.absolute()
+    command = own_command("serve", "--home", str(home), "--port", "0", "--idle", str(IDLE_SECONDS))
+    environ = {**os.environ, "PATH": search_path(os.environ, project=Path.cwd())}
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
         if not lock(output):
             return False
         _started[home] = subprocess.Popen(  # noqa: S603 - our own command
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True
+            command,
+            cwd=home,  # not the project that a hook runs in
+            env=environ,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
         )
     return True
 
@@ -118,7 +125,9 @@ def find_or_start(home: Path) -> Server:
     Raises:
         HoldfastError: It ended, or did not start in time.
     """
-    end, is_started = time.monotonic() + START_SECONDS, False
+    home = home.absolute()
+    end = time.monotonic() + START_SECONDS
+    is_started = False
     while (server := find(home)) is None:
         has_failed = is_started and _started[home].poll() is not None
         if has_failed or time.monotonic() > end:

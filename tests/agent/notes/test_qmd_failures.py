@@ -141,7 +141,7 @@ class TestFailures:
             shown = CliRunner().invoke(holdfast, ["doctor", "--home", os.fspath(world.folder)]).stdout
             assert "search of notes: " in shown
             assert told in shown
-        assert missing_command(Settings()) is None
+        assert missing_command(Settings(), project=Path.cwd()) is None
 
 
 class TestSessions:

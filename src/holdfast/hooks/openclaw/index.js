@@ -3,9 +3,11 @@
 // ends. Where it fails, OpenClaw goes on as it would without it, and its log says why.
 
 import { spawn } from "node:child_process";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
 
-const COMMAND = process.env.HOLDFAST_COMMAND || "holdfast";
+const COMMAND = ["{program}", "{arguments}"]; // `holdfast install` writes both; no variable of the project changes them
+const FOLDER = dirname(fileURLToPath(import.meta.url)); // nothing is looked up in the project
 const TIMEOUT_MS = 5000;
 const COMPACT_TIMEOUT_MS = 180000;
 const MIN_REPLY_TOKENS = 4000;
@@ -29,8 +31,8 @@ class Memory {
     if (this.#child) return;
     const env = { ...process.env };
     if (env.OPENCLAW_STATE_DIR) env.OPENCLAW_CONFIG_PATH ??= join(env.OPENCLAW_STATE_DIR, "openclaw.json");
-    const command = this.options.command || COMMAND;
-    const child = spawn(command, ["rpc"], { env, stdio: ["pipe", "pipe", "ignore"], shell: process.platform === "win32" });
+    const [program, ...words] = this.options.command ? [this.options.command] : COMMAND;
+    const child = spawn(program, [...words, "rpc"], { cwd: FOLDER, env, stdio: ["pipe", "pipe", "ignore"] });
     const end = (error) => {
       if (this.#child === child) this.#child = undefined;
       this.#rest = "";
@@ -38,7 +40,7 @@ class Memory {
       this.#waiting.clear();
     };
     child.on("error", end);
-    child.on("exit", (code) => end(new Error(`\`${command} rpc\` has ended with code ${code}: run \`holdfast doctor\``)));
+    child.on("exit", (code) => end(new Error(`\`${program} rpc\` has ended with code ${code}: run \`holdfast doctor\``)));
     child.stdin.on("error", () => {});
     child.stdout.setEncoding("utf8").on("data", (text) => {
       const lines = (this.#rest + text).split("\n");
