@@ -20,6 +20,7 @@ from starlette.routing import Route
 
 from holdfast import Engine
 from holdfast.server.app import METHODS, create_app
+from holdfast.server.connections import Limits, make_config
 from holdfast.server.guard import make_token
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
@@ -41,12 +42,12 @@ Start = Callable[..., AbstractContextManager[Running]]
 
 
 @contextmanager
-def serve(app: Any) -> Iterator[str]:
+def serve(app: Any, *, limits: Limits | None = None) -> Iterator[str]:
     """Run an ASGI application on a free port."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     bound.listen()
-    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", lifespan="on"))
+    server = uvicorn.Server(make_config(app, limits=limits, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:

@@ -90,11 +90,14 @@ def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int
         if port is None:
             server.run("stdio")
             return
+        require("holdfast mcp --http", "httptools", extra="mcp")
         import uvicorn  # noqa: PLC0415 - comes with the SDK
 
+        from holdfast.server.connections import Limits, make_config  # noqa: PLC0415 - as above
         from holdfast.server.guard import Guard, load_token  # noqa: PLC0415 - as above
 
         file = store_of(home).parent / "mcp.token"
         app = Guard(server.streamable_http_app(), token=load_token(file))
         echo(f"Serving MCP on http://127.0.0.1:{port}/mcp. The token is in {file}. Ctrl-C stops it.", err=True)
-        uvicorn.run(app, host="127.0.0.1", port=port, log_level="warning", server_header=False)
+        limits = Limits(connections=engine.settings.server.max_connections)
+        uvicorn.Server(make_config(app, limits=limits, host="127.0.0.1", port=port)).run()

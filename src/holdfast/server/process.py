@@ -35,6 +35,8 @@ LOCK_SECONDS: Final = 1.0
 """How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
 _FILE: Final = "server.json"
 _LOCK: Final = "server.lock"
+MAX_OPEN_FILES: Final = 4_096
+"""Files and connections that the server may have open. Many systems allow 1,024 unless a process asks for more."""
 TRIM_SECONDS: Final = 5.0
 """How often free pages of the heap are given back: merging the index needs much for a moment."""
 _HEAP: Final = {-8: 1, -3: 256 << 10, -1: 4 << 20}
@@ -186,20 +188,20 @@ def run(
     import uvicorn  # noqa: PLC0415 - an extra, and slow to import
 
     from holdfast.server.app import create_app  # noqa: PLC0415 - as above
+    from holdfast.server.connections import Limits, make_config  # noqa: PLC0415 - as above
     from holdfast.server.guard import Activity, make_token  # noqa: PLC0415 - as above
 
+    _allow_open_files(MAX_OPEN_FILES)
     trim_heap = _share_heap()
     activity = Activity()
     token = make_token()
     app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
     server = uvicorn.Server(
-        uvicorn.Config(
+        make_config(
             app,
-            log_level="warning",
+            limits=Limits(connections=engine.settings.server.max_connections),
             log_config=None,
             lifespan="on",
-            server_header=False,
-            date_header=False,
             timeout_graceful_shutdown=STOP_SECONDS,
         )
     )
@@ -233,6 +235,18 @@ def run(
             asyncio.run(serve(bound))
         finally:
             (home / _FILE).unlink(missing_ok=True)
+
+
+def _allow_open_files(count: int) -> None:
+    """Allow this process as many open files, as far as the system does. A request needs two connections."""
+    try:
+        import resource  # noqa: PLC0415 - not on Windows
+    except ImportError:
+        return
+    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = count if most == resource.RLIM_INFINITY else min(count, most)
+    if allowed != resource.RLIM_INFINITY and allowed < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
 
 
 def _share_heap() -> Callable[[], object]:

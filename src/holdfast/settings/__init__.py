@@ -30,6 +30,7 @@ from holdfast.settings.schema import QualityGuard as QualityGuard
 from holdfast.settings.schema import Recall as Recall
 from holdfast.settings.schema import Search as Search
 from holdfast.settings.schema import Secret as Secret
+from holdfast.settings.schema import ServerSettings as ServerSettings
 from holdfast.settings.schema import Session as Session
 from holdfast.settings.schema import SessionReset as SessionReset
 from holdfast.settings.schema import Settings as Settings

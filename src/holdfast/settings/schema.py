@@ -549,6 +549,12 @@ class Trim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     min_query_chars: Count = 3
 
 
+class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What clients may take of `holdfast serve`, `holdfast ui` and `holdfast mcp --http`."""
+
+    max_connections: Positive = 1_000
+
+
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """All settings. `load` reads them from their sources."""
 
@@ -570,3 +576,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session: Session = Session()
     slots: Slots = Slots()
     hooks: HookSettings = HookSettings()
+    server: ServerSettings = ServerSettings()
