@@ -161,6 +161,29 @@ def lines(*, messages: int, seed: int, as_json: bool) -> None:
     show({**found, "embedder": notes}, found["systems"], first="block", as_json=as_json)
 
 
+@bench.command("other-words")
+@click.argument("path", required=False, type=click.Path(path_type=Path))
+@click.option(
+    "--half",
+    type=click.Choice(["choose", "check", "all"]),
+    default="all",
+    show_default=True,
+    help="The questions for choosing parameters, or those for checking the choice.",
+)
+@click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True)
+@as_json
+def other_words(*, path: Path | None, half: Any, processes: int, as_json: bool) -> None:
+    """How many questions are answered in the window, in the words of the fact and in other words.
+
+    PATH is the folder with the real sessions that the sheet names. Without it only generated conversations are used.
+    """
+    from benchmarks.other_words import count_questions, measure  # noqa: PLC0415 - as above
+
+    with Progress(count_questions(half)) as progress:
+        found = measure(folder=path, half=half, processes=processes, progress=progress.advance)
+    show(found, found["systems"], first="archive", as_json=as_json)
+
+
 @bench.command()
 @click.option("--messages", type=click.IntRange(min=20), default=300, show_default=True, help="Messages around them.")
 @click.option("--seed", type=int, default=1, show_default=True)

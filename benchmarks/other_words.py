@@ -1,0 +1,288 @@
+"""How many questions are answered in the window, asked in the words of the fact and in other words.
+
+The sheet (`data/other_words.json`) has two parts. Facts that a user states once are placed into two generated
+conversations, a tool loop and small talk; questions about real sessions of coding agents name the file and a pattern of
+the answer. Every question goes through `Session.assemble` as a user's does: the whole history, then the question, with
+default settings. A question is answered if the window matches the pattern outside of the question.
+
+Every second question of the sheet is for choosing parameters, the others are for checking the choice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any, Final, Literal, TypeAlias
+
+from holdfast import Engine, transcripts
+from holdfast.errors import InputError
+from holdfast.messages import Message
+from holdfast.settings import Settings
+
+__all__ = ["Archive", "Question", "Sheet", "count_questions", "load_sheet", "make_talk", "make_tool_loop", "measure"]
+
+LIMIT: Final = 16_000
+"""The context window. Most of every archive does not fit into it."""
+TURNS: Final = 180
+"""Turns of a generated conversation."""
+
+Half: TypeAlias = Literal["choose", "check", "all"]
+_SHEET: Final = Path(__file__).with_name("data") / "other_words.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question in the words of the fact and in other words, and a pattern of its answer."""
+
+    own: str
+    other: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """The facts of generated conversations, the questions about real sessions by file, and unrelated questions."""
+
+    facts: Sequence[tuple[str, Question]]
+    sessions: Mapping[str, Sequence[Question]]
+    digests: Mapping[str, str]
+    unrelated: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Archive:
+    """A conversation, and the questions about it."""
+
+    name: str
+    history: Sequence[Message | Mapping[str, Any]]
+    questions: Sequence[Question]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a window has for a question: whether the answer is in it, and the tokens of its block."""
+
+    is_answered: bool
+    block_tokens: int
+
+
+def load_sheet(half: Half = "all") -> Sheet:
+    """Read the sheet, or one half of its questions."""
+    data = json.loads(_SHEET.read_text("utf-8"))
+    facts = [(one["text"], _question(one)) for one in data["facts"]]
+    sessions: dict[str, list[Question]] = {}
+    for one in _select(data["questions"], half):
+        sessions.setdefault(one["file"], []).append(_question(one))
+    return Sheet(
+        facts=_select(facts, half),
+        sessions=sessions,
+        digests=data["files"],
+        unrelated=_select(data["unrelated"], half),
+    )
+
+
+def count_questions(half: Half) -> int:
+    """Count the questions of a half of the sheet in all archives."""
+    sheet = load_sheet(half)
+    return 2 * len(sheet.facts) + sum(map(len, sheet.sessions.values()))
+
+
+def _question(one: Mapping[str, str]) -> Question:
+    return Question(own=one["own"], other=one["other"], answer=one["answer"])
+
+
+def _select(rows: Sequence[Any], half: Half) -> Sequence[Any]:
+    if half == "all":
+        return rows
+    first = 0 if half == "choose" else 1
+    return rows[first::2]
+
+
+# --- conversations ---------------------------------------------------------------------
+
+_FILES: Final = ("orders.py", "stock.py", "mail.py", "prices.py", "report.py", "login.py", "import_job.py", "views.ts")
+_TASKS: Final = (
+    "Rename the helper in {file} and run the tests.",
+    "The linter complains about {file}, fix it.",
+    "Add a test for the empty case in {file}.",
+    "Look at {file} and tell me why the loop is slow.",
+    "继续处理 {file}，然后跑一遍测试。",
+)
+_REPLIES: Final = ("Done, the tests pass.", "Fixed; one warning is left.", "I changed two lines in {file}.", "改好了。")
+_SMALL_TALK: Final = (
+    ("How was your weekend?", "Quiet. I have no weekends, but thank you for asking."),
+    ("It rained all day here.", "Then it was a good day to stay inside with a book."),
+    ("I burned the toast again this morning.", "It happens. A lower setting and a little patience help."),
+    ("Do you like jazz?", "I know a lot about it. Many people start with Kind of Blue."),
+    ("The train was late by an hour.", "That is annoying. I hope you had something to read."),
+    ("My neighbour got a puppy.", "They must be busy. The first months are hard work."),
+    ("今天天气真不错。", "是啊，适合出去走走。"),
+    ("我昨晚没睡好。", "今天早点休息吧。"),
+)
+_WORDS: Final = ("cache", "worker", "shard", "batch", "queue", "socket", "cursor", "index", "token", "frame", "parser")
+
+
+def make_tool_loop(facts: Sequence[str], *, turns: int = TURNS, seed: int = 1) -> list[dict[str, Any]]:
+    """Write the session of a coding agent in which a user states facts between tasks, as Chat Completions has it."""
+    chance = Random(seed)  # noqa: S311 - nothing secret
+    places = _spread(facts, turns=turns)
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You are a coding agent."}]
+    for turn in range(turns):
+        file = chance.choice(_FILES)
+        task = chance.choice(_TASKS).format(file=file)
+        stated = " ".join(places.get(turn, ()))
+        messages.append({"role": "user", "content": f"{stated} {task}".strip()})
+        call = {"name": "run", "arguments": json.dumps({"command": f"pytest {file} -k {chance.choice(_WORDS)}"})}
+        calls = [{"id": f"call_{turn}", "type": "function", "function": call}]
+        messages.append({"role": "assistant", "content": None, "tool_calls": calls})
+        messages.append({"role": "tool", "tool_call_id": f"call_{turn}", "content": _tool_output(chance, file)})
+        messages.append({"role": "assistant", "content": chance.choice(_REPLIES).format(file=file)})
+    return messages
+
+
+def _tool_output(chance: Random, file: str) -> str:
+    lines: list[str] = []
+    for number in range(chance.randint(6, 60)):
+        word = chance.choice(_WORDS)
+        other = chance.choice(_WORDS)
+        milliseconds = chance.randint(1, 900)
+        lines.append(f"{file}:{number * 3 + 1}: {word}_{other}({milliseconds}) took {milliseconds} ms ... ok")
+    return "\n".join(lines)
+
+
+def make_talk(facts: Sequence[str], *, turns: int = TURNS, seed: int = 1) -> list[dict[str, Any]]:
+    """Write a conversation of small talk in which a user states facts, as Chat Completions has it."""
+    chance = Random(seed)  # noqa: S311 - nothing secret
+    places = _spread(facts, turns=turns)
+    messages: list[dict[str, Any]] = []
+    for turn in range(turns):
+        remark, answer = chance.choice(_SMALL_TALK)
+        messages.append({"role": "user", "content": " ".join([remark, *places.get(turn, ())])})
+        padding = " ".join(f"{chance.choice(_SMALL_TALK)[1]}" for _ in range(12))
+        messages.append({"role": "assistant", "content": f"{answer} {padding}"})
+    return messages
+
+
+def _spread(facts: Sequence[str], *, turns: int) -> dict[int, list[str]]:
+    """Spread facts over the first half of the turns: they have left the window when they are asked for."""
+    places: dict[int, list[str]] = {}
+    for number, fact in enumerate(facts):
+        places.setdefault(1 + number * turns // (2 * len(facts)), []).append(fact)
+    return places
+
+
+def make_archives(sheet: Sheet, *, folder: Path | None) -> Iterator[Archive]:
+    """Yield the two generated conversations, and the real sessions if there is a folder with them."""
+    stated = [text for text, _ in sheet.facts]
+    questions = [question for _, question in sheet.facts]
+    yield Archive(name="tool loop", history=make_tool_loop(stated), questions=questions)
+    yield Archive(name="small talk", history=make_talk(stated), questions=questions)
+    if folder is None:
+        return
+    for name, asked in sheet.sessions.items():
+        file = folder / name
+        if not file.is_file() or not hashlib.sha256(file.read_bytes()).hexdigest().startswith(sheet.digests[name]):
+            raise InputError(f"{file}: not the file that the questions were written for")
+        yield Archive(name=name, history=transcripts.read(file).messages, questions=asked)
+
+
+# --- asking ------------------------------------------------------------------------------
+
+
+def measure(
+    *,
+    folder: Path | None,
+    half: Half = "all",
+    settings: Settings | None = None,
+    processes: int = 1,
+    progress: Callable[[int, str], None] = lambda *_: None,
+) -> dict[str, Any]:
+    """Ask every question of its archive and return how many are answered, and the tokens of the blocks.
+
+    Args:
+        folder: The folder with the real sessions; None to leave them out.
+        half: Which questions to ask.
+        settings: The settings of the engine; the defaults unless given.
+        processes: How many processes to use.
+        progress: Called with the number of questions of each archive that is done, and its name.
+    """
+    sheet = load_sheet(half)
+    archives = list(make_archives(sheet, folder=folder))
+    used = settings or Settings()
+    groups: dict[str, list[dict[str, Any]]] = {}
+    with ProcessPoolExecutor(processes) as pool:
+        futures = [(archive.name, pool.submit(_ask_archive, archive, sheet.unrelated, used)) for archive in archives]
+        for name, future in futures:
+            group = name if name in {"tool loop", "small talk"} else "real sessions"
+            found = future.result()
+            groups.setdefault(group, []).append(found)
+            progress(found["questions"], name)
+    groups["all"] = [row for rows in groups.values() for row in rows]
+    systems = {name: _sum_up(rows) for name, rows in groups.items()}
+    return {"half": half, "limit": LIMIT, "systems": systems, "missed": _list_missed(groups["all"])}
+
+
+def _ask_archive(archive: Archive, unrelated: Sequence[str], settings: Settings) -> dict[str, Any]:
+    """Ask the questions of one archive, each of a copy of the same memory, so that no question finds another."""
+    with tempfile.TemporaryDirectory() as temporary:
+        home = Path(temporary) / "home"
+        with Engine.open(home, settings=settings, background=False) as engine:
+            engine.session("s").assemble(archive.history, limit=LIMIT, recall=False)  # the block is the question's
+            engine.work()
+
+        def ask(text: str, answer: str) -> _Answer:
+            copy = Path(temporary) / "copy"
+            shutil.copytree(home, copy)
+            try:
+                with Engine.open(copy, settings=settings, background=False) as engine:
+                    question = {"role": "user", "content": text}
+                    window = engine.session("s").assemble([*archive.history, question], limit=LIMIT)
+            finally:
+                shutil.rmtree(copy)
+            shown = "\n".join(message.text.replace(text, "") for message in window.messages)
+            recalled = next((part.tokens for part in window.report.categories if part.name == "recall"), 0)
+            return _Answer(is_answered=re.search(answer, shown) is not None, block_tokens=recalled)
+
+        own = [(one, ask(one.own, one.answer)) for one in archive.questions]
+        other = [(one, ask(one.other, one.answer)) for one in archive.questions]
+        spent = [ask(text, r"(?!)").block_tokens for text in unrelated]
+    return {
+        "questions": len(archive.questions),
+        "own": sum(found.is_answered for _, found in own),
+        "other": sum(found.is_answered for _, found in other),
+        "own tokens": [found.block_tokens for _, found in own],
+        "other tokens": [found.block_tokens for _, found in other],
+        "unrelated tokens": spent,
+        "missed": [one.other for one, found in other if not found.is_answered]
+        + [one.own for one, found in own if not found.is_answered],
+    }
+
+
+def _sum_up(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    questions = sum(row["questions"] for row in rows)
+    unrelated = [tokens for row in rows for tokens in row["unrelated tokens"]]
+    return {
+        "questions": questions,
+        "own words": sum(row["own"] for row in rows),
+        "other words": sum(row["other"] for row in rows),
+        "tokens, own": _mean([tokens for row in rows for tokens in row["own tokens"]]),
+        "tokens, other": _mean([tokens for row in rows for tokens in row["other tokens"]]),
+        "tokens, unrelated": _mean(unrelated),
+        "unrelated with a block": _mean([float(tokens > 0) for tokens in unrelated]),
+    }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _list_missed(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [question for row in rows for question in row["missed"]]
