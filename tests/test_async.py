@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -51,6 +52,7 @@ def talk(turns: int) -> list[dict[str, str]]:
 def test_names_and_arguments_are_the_same(edge: type, core: type) -> None:
     """Every public method of the core is there; all but the two that make objects are awaited."""
     internal = {"notify", "open_session", "queue_compaction", "take_warnings", "compact_if_due", "compact_near_limit"}
+    internal |= {"ask_memory", "fit_without_memory"}
     methods = {name for name, _ in inspect.getmembers(core, inspect.isfunction) if not name.startswith("_")} - internal
     for name in methods:
         ours, theirs = getattr(edge, name), getattr(core, name)
@@ -128,3 +130,16 @@ async def test_a_cancelled_compaction_changes_nothing(tmp_path: Path) -> None:
         assert not any(edit.kind == "compacted" for edit in await session.edits())
         window = await session.assemble(talk(40), limit=LIMIT)
         assert window.report.total_tokens <= LIMIT
+
+
+async def test_a_store_that_is_deleted_keeps_the_limit(tmp_path: Path) -> None:
+    """As in the core: the newest messages that fit, and the reason."""
+    async with await AsyncEngine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+        session = engine.session("s")
+        await session.assemble(talk(1), limit=LIMIT)
+        await asyncio.to_thread(shutil.rmtree, tmp_path)
+        window = await session.assemble(talk(60), limit=LIMIT)
+        assert check(window.render(), window.provider) == []
+        assert LIMIT // 2 < window.report.total_tokens <= LIMIT
+        assert "What was step 3?" in str(window.render()[-1])
+        assert any("deleted, moved or replaced" in warning for warning in window.report.warnings)

@@ -332,6 +332,9 @@ with Engine.open(home, settings=Settings(embedding=Embedding(provider="none"))) 
     seen["facts"] = [fact.content for fact in session.facts()]
     window = session.assemble([{"role": "user", "content": question}], limit=40_000)
     seen["window"], seen["warnings"] = str(window.render()), list(window.report.warnings)
+    long = [{"role": "user", "content": f"{number}: " + "word " * 100} for number in range(100)]
+    window = session.assemble([*long, {"role": "user", "content": question}], limit=4_000)
+    seen["long"], seen["tokens"] = str(window.render()), window.report.total_tokens
     for name, write in {
         "ingest": lambda: session.append([{"role": "user", "content": "more"}]),
         "forget": lambda: session.forget(ids=[1]),
@@ -382,6 +385,8 @@ class TestAReadOnlyStore:
         assert seen["get"] == WORDS[1]
         assert seen["facts"] == ["The API listens on port 8443"]
         assert QUESTION in seen["window"]
+        assert QUESTION in seen["long"]
+        assert 1_000 < seen["tokens"] <= 4_000
         assert any("read-only" in warning for warning in seen["warnings"])
         assert not any(warning.startswith("background") for warning in seen["warnings"])
         assert "read-only" in seen["ingest"]

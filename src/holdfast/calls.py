@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from threading import Thread
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
     import ssl
@@ -124,6 +124,39 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
 
     Thread(target=run, name=name, daemon=True).start()
     return future
+
+
+class Watchdog:
+    """Runs calls that may hang, and stops waiting for one that takes too long.
+
+    Each call has a thread of its own, because one that hangs cannot be ended. Until it returns, further calls are
+    refused at once: they would hang too.
+    """
+
+    def __init__(self) -> None:
+        self._hanging: list[Future[Any]] = []
+
+    @property
+    def is_hanging(self) -> bool:
+        """Whether a call that was given up has not returned yet."""
+        return any(not future.done() for future in self._hanging)
+
+    def run(self, call: Callable[[], T], *, seconds: float, name: str) -> T:
+        """Run a call, and return what it returns.
+
+        Raises:
+            DeadlineError: It takes longer than `seconds`, or an earlier call still hangs.
+        """
+        from concurrent.futures import wait  # noqa: PLC0415 - as above
+
+        if self.is_hanging:
+            raise DeadlineError("an earlier call has not returned yet")
+        future = start_thread(call, name=name)
+        wait([future], timeout=seconds)
+        if not future.done():
+            self._hanging = [one for one in self._hanging if not one.done()] + [future]
+            raise DeadlineError(f"it took longer than {seconds:g} s")
+        return future.result()
 
 
 @cache

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from holdfast import settings as configuration
-from holdfast.errors import HoldfastError, InputError, ModelError
+from holdfast.calls import DeadlineError, Watchdog
+from holdfast.errors import HoldfastError, InputError, ModelError, UnavailableError
 from holdfast.events import Hooks
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
@@ -34,7 +36,11 @@ POLL_SECONDS: Final = 30.0
 HOOK_SECONDS: Final = 2.0
 """How long `close` waits for listeners that still run."""
 CLOSE_SECONDS: Final = 10.0
-"""How long `close` waits for the background thread."""
+"""How long `close` waits for the background thread, and for a memory that hangs."""
+SECONDS_PER_MESSAGE: Final = 0.05
+"""How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
+
+T = TypeVar("T")
 
 
 class Engine:
@@ -66,6 +72,7 @@ class Engine:
         self._recent: dict[Scope, Session] = {}
         self._lock = Lock()
         self._due: dict[Session, int] = {}
+        self._watchdog = Watchdog()
         self._worker = Worker(self._work_in_background) if background and not memory.store.readonly else None
         if self._worker is not None:
             memory.store.listen(self._worker.notify)
@@ -119,7 +126,11 @@ class Engine:
         if self._worker is not None:
             self._worker.stop()
         self.hooks.wait(HOOK_SECONDS)
-        self.memory.close()
+        if self.is_memory_hanging:  # its locks may never be free again: what it holds ends with the process
+            with suppress(DeadlineError):
+                Watchdog().run(self.memory.close, seconds=CLOSE_SECONDS, name="holdfast-close")
+        else:
+            self.memory.close()
 
     def __enter__(self) -> Self:
         return self
@@ -203,6 +214,31 @@ class Engine:
         while not self.closing.is_set() and self._extract_next():
             done += 1
         return done
+
+    @property
+    def is_memory_hanging(self) -> bool:
+        """Whether a call to the memory that was given up has not returned yet. Internal."""
+        return self._watchdog.is_hanging
+
+    def ask_memory(self, call: Callable[[], T], *, messages: int = 0) -> T:
+        """Make a call to the memory, and stop waiting for it in time: a locked file or a server may hang. Internal.
+
+        Args:
+            call: The call, which has a thread of its own. It may go on after it was given up.
+            messages: How many messages it may have to archive.
+
+        Raises:
+            UnavailableError: It takes too long, or an earlier call still hangs.
+        """
+        seconds = self.settings.archive.timeout_seconds + SECONDS_PER_MESSAGE * messages
+        try:
+            return self._watchdog.run(call, seconds=seconds, name="holdfast-memory")
+        except DeadlineError as error:
+            raise UnavailableError(
+                f"memory does not answer: {error}. Look for a process that is suspended or holds the store, or raise"
+                " archive.timeout_seconds",
+                path=self.memory.store.place,
+            ) from error
 
     def notify(self) -> None:
         """Wake the background thread. Internal."""

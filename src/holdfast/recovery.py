@@ -116,7 +116,10 @@ class _Attempt:
         try:
             return assemble()
         except WindowTooSmallError as error:
-            plan = self.session.compact(limit=self.limit, dry_run=True).plan
+            try:
+                plan = self.session.compact(limit=self.limit, dry_run=True).plan
+            except StorageError:  # the report of a request would say so; the larger trouble is that it does not fit
+                raise error from None
             # A message that is too long by itself is no reason to compact.
             if plan.outcome != "ready" or plan.tokens_kept >= error.limit or not self.compact():
                 raise

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from threading import Event, RLock
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast import turn
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.context.validate import validate
-from holdfast.errors import HoldfastError, InputError, ModelCancelledError
+from holdfast.errors import HoldfastError, InputError, ModelCancelledError, UnavailableError
 from holdfast.memory.archive import Ingested
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.memory import Memory
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from holdfast.compaction.summarise import Progress
     from holdfast.engine import Engine
     from holdfast.models.base import Model
+
+T = TypeVar("T")
 
 ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
@@ -106,20 +108,36 @@ class Session:
             InvalidWindowError: The window breaks a rule of the provider that could not be repaired.
             InputError: `limit` or `reserve` is out of range.
         """
-        beside = overhead + sum(count_json(tool, count=self.engine.count) for tool in tools)
-        named = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
-        names = (str(tool.get("name", "")) for tool in named)
-        request = turn.Turn(
-            limits=self._limits(limit, reserve, model=model, overhead=beside),
-            now=self._memory.clock(),
-            facts=facts,
-            is_recalling=recall,
-            question=question,
-            provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
-            archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
-        )
-        with self.lock:
+        request = self._make_turn(limit, reserve, model=model, tools=tools, overhead=overhead)
+        request = replace(request, facts=facts, is_recalling=recall, question=question)
+        if not self.lock.acquire(timeout=self.engine.settings.archive.timeout_seconds):
+            reason = "archive: another call of this session does not end"
+            return turn.assemble_without_memory(
+                self, messages, request, format=format, provider=provider, reason=reason
+            )
+        try:
             return turn.assemble(self, messages, request, format=format, provider=provider)
+        finally:
+            self.lock.release()
+
+    def fit_without_memory(
+        self,
+        messages: Sequence[Incoming],
+        *,
+        reason: str,
+        format: str | None = None,
+        limit: int | None = None,
+        reserve: int | None = None,
+        model: str | None = None,
+        provider: str | None = None,
+        tools: Sequence[Mapping[str, Any]] = (),
+    ) -> Window:
+        """Make the window of the newest messages that fit, as `assemble` does if memory fails. Internal.
+
+        It is for callers whose memory fails before they know the session; `reason` goes into the report.
+        """
+        request = self._make_turn(limit, reserve, model=model, tools=tools)
+        return turn.assemble_without_memory(self, messages, request, format=format, provider=provider, reason=reason)
 
     def preview(
         self, messages: Sequence[Incoming], *, format: str | None = None, provider: str
@@ -140,7 +158,9 @@ class Session:
         limit of the last request the session is compacted, as `compaction.auto` says.
         """
         with self.lock:
-            numbers, read = self.state.append(messages, format=format)
+            numbers, read = self._ask_memory(
+                lambda state: state.append(messages, format=format), messages=len(messages)
+            )
             self.state.calibrate(read)
             if self.state.limits is not None:
                 self.compact_if_due(coming=sum(count_message(message, count=self.engine.count) for message in read))
@@ -384,11 +404,43 @@ class Session:
     # --- shared ----------------------------------------------------------------------
 
     def _update(self, messages: Sequence[Incoming] | None, *, format: str | None) -> None:
-        if messages is not None:
-            self.state.update(messages, format=format)
-        else:
-            self.state.restore()
-        self.state.load()
+        def update(state: SessionState) -> None:
+            if messages is not None:
+                state.update(messages, format=format)
+            else:
+                state.restore()
+            state.load()
+
+        self._ask_memory(update, messages=len(messages or ()))
+
+    def _ask_memory(self, call: Callable[[SessionState], T], *, messages: int) -> T:
+        """Make a call to the memory that changes the state; one that hangs goes on with a state of its own."""
+        state = self.state
+        try:
+            return self.engine.ask_memory(lambda: call(state), messages=messages)
+        except UnavailableError:
+            if self.engine.is_memory_hanging:
+                self.state = state.copy()
+            raise
+
+    def _make_turn(
+        self,
+        limit: int | None,
+        reserve: int | None,
+        *,
+        model: str | None,
+        tools: Sequence[Mapping[str, Any]],
+        overhead: int = 0,
+    ) -> turn.Turn:
+        overhead += sum(count_json(tool, count=self.engine.count) for tool in tools)
+        named = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
+        names = (str(tool.get("name", "")) for tool in named)
+        return turn.Turn(
+            limits=self._limits(limit, reserve, model=model, overhead=overhead),
+            now=self._memory.clock(),
+            provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
+            archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
+        )
 
     def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
         known = self.engine.model or self.model

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain, takewhile
 from typing import Any, Final
 
@@ -258,10 +258,40 @@ class SessionState:
             items.append(Item(message=message, id=number, tokens=count_message(message, count=self.count), kind=kind))
         return items
 
-    def read_unmanaged(self, given: Sequence[Incoming], *, format: str | None = None) -> tuple[Item, ...]:
-        """Read messages that could not be archived: nothing may be removed from them."""
-        read = providers.read(given, format=format)
-        return tuple(self.make_items(read, [0] * len(read)))
+    def replay_unarchived(
+        self, given: Sequence[Incoming], *, format: str | None = None, limit: int
+    ) -> tuple[tuple[Item, ...], tuple[Edit, ...]]:
+        """Return the window of messages that could not be archived, after the known edits, and these edits.
+
+        Messages that were archived before keep their numbers. The others get negative ones, so that a plan can name
+        them; no edit of them may be recorded.
+        """
+        stripped, _ = archive.strip_recalled(providers.read(given, format=format), self.memory.known_marks)
+        messages = [message for message in stripped if message is not None]
+        leading = sum(1 for _ in takewhile(_is_system, messages))
+        archived: list[Item] = []
+        for item, message in zip(self.history, messages[leading:], strict=False):
+            if item.message.digest != message.digest:
+                break
+            archived.append(item)
+        rest = messages[leading + len(archived) :]
+        items = [
+            *self.make_items(messages[:leading], [0] * leading),
+            *archived,
+            *self.make_items(rest, range(-1, -1 - len(rest), -1)),
+        ]
+        edits = branch_edits(self.edits, {item.id for item in archived})
+        standing = editing.in_force(edits, limit=limit)
+        return editing.apply(_unforgotten(items), standing), standing
+
+    def copy(self) -> SessionState:
+        """Return a state with its own lists: a thread that hangs in the store may change the old ones later."""
+        changed: dict[str, Any] = {"validation": ValidationCache()}
+        for known in fields(self):
+            value = getattr(self, known.name)
+            if isinstance(value, list | dict):
+                changed[known.name] = value.copy()
+        return replace(self, **changed)
 
     @property
     def items(self) -> list[Item]:
@@ -386,7 +416,6 @@ class SessionState:
         self, report: ContextReport, *, time: int, edits: tuple[int, int] | None, limit: int, provider: str
     ) -> None:
         """Record the report of a turn, and how its window can be made again where its `edits` were recorded."""
-        self.turn = report.turn
         key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
         rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
         base, before = self.recorded

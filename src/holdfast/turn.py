@@ -5,7 +5,8 @@
     strip old recall -> archive new messages -> prune -> trim -> recall -> place -> record -> validate -> report
 
 Edits are recorded and replayed. Between two cuts a window only grows at its end, so the provider's prompt cache holds.
-Memory trouble never blocks a request: it passes unchanged, and the report says why.
+Memory trouble never blocks a request: without memory, the window has the newest messages that fit, and the report says
+why.
 """
 
 from __future__ import annotations
@@ -102,31 +103,93 @@ def assemble(
 ) -> Window:
     """Make the window for the next request of a session. The caller holds the lock of the session."""
     state, engine = session.state, session.engine
-    with turn.guard("archive"):
-        state.update(messages, format=format)  # strips recalled text and archives what is new, durably
+    doing = "archive"
+    try:
+        engine.ask_memory(lambda: _archive(state, messages, turn, format=format), messages=len(messages))
+        doing = "compact"
+        with turn.step("compact"):
+            session.compact_if_due()
+        doing = "plan"
+        return engine.ask_memory(lambda: _assemble_archived(session, state, turn, provider=provider))
+    except WindowError:
+        raise
+    except HoldfastError as error:
+        if engine.is_memory_hanging:
+            session.state = state.copy()
+        return assemble_without_memory(
+            session, messages, turn, format=format, provider=provider, reason=f"{doing}: {error}"
+        )
+
+
+def _archive(state: SessionState, messages: Sequence[Incoming], turn: Turn, *, format: str | None) -> None:
+    """Archive what is new, durably, without recalled text, and read the edits of other processes."""
+    with turn.step("archive"):
+        state.update(messages, format=format)
         state.load()
     if state.reported_edits is None:
         state.reported_edits = len(state.edits)
-    engine.notify()
-    new: tuple[Edit, ...] = ()
-    if turn.warnings:
-        items = state.read_unmanaged(messages, format=format)
-        sent = [item.sent for item in items]
-        provider = provider or providers.format_of(sent, default=turn.provider)
-        valid = validate(sent, provider)
-    else:
-        turn.limits = state.limits = replace(turn.limits, scale=state.token_scale)
-        with turn.step("compact"):
-            session.compact_if_due()
-        provider = turn.provider = provider or state.provider(default=turn.provider)
-        items, new = _plan_and_record(state, turn)
-        with turn.step("verify"):
-            valid = _validate(state, turn, items, provider)
+    turn.limits = state.limits = replace(turn.limits, scale=state.token_scale)
+
+
+def _assemble_archived(session: Session, state: SessionState, turn: Turn, *, provider: str | None) -> Window:
+    """Make the window of a history that is archived."""
+    session.engine.notify()
+    provider = turn.provider = provider or state.provider(default=turn.provider)
+    items, new = _plan_and_record(state, turn)
+    with turn.step("verify"):
+        valid = _validate(state, turn, items, provider)
     trouble = (*turn.warnings, *state.notes)
-    turn.warnings += engine.take_warnings(state)
+    turn.warnings += session.engine.take_warnings(state)
     block = turn.recall.block if turn.question else ""
-    report = _report(state, turn, items, new, valid)
+    report = _record_report(state, turn, _make_report(state, turn, items, new, valid))
     return Window(items=items, provider=provider, valid=valid, report=report, block=block, trouble=trouble)
+
+
+def assemble_without_memory(
+    session: Session, messages: Sequence[Incoming], turn: Turn, *, format: str | None, provider: str | None, reason: str
+) -> Window:
+    """Make a window of the newest messages that fit, without the store; `reason` says why.
+
+    Edits that are known are applied, so that the beginning of the window stays the same. New ones are not recorded:
+    what they remove comes back, and is archived, with the next request for which memory works.
+    """
+    state = session.state
+    turn = replace(
+        turn,
+        limits=replace(turn.limits, scale=state.token_scale),
+        milliseconds={},  # a thread that hangs may still write into the old ones
+        warnings=[reason],
+        recall=Recall(reason="memory failed"),
+        edits=None,
+    )
+    with turn.step("plan"):
+        items, standing = state.replay_unarchived(messages, format=format, limit=turn.limits.safe_limit)
+        settings = state.memory.settings
+        plan = plan_edits(
+            items,
+            standing,
+            budget=turn.limits,
+            settings=structs.replace(settings, pruning=structs.replace(settings.pruning, mode="off")),
+            question_follows=bool(turn.question),
+            is_recorded=False,
+            count=state.count,
+        )
+    history = [item.message for item in items]
+    turn.provider = provider or providers.format_of(history, default=turn.provider)
+    with turn.step("verify"):
+        if turn.question and not plan.items:
+            valid = ValidWindow(provider=turn.provider, messages=(), wire=(), repairs=())
+        else:
+            links = providers.link_reasoning(history)
+            valid = validate([item.sent for item in plan.items], turn.provider, reasoning=links)
+    if removed := len(items) - len(plan.items):
+        turn.warnings.append(f"{removed} older messages do not fit and are left out until memory works again")
+    trouble = (*turn.warnings, *state.notes)
+    turn.warnings += session.engine.take_warnings(state)
+    window = tuple(item if item.id >= 0 else replace(item, id=0) for item in plan.items)
+    new = [structs.replace(edit, ids=tuple(number for number in edit.ids if number > 0)) for edit in plan.edits]
+    report = _make_report(state, turn, window, new, valid)
+    return Window(items=window, provider=turn.provider, valid=valid, report=report, trouble=trouble)
 
 
 def _validate(state: SessionState, turn: Turn, items: tuple[Item, ...], provider: str) -> ValidWindow:
@@ -261,10 +324,10 @@ def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
     )
 
 
-def _report(
+def _make_report(
     state: SessionState, turn: Turn, items: tuple[Item, ...], new: Sequence[Edit], valid: ValidWindow
 ) -> ContextReport:
-    """Report the turn, and store the report so that any past turn can be shown."""
+    """Report the turn."""
     compacted = [edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted"]
     total = tokens(items) + turn.limits.overhead
     if (over := total - turn.limits.compact_at) > 0:
@@ -292,7 +355,13 @@ def _report(
         token_scale=turn.limits.scale,
         is_calibrated=state.scale is not None,
     )
+    state.turn = report.turn
     state.sent, state.sent_tokens, state.reported_edits = items, total, len(state.edits)
+    return report
+
+
+def _record_report(state: SessionState, turn: Turn, report: ContextReport) -> ContextReport:
+    """Store a report, so that any past turn can be shown."""
     try:
         state.record_turn(report, time=turn.now, edits=turn.edits, limit=turn.limits.safe_limit, provider=turn.provider)
     except HoldfastError as error:

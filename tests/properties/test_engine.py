@@ -24,7 +24,6 @@ from holdfast.errors import (
     FormatError,
     InvalidWindowError,
     ModelRefusedError,
-    StorageError,
     WindowTooSmallError,
 )
 from holdfast.memory.block import CLOSE, OPEN, strip_text
@@ -317,62 +316,6 @@ def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: b
         engine.session("s").learn()
         engine.work()
         assert all(fact.evidence == (found[0],) for fact in engine.session("s").facts() if words in fact.content)
-
-
-# --- I10: fails open, out loud ---------------------------------------------------------
-
-
-class Broken:
-    """A store whose calls fail from some moment on, for a while."""
-
-    def __init__(self, store: Any, *, names: frozenset[str], first: int, count: int) -> None:
-        self._store, self._names = store, names
-        self._failing = range(first, first + count)
-        self._calls = 0
-        self.failed = 0
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if not name.startswith(tuple(self._names)):
-            return found
-        self._calls += 1
-        if self._calls - 1 in self._failing:
-            self.failed += 1
-            return self._fail
-        return found
-
-    def _fail(self, *_: Any, **__: Any) -> Any:
-        raise StorageError("the disk is full", path=Path("store.db"))
-
-
-@more
-@given(
-    requests=histories(),
-    names=st.frozensets(st.sampled_from(["add_", "read_", "search"]), min_size=1),
-    first=st.integers(0, 12),
-    count=st.sampled_from([1, 2, 100]),
-    limit=LIMITS,
-)
-def test_a_failing_store_blocks_nothing_and_is_reported(
-    requests: Requests, names: frozenset[str], first: int, count: int, limit: int
-) -> None:
-    """I10, I1: the request passes, the report says why; and once the store is well again everything is archived."""
-    with opened() as engine:
-        store: Any = engine.memory.store
-        broken: Any = Broken(store, names=names, first=first, count=count)
-        engine.memory.store = broken
-        for talk in requests:
-            before = broken.failed
-            window = assembled(engine, talk, limit)
-            if window is None:
-                continue
-            assert (broken.failed == before) or trouble(window)
-            if any(words.startswith(("session", "archive")) for words in trouble(window)):
-                assert [message.parts for message in window.messages] == [message.parts for message in talk]
-        engine.memory.store = store
-        window = assembled(engine, [*requests[-1], user("And now?")], limit)
-        assert not trouble(window)
-        holds_everything(engine, requests[-1])
 
 
 # --- I11: nothing gets out of its quotes --------------------------------------------------

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 
+from failing_stores import FAULTS, open_engine
 from holdfast import Engine
 from holdfast.server.rpc import MAX_THREADS, Rpc
-from holdfast.settings import Settings
+from holdfast.settings import Embedding, Settings
+from holdfast.store.opening import STORE_NAME
+from holdfast.store.sqlite import SqliteStore
 
 
 def call(engine: Engine, method: str, **params: Any) -> dict[str, Any]:
@@ -61,6 +64,26 @@ class TestQuestions:
         answers = [call(engine, "append", session="s4", messages=given, key=key)["result"] for key in ("a", "a", "b")]
         assert [answer["is_duplicate"] for answer in answers] == [False, True, False]
         assert len(engine.session("s4").get(list(range(1, 99)), across=False)) == 2
+
+
+class TestAMemoryThatFails:
+    @pytest.mark.parametrize("fault", sorted(FAULTS))
+    def test_assemble_keeps_the_limit_and_says_why(self, tmp_path: Path, fault: str) -> None:
+        """Also for a session whose subagents are asked, which is one more read of the store."""
+        settings = Settings(embedding=Embedding(provider="none"))
+        history = [
+            {"role": role, "content": f"{number}. " + "We looked at the importer. " * 30}
+            for number in range(30)
+            for role in ("user", "assistant")
+        ]
+        with open_engine(SqliteStore(tmp_path / STORE_NAME, wait=0), settings) as engine:
+            call(engine, "add_subagent", session="s", child="c")
+            call(engine, "assemble", session="s", messages=history[:4], limit=4000, question="Which port is it?")
+            with FAULTS[fault](tmp_path):
+                answer = call(engine, "assemble", session="s", messages=history, limit=4000, question="Which port?")
+        assert 1_000 < answer["result"]["report"]["total_tokens"] <= 4_000
+        assert answer["result"]["messages"][-1] == history[-1]
+        assert any(warning.startswith("archive: ") for warning in answer["result"]["report"]["warnings"])
 
 
 class TestLines:

@@ -1,4 +1,4 @@
-"""A server in trouble: typed errors, nothing that was acknowledged is lost, and a request passes unchanged."""
+"""A server in trouble: typed errors, nothing that was acknowledged is lost, and requests go on."""
 
 import os
 import random
@@ -89,7 +89,7 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, admin: Admin) -> None:
         admin.execute(f"DROP TABLESPACE {space}".encode())
 
 
-# --- a request passes unchanged -----------------------------------------------------------------
+# --- requests go on -----------------------------------------------------------------------------
 
 
 @contextmanager

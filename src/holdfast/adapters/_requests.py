@@ -10,7 +10,7 @@ from weakref import WeakKeyDictionary
 
 from holdfast import providers
 from holdfast.adapters._history import guard, log
-from holdfast.errors import CompactionError
+from holdfast.errors import CompactionError, StorageError
 from holdfast.messages import Message
 from holdfast.models.naming import FunctionModel
 from holdfast.providers.models import context_tokens
@@ -106,6 +106,8 @@ class Exchange:
                 self.session.compact(self.messages, limit=self.limit)
             except CompactionError as failure:
                 log.info("compaction: %s", failure)
+            except StorageError as failure:  # a smaller window needs no memory
+                log.warning("compaction: %s", failure)
             self.assemble()
         return self.window is not None
 

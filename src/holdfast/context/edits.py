@@ -38,7 +38,8 @@ class Block:
 class Item:
     """One message of a window, after the edits so far, and the block that was recalled beside it.
 
-    `id` is its number in the archive, by which edits name it; 0 where it has none. A pinned one may not be edited.
+    `id` is its number in the archive, by which edits name it; 0 where it has none, and negative while it cannot be
+    archived. A pinned one may not be edited.
     """
 
     message: Message

@@ -78,15 +78,18 @@ def plan_edits(
     idle: timedelta | None = None,
     tool: str = "",
     question_follows: bool = False,
+    is_recorded: bool = True,
     count: TokenCounter = count_text,
 ) -> Plan:
     """Plan the new edits of a window up to the recall.
 
     `items` are the window with the `standing` edits applied, `idle` is the time since the last request, and `tool` the
     name of the tool that shows archived messages, if the model has one. With `question_follows` the caller sends the
-    user's question after the window. If protected messages do not fit, their longest tool results are shortened,
-    whatever their age, and the reply gets less room. Then protected messages leave the window, the largest first,
-    until only those are left that the next reply answers. Last, tool results are cleared.
+    user's question after the window. Edits that are not recorded are planned anew for the next request.
+
+    If protected messages do not fit, their longest tool results are shortened, whatever their age, and the reply gets
+    less room. Then protected messages leave the window, the largest first, until only those are left that the next
+    reply answers. Last, tool results are cleared.
 
     Raises:
         WindowTooSmallError: What the next reply answers does not fit, or what is pinned.
@@ -128,6 +131,7 @@ def plan_edits(
                 last_resort=attempt != _ATTEMPTS[0],
                 yields=attempt.yields,
                 question_follows=question_follows,
+                is_recorded=is_recorded,
             )
         except WindowTooSmallError as error:
             too_small = error
@@ -167,6 +171,7 @@ def trim(
     last_resort: bool = False,
     yields: bool = False,
     question_follows: bool = False,
+    is_recorded: bool = True,
 ) -> tuple[Edit, ...]:
     """Return the cut that makes a window fit; none where it does.
 
@@ -192,7 +197,12 @@ def trim(
         return ()
     known = scores() if len(query.strip()) >= settings.min_query_chars else {}
     target = max(limit - int(settings.hysteresis * budget.window), (needed + limit) // 2)
-    excess = added_tokens(()) + sum(span.tokens for span in spans) - target
+    step = limit - target
+    excess = added_tokens(()) + sum(span.tokens for span in spans) - limit
+    if is_recorded:
+        excess += step
+    elif step > 0:  # in whole steps: the next request makes the same cut again until it needs one step more
+        excess = step * (excess // step + 1)
     return (_make_cut(items, spans, known, excess=excess, limit=budget.safe_limit),)
 
 

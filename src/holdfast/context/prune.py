@@ -192,6 +192,8 @@ class _Pruner:
 
     def _reference(self, one: _Candidate) -> str:
         """Return where the whole result is; the tool is named only where the model has it."""
+        if one.item.id < 0:
+            return "The rest is not available now"
         return f"holdfast id {one.item.id}" + (f": {self.tool} brings it back" if self.tool else "")
 
     def _make_step(self, one: _Candidate, change: Pruned) -> _Step | None:

@@ -118,6 +118,11 @@ class Memory:
         return self._marks
 
     @property
+    def known_marks(self) -> Marks:
+        """The keys that recalled blocks are recognised by, as far as they are known without the store."""
+        return self._marks
+
+    @property
     def home(self) -> Path:
         """The folder of the store, or of local files where it is on a server."""
         path = self.store.path

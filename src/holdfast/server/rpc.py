@@ -93,7 +93,10 @@ def assemble(
         overhead=overhead,
         question=question,
     )
-    block = "\n".join(filter(None, [window.block, *_recall_from_subagents(session, window, question)]))
+    blocks = [window.block]
+    with suppress(HoldfastError):  # the request goes on without them
+        blocks += session.engine.ask_memory(lambda: list(_recall_from_subagents(session, window, question)))
+    block = "\n".join(filter(None, blocks))
     sent = {**window.request(), "block": block, "tokens": window.tokens, "format": window.provider}
     return {**sent, "report": window.report.to_json()}
 
@@ -120,7 +123,7 @@ def _recall_from_subagents(session: Session, window: Window, question: str) -> I
             return
         scope = replace(session.scope, session=record.key)
         query = build_query(settings, [question], scope=scope, now=memory.clock(), cap=left, automatic=True)
-        with suppress(HoldfastError):  # the request goes on without it
+        with suppress(HoldfastError):  # the others may have something to say
             recall = memory.recall(replace(query, max_facts=0))  # facts are in the block of the session
             left -= recall.tokens
             yield recall.block

@@ -169,6 +169,7 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     cross_session: bool = False
     max_segments: Positive | None = None
     eviction_days: Annotated[int, Meta(ge=0, le=36_600)] | None = None
+    timeout_seconds: Positive = 30
 
 
 class Postgres(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -1,0 +1,265 @@
+"""Memory that fails or hangs keeps the promises of a window: it fits, it is valid, and it says why (I2, I3, I10)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from failing_stores import FAULTS, FailingStore, HangingStore, open_engine
+from holdfast import providers
+from holdfast.context.budget import budget
+from holdfast.engine import Engine
+from holdfast.errors import WindowTooSmallError
+from holdfast.messages import Message
+from holdfast.providers import FORMATS, check
+from holdfast.settings import Archive, Compaction, Embedding, Settings
+from holdfast.store.base import Scope, Select
+from holdfast.store.opening import STORE_NAME
+from holdfast.store.sqlite import SqliteStore
+from holdfast.tokens import count_messages
+from holdfast.window import Window
+from strategies import examples
+from talk import answer, call, reply, results, system, user
+from waiting import UNHURRIED, until
+
+few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
+more = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+NO_VECTORS = Embedding(provider="none")
+QUIET = Settings(embedding=NO_VECTORS, compaction=Compaction(timeout_seconds=1), recall=UNHURRIED)
+LIMITS = st.sampled_from([4_000, 8_000, 40_000])
+SMALL = 4_000
+EXPECTED = ("words alone", "of the reserve for the reply")
+"""Warnings that are no failure."""
+
+
+class Requests(list[list[Message]]):
+    """The requests of a session, too long to be shown."""
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} requests, the last of {len(self[-1])} messages>"
+
+
+@st.composite
+def histories(draw: st.DrawFn, *, longest: int = 6) -> Requests:
+    """The requests of an agent, of which most do not fit: each is the one before and what is new."""
+    talk = [system()]
+    requests = Requests()
+    for number in range(draw(st.integers(2, longest))):
+        words = draw(st.sampled_from(["port ", "修复签名验证 ", "error: exit code 2\n"])) * draw(
+            st.sampled_from([1, 300])
+        )
+        talk = [*talk, user(f"Request {number}: {words}")]
+        requests.append(talk)
+        for step in range(draw(st.integers(0, 2))):
+            names = [f"c{number}.{step}.{index}" for index in range(draw(st.integers(1, 2)))]
+            output = draw(st.sampled_from(["line of output\n", "输出 "])) * draw(st.sampled_from([1, 100, 1_000]))
+            calls = [call(name, command=f"cat {name}.txt") for name in names]
+            talk = [
+                *talk,
+                reply("", *calls, thought="so" if draw(st.booleans()) else None),
+                results(*(answer(name, f"{name} {output}", name="bash") for name in names)),
+            ]
+            requests.append(talk)
+        talk = [*talk, reply(f"Answer {number}. " + "mot " * draw(st.sampled_from([1, 300])))]
+    return requests
+
+
+def wires(talk: Sequence[Message], format: str) -> list[Message | dict[str, Any]]:
+    """The messages as a client sends them: each as it was added to its history, the system prompt apart."""
+    first, *rest = talk
+    return [first, *(dict(wire) for message in rest for wire in providers.render([message], format))]
+
+
+def trouble(window: Window) -> list[str]:
+    """What failed and was passed over."""
+    return [text for text in window.report.warnings if not any(words in text for words in EXPECTED)]
+
+
+def last_request(talk: Sequence[Message]) -> str:
+    """The beginning of the user's last words."""
+    return next(message.text for message in reversed(talk) if message.role == "user")[:10]
+
+
+def require_promises(window: Window, talk: Sequence[Message], limit: int) -> None:
+    """The window is valid for its provider, is not over, and holds the system prompt and the last request."""
+    assert check(window.render(), window.provider) == []
+    assert count_messages(window.messages) <= budget(QUIET, window=limit).ceiling
+    sent = str(window.request())
+    assert "You are careful." in sent
+    assert last_request(talk) in sent
+    assert all(item.id >= 0 for item in window.items)
+
+
+def archived(engine: Engine) -> list[tuple[Any, ...]]:
+    """The parts of every message in the archive."""
+    rows = engine.memory.store.read_messages(Select(scope=Scope(session="s")))
+    return [row.message.parts for row in rows]
+
+
+def require_everything(engine: Engine, talk: Sequence[Message]) -> None:
+    """Every message is archived, and every edit is about messages that are."""
+    held = archived(engine)
+    assert all(message.parts in held for message in talk)
+    rows = engine.memory.store.read_messages(Select(scope=Scope(session="s")))
+    known = {row.id for row in rows}
+    assert all(known.issuperset(edit.ids) for edit in engine.session("s").edits())
+
+
+@contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """A folder for a store, in one that is deleted afterwards."""
+    with TemporaryDirectory() as parent:
+        folder = Path(parent) / "memory"
+        folder.mkdir()
+        yield folder
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS))
+@few
+@given(
+    format=st.sampled_from(sorted(FORMATS)),
+    requests=histories(longest=4),
+    healthy=st.integers(0, 4),
+    limit=st.sampled_from([4_000, 8_000]),
+)
+def test_a_fault_of_the_store_keeps_the_limit(
+    fault: str, *, format: str, requests: Requests, healthy: int, limit: int
+) -> None:
+    """After some turns with a store that works, it is deleted, full, locked, newer or corrupt; then it works again."""
+    with temporary_folder() as folder:
+        store = SqliteStore(folder / STORE_NAME, wait=0)
+        with open_engine(store, QUIET) as engine:
+            session = engine.session("s")
+            for talk in requests[:healthy]:
+                session.assemble(wires(talk, format), format=format, limit=limit)
+            with FAULTS[fault](folder):
+                for talk in requests[healthy:]:
+                    window = session.assemble(wires(talk, format), format=format, limit=limit)
+                    require_promises(window, talk, limit)
+                    assert trouble(window)
+            window = session.assemble(wires(requests[-1], format), format=format, limit=100_000)
+            assert not trouble(window)
+            held = str(archived(engine))
+            assert all(message.text[:10] in held for message in requests[-1])
+
+
+@more
+@given(
+    requests=histories(),
+    kinds=st.frozensets(st.sampled_from(["add", "read", "search"]), min_size=1),
+    first=st.integers(0, 12),
+    count=st.sampled_from([1, 2, 100]),
+    limit=LIMITS,
+    format=st.sampled_from(sorted(FORMATS)),
+)
+def test_a_call_that_fails_blocks_nothing_and_is_reported(
+    *, requests: Requests, kinds: frozenset[str], first: int, count: int, limit: int, format: str
+) -> None:
+    """Whichever call of a store fails, and for how long; once it works again everything is archived."""
+    with temporary_folder() as folder:
+        store = FailingStore(folder / STORE_NAME, kinds=kinds, first=first, count=count)
+        with open_engine(store, QUIET) as engine:
+            for talk in requests:
+                before = store.failed
+                window = engine.session("s").assemble(talk, limit=limit, provider=format)
+                require_promises(window, talk, limit)
+                assert store.failed == before or trouble(window)
+            store.heal()
+            talk = [*requests[-1], user("And now?")]
+            window = engine.session("s").assemble(talk, limit=limit, provider=format)
+            assert not trouble(window)
+            require_everything(engine, requests[-1])
+
+
+@pytest.mark.parametrize("kind", ["read", "add", "search"])
+def test_a_store_that_hangs_is_given_up(kind: str) -> None:
+    """The first request waits for it; those after it do not, until the store answers again."""
+    hasty = Settings(embedding=NO_VECTORS, recall=UNHURRIED, archive=Archive(timeout_seconds=1))
+    talk = [system(), user("Which port does the staging database listen on?")]
+    for number in range(12):
+        talk += [reply(f"Answer {number}. " + "mot " * 300), user(f"Request {number}: which port was it again?")]
+    with temporary_folder() as folder:
+        store = HangingStore(folder / STORE_NAME, kinds=frozenset([kind]))
+        with open_engine(store, hasty) as engine:
+            session = engine.session("s")
+            session.assemble(talk[:4], limit=SMALL)
+            store.hang()
+            for end in (len(talk) - 4, len(talk) - 2, len(talk)):
+                window = session.assemble(talk[:end], limit=SMALL)
+                require_promises(window, talk[:end], SMALL)
+                assert "memory does not answer" in trouble(window)[0]
+            store.release()
+            until(lambda: not engine.is_memory_hanging)
+        with Engine.open(folder, settings=QUIET, background=False) as engine:
+            window = engine.session("s").assemble([*talk, reply("Done."), user("And now?")], limit=SMALL)
+            assert not trouble(window)
+            require_everything(engine, talk)
+            assert len(archived(engine)) == len(talk) + 2
+
+
+@few
+@given(requests=histories(), limit=st.sampled_from([8_000, 16_000]))
+@example(
+    requests=Requests([[system(), user("Request 0: a"), reply("Answer 0."), user("Request 1: b")]]),
+    limit=8_000,
+)
+def test_what_only_a_failure_removed_comes_back(requests: Requests, limit: int) -> None:
+    """Nothing was recorded about it: with a larger window that works, every message is there."""
+    with temporary_folder() as folder:
+        store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)
+        with open_engine(store, QUIET) as engine:
+            for talk in requests:
+                engine.session("s").assemble(talk, limit=limit)
+            store.heal()
+            assert engine.session("s").edits() == ()
+            window = engine.session("s").assemble(requests[-1], limit=1_000_000, recall=False)
+            assert [message.parts for message in window.messages] == [message.parts for message in requests[-1]]
+
+
+def test_known_edits_hold_and_the_beginning_stays_while_memory_fails() -> None:
+    """The prompt cache of the provider holds: cuts are as rare as with memory, and the first continues the window."""
+    talk = [system()]
+    with temporary_folder() as folder:
+        store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add"]), first=0, count=0)
+        with open_engine(store, QUIET) as engine:
+            for number in range(30):
+                talk += [user(f"Request {number}: " + "port " * 50), reply(f"Answer {number}. " + "mot " * 100)]
+            talk.append(user("Request 30: and now?"))
+            before = engine.session("s").assemble(talk, limit=8_000, recall=False)
+            assert before.report.changes
+            store.fail()
+            changes = 0
+            for number in range(31, 71):
+                talk += [reply(f"Answer {number}. " + "mot " * 100), user(f"Request {number}: and now?")]
+                window = engine.session("s").assemble(talk, limit=8_000, recall=False)
+                require_promises(window, talk, 8_000)
+                changes += window.messages[: len(before.messages)] != before.messages
+                before = window
+    assert 1 <= changes <= 8
+
+
+def test_what_must_stay_and_does_not_fit_is_a_typed_error() -> None:
+    """Also without memory."""
+    with temporary_folder() as folder:
+        store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)
+        with open_engine(store, QUIET) as engine, pytest.raises(WindowTooSmallError):
+            engine.session("s").assemble([user("word " * 20_000)], limit=SMALL)
+
+
+def test_an_oversized_result_is_shortened_without_memory() -> None:
+    """The note names no number: there is nothing to get back yet."""
+    talk = [system(), user("Read it."), reply("", call("a")), results(answer("a", "line of output\n" * 4_000))]
+    with temporary_folder() as folder:
+        store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)
+        with open_engine(store, QUIET) as engine:
+            window = engine.session("s").assemble(talk, limit=SMALL)
+    require_promises(window, talk, SMALL)
+    assert "line of output" in str(window.render())
+    assert "holdfast id" not in str(window.render())
