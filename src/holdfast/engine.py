@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,10 +18,12 @@ from holdfast.events import Hooks
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
 from holdfast.session import Session
-from holdfast.settings import Settings
+from holdfast.settings import Loaded, ProjectSettings, Settings
+from holdfast.settings.loading import PROJECT_FILE
+from holdfast.settings.projects import MAX_PROJECTS, folder_of
 from holdfast.state import SessionState
 from holdfast.store.base import Scope
-from holdfast.tokens import counter
+from holdfast.tokens import TokenCounter, counter
 
 if TYPE_CHECKING:
     from holdfast.models.base import Model
@@ -53,6 +56,7 @@ class Engine:
         reader: Another model that extracts facts.
         hooks: Functions that are called around compactions.
         warnings: Settings that were ignored. Every report repeats them.
+        projects: The settings of each project; None if all sessions have those of the engine. Internal.
     """
 
     def __init__(
@@ -62,12 +66,13 @@ class Engine:
         self.model: Model | None = model
         self.reader: Model | None = None
         self.warnings: tuple[str, ...] = ()
+        self.projects: ProjectSettings | None = None
         self.hooks = hooks or Hooks()
         self.auto = memory.settings.compaction.auto
-        counting, named = memory.settings.tokens, memory.settings.agent.model or (model.name if model else None)
-        name = f"{counting.counter}:{counting.encoding}" if counting.encoding else counting.counter
-        self.count = counter(name, model=named)
+        self.count = _open_counter(memory.settings, model)
         self.closing = Event()
+        self._loaded: Loaded | None = None
+        self._views: dict[Path | None, Engine] = {}
         self._sessions: WeakValueDictionary[Scope, Session] = WeakValueDictionary()
         self._recent: dict[Scope, Session] = {}
         self._lock = Lock()
@@ -168,14 +173,55 @@ class Engine:
 
     def open_session(self, scope: Scope) -> Session:
         """Get the session of a scope: that of facts and imported messages may have no name. Internal."""
+        engine = self.for_project(scope.project)
         with self._lock:
-            found = self._sessions.get(scope) or Session(self, scope)
+            found = self._sessions.get(scope)
+            if found is None or found.engine is not engine:  # new, or with settings that have changed
+                found = Session(engine, scope)
             self._sessions[scope] = found
             self._recent.pop(scope, None)
             self._recent[scope] = found
             while len(self._recent) > MAX_SESSIONS:
                 del self._recent[next(iter(self._recent))]
             return found
+
+    def for_project(self, project: str) -> Engine:
+        """Return this engine with the settings of a project: with the same memory, sessions and thread. Internal."""
+        if self.projects is None:
+            return self
+        folder = folder_of(project)
+        loaded = self.projects.load(folder)
+        with self._lock:
+            view = self._views.pop(folder, None)
+            if view is None or view._loaded is not loaded:  # noqa: SLF001 - of the same class
+                view = self._with_settings(loaded, folder)
+            self._views[folder] = view  # the project that was used last is the last to go
+            while len(self._views) > MAX_PROJECTS:
+                del self._views[next(iter(self._views))]
+            return view
+
+    def _with_settings(self, loaded: Loaded, folder: Path | None) -> Engine:
+        view = copy.copy(self)
+        view._loaded = loaded  # noqa: SLF001 - of the same class
+        view.memory = self.memory.with_settings(loaded.settings)
+        view.auto = loaded.settings.compaction.auto
+        warnings = [*loaded.warnings]
+        if folder is not None:
+            warnings += _warn_of_shared(loaded, folder, own=self.settings)
+        view.model = None
+        view.reader = None
+        try:
+            view.model = _open_model(loaded.settings.compaction.model, loaded.settings)
+            view.reader = _open_model(loaded.settings.knowledge.model, loaded.settings)
+        except HoldfastError as error:  # summaries and facts are then made by rule
+            warnings.append(str(error))
+        try:
+            view.count = _open_counter(loaded.settings, view.model)
+        except HoldfastError as error:
+            view.count = counter("estimate")
+            warnings.append(str(error))
+        view.warnings = tuple(warnings)
+        return view
 
     def sessions(
         self, *, tenant: str | None = None, project: str | None = None, agent: str | None = None
@@ -277,12 +323,16 @@ class Engine:
 
     def _extract_next(self, *, strict: bool = False) -> bool:
         """Extract the facts of the oldest job; whether there was one. `strict` raises where the model failed."""
-        from holdfast.memory.learning import learn  # noqa: PLC0415 - not every process extracts
+        from holdfast.memory.learning import run_job, take_job  # noqa: PLC0415 - not every process extracts
 
-        found = learn(self.memory, self.reader or self.model, cancel=self.closing)
-        if strict and found is not None and found.trouble and not self.closing.is_set():
+        job = take_job(self.memory)
+        if job is None:
+            return False
+        engine = self.for_project(job.scope.project)
+        found = run_job(engine.memory, engine.reader or engine.model, job, cancel=self.closing)
+        if strict and found.trouble and not self.closing.is_set():
             raise ModelError(found.trouble)
-        return found is not None
+        return True
 
 
 class Worker:
@@ -328,6 +378,31 @@ class Worker:
                 except (HoldfastError, OSError) as error:
                     self.error = str(error)
                     more = not self._stopped.wait(self._pause)
+
+
+def _open_counter(settings: Settings, model: Model | None) -> TokenCounter:
+    tokens = settings.tokens
+    name = f"{tokens.counter}:{tokens.encoding}" if tokens.encoding else tokens.counter
+    return counter(name, model=settings.agent.model or (model.name if model else None))
+
+
+def _warn_of_shared(loaded: Loaded, folder: Path, *, own: Settings) -> list[str]:
+    """Say which settings of a project's file have no effect, because all projects of a memory share them."""
+    wanted = loaded.settings
+    changed = []
+    if wanted.archive.path != own.archive.path:
+        changed.append("archive.path")
+    if wanted.embedding != own.embedding:
+        changed.append("embedding.")
+    if wanted.postgres != own.postgres:
+        changed.append("postgres.")
+    if wanted.server != own.server:
+        changed.append("server.")
+    keys = [key for key in loaded.set_by(folder) if key.startswith(tuple(changed))]
+    if not keys:
+        return []
+    names = ", ".join(keys)
+    return [f"{folder / PROJECT_FILE}: {names}: ignored, because all projects of this memory share the value in use"]
 
 
 def _open_model(given: object, settings: Settings) -> Model | None:

@@ -62,7 +62,7 @@ class Finding:
 
 def print_findings(*, home: Path | None, mend: bool, as_json: bool) -> None:
     """Run every check, and print what was found."""
-    findings = check_all(home, mend=mend)
+    findings = check_all(home, project=Path(), mend=mend)
     if as_json:
         emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
     else:
@@ -74,8 +74,8 @@ def print_findings(*, home: Path | None, mend: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
-    """Run every check."""
+def check_all(home: Path | str | None, *, project: Path | None, mend: bool = False) -> list[Finding]:
+    """Run every check, with the settings of a project or with those of the user alone."""
     system = f"{platform.system()} {platform.machine()}"
     installed = [
         Finding("ok", f"holdfast {__version__}, Python {platform.python_version()}, {system}"),
@@ -86,7 +86,7 @@ def check_all(home: Path | None, *, mend: bool = False) -> list[Finding]:
         is_missing = find_spec(module) is None
         state = f"not installed: {install_command(extra)}" if is_missing else "installed"
         installed.append(Finding("note" if is_missing else "ok", f"{module} is {state}"))
-    files = configuration.default_files()
+    files = configuration.user_files() if project is None else configuration.default_files(folder=project)
     try:
         loaded = configuration.load(files=files)
     except HoldfastError as error:

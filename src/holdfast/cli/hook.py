@@ -11,12 +11,15 @@ import sys
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
 from holdfast.files import open_private
 from holdfast.server.process import find, find_or_start, start
+
+if TYPE_CHECKING:
+    from holdfast.cli.shared import SharedMemory
 
 PROMPTS: Final = frozenset({"UserPromptSubmit", "BeforeAgent"})
 """The events before a prompt, which the user waits for."""
@@ -30,15 +33,17 @@ OTHER_SECONDS: Final = 60.0
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, which is what hosts read in any case.")
 def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every command has it
     """Answer a hook event of Claude Code, Codex, Qwen Code or Gemini CLI, from standard input."""
-    from holdfast.settings import default_files, load  # noqa: PLC0415 - takes time
-    from holdfast.store.opening import default_path, local_file  # noqa: PLC0415 - takes time
+    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
+    from holdfast.settings import folder_of  # noqa: PLC0415 - takes time
+    from holdfast.store.opening import default_path  # noqa: PLC0415 - takes time
 
     folder = home or default_path()
     try:
-        if home is None:
-            folder = local_file(None, settings=load(files=default_files()).settings).parent
         payload = json.loads(sys.stdin.buffer.read() or b"{}")
-        output = _answer(folder, payload if isinstance(payload, dict) else {})
+        event = payload if isinstance(payload, dict) else {}
+        memory = find_memory(home, project=folder_of(str(event.get("cwd") or Path.cwd())))
+        folder = memory.folder
+        output = _answer(memory, event)
     except Exception as error:  # the host goes on without memory  # noqa: BLE001
         _log(folder, error)
         output = {}
@@ -46,33 +51,44 @@ def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every c
         click.echo(json.dumps(output, ensure_ascii=False))
 
 
-def _answer(folder: Path, payload: dict[str, Any]) -> Any:
+def _answer(memory: SharedMemory, payload: dict[str, Any]) -> Any:
     """Ask the server. Where none runs, one is started; a prompt is answered here, and a beginning needs no answer."""
+    folder = memory.folder
     event = payload.get("hook_event_name")
     if server := find(folder):
         return server.call("hook", timeout=PROMPT_SECONDS if event in PROMPTS else OTHER_SECONDS, **payload)
+    options = _serve_options(memory)
     if event == "SessionStart" and payload.get("source") == "startup":
-        start(folder)
+        start(folder, options=options)
         return {}
     if event not in PROMPTS:
-        return find_or_start(folder).call("hook", timeout=OTHER_SECONDS, **payload)
-    from holdfast.store.opening import STORE_NAME  # noqa: PLC0415 - takes time
-
-    if not (folder / STORE_NAME).exists():  # there is nothing to recall
-        start(folder)
+        return find_or_start(folder, options=options).call("hook", timeout=OTHER_SECONDS, **payload)
+    if not _is_address(memory.store) and not Path(memory.store).exists():  # there is nothing to recall
+        start(folder, options=options)
         return {}
     from msgspec.structs import replace  # noqa: PLC0415 - takes time
 
-    from holdfast.cli.opening import load_settings  # noqa: PLC0415 - takes time
     from holdfast.hooks.handlers import HostHooks  # noqa: PLC0415 - takes time
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - takes time
+    from holdfast.settings import folder_of  # noqa: PLC0415 - takes time
 
-    settings = load_settings()
+    settings = memory.projects.load(folder_of(str(payload.get("cwd") or ""))).settings
     by_words = replace(settings, embedding=replace(settings.embedding, provider="none"))  # a model takes time to load
-    with Memory.open(folder, settings=by_words) as memory:
-        output = HostHooks(memory).handle(payload)
-    start(folder)
+    with Memory.open(memory.store, settings=by_words) as opened:
+        output = HostHooks(opened).handle(payload)
+    start(folder, options=options)
     return output
+
+
+def _is_address(store: str) -> bool:
+    return "://" in store
+
+
+def _serve_options(memory: SharedMemory) -> tuple[str, ...]:
+    """Return the options of `holdfast serve` for a memory. An address is not among them: it may contain a password."""
+    if memory.owner is not None:
+        return ("--project", str(memory.owner))
+    return () if _is_address(memory.store) else ("--home", memory.store)
 
 
 def _log(folder: Path, error: Exception) -> None:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast import settings as configuration
-from holdfast.cli.opening import load_settings, require, store_of
+from holdfast.cli.opening import require
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo
 from holdfast.programs import search_path
 
 if TYPE_CHECKING:
+    from holdfast.cli.shared import SharedMemory
     from holdfast.server.inspector.data import Outside
 
 
@@ -28,11 +29,12 @@ if TYPE_CHECKING:
 def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     """Show in the browser what was sent, what left, what came back and why."""
     require("holdfast ui", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
-    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
+    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
     from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
 
-    folder = store_of(home).parent.resolve()
+    memory = find_memory(home, project=Path.cwd())
+    folder = memory.folder.resolve()
 
     def show(server: Server) -> None:
         url = address(server.url, server.token)
@@ -48,12 +50,11 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     if (running := find(folder)) is not None:
         show(running)
         return
-    settings = load_settings()
-    with Engine.open(home, settings=settings) as engine:
-        run(engine, home=folder, port=port, upstreams=None, on_start=show, outside=look_outside(home))
+    with memory.open() as engine:
+        run(engine, home=folder, port=port, upstreams=None, on_start=show, outside=look_outside(memory))
 
 
-def look_outside(home: Path | None) -> Outside:
+def look_outside(memory: SharedMemory) -> Outside:
     """Find what the inspector shows from outside the store: checks, settings and notes."""
     from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
     from holdfast.providers.wire import find as find_value  # noqa: PLC0415 - takes time
@@ -61,15 +62,16 @@ def look_outside(home: Path | None) -> Outside:
     from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time
 
     def health() -> Health:
-        loaded = configuration.load(files=configuration.default_files())
+        loaded = memory.projects.load(memory.owner)
         values, settings = configuration.as_dict(loaded.settings), []
         for name, source in loaded.origins.items():
             value = find_value(values, name)
             settings.append((name, "" if value is None else json.dumps(value, ensure_ascii=False), source))
-        return Health(findings=[(one.level, one.what) for one in check_all(home)], settings=settings)
+        findings = check_all(memory.store, project=memory.owner)
+        return Health(findings=[(one.level, one.what) for one in findings], settings=settings)
 
     def notes() -> list[Note]:
-        workspace = load_settings().workspace.path
+        workspace = memory.projects.load(memory.owner).settings.workspace.path
         if not workspace:
             return []
         found = find_notes(Path(workspace).expanduser().resolve())

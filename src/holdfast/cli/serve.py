@@ -5,12 +5,24 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from holdfast.cli.opening import load_settings, require, store_of
+from holdfast.cli.opening import require
 from holdfast.cli.options import as_json, home_option, tenant_option
 from holdfast.cli.output import echo
+from holdfast.settings import folder_of
+from holdfast.settings.loading import PROJECT_FILE
+
+if TYPE_CHECKING:
+    from holdfast.cli.shared import SharedMemory
+
+_folder_option: Final = click.option(
+    "--project",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A project with a memory of its own, by archive.path in its settings; default the memory of the user.",
+)
 
 
 @click.command()
@@ -24,50 +36,66 @@ from holdfast.cli.output import echo
 )
 @click.option("--shadow", is_flag=True, help="Send every request as it came; only record what would have been done.")
 @click.option("--idle", type=click.FloatRange(min=1), default=None, help="Stop after this many seconds without use.")
+@_folder_option
 @home_option
 @as_json
 def serve(
-    *, port: int | None, upstreams: tuple[str, ...], shadow: bool, idle: float | None, home: Path | None, as_json: bool
+    *,
+    port: int | None,
+    upstreams: tuple[str, ...],
+    shadow: bool,
+    idle: float | None,
+    project: Path | None,
+    home: Path | None,
+    as_json: bool,
 ) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
-    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
+    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
     from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
-    settings = load_settings()
-    folder, targets = store_of(home).parent, Upstreams.parse(upstreams)
+    memory = find_memory(home, project=None if project is None else project.absolute())
+    targets = Upstreams.parse(upstreams)
+    _print_notes(memory)
+    own = Path(PROJECT_FILE)
+    if project is None and own.is_file():
+        echo(f"note: {own.absolute()} counts for the sessions of that folder alone, not for this server.", err=True)
 
     def announce(server: Server) -> None:
         if as_json:
-            echo(json.dumps({"url": server.url, "pid": server.pid, "home": str(folder)}))  # one line, for scripts
+            shown = {"url": server.url, "pid": server.pid, "home": str(memory.folder)}
+            echo(json.dumps(shown))  # one line, for scripts
         else:
             how = "unchanged, as a shadow: what would have been done is only recorded" if shadow else "with memory"
             echo(f"Serving {engine.memory.store.place} on {server.url}. Ctrl-C stops it.", err=True)
             echo(f"Model requests go to {targets}, {how}.", err=True)
 
-    with Engine.open(home, settings=settings) as engine:
+    with memory.open() as engine:
         run(
             engine,
-            home=folder,
+            home=memory.folder,
             port=DEFAULT_PORT if port is None else port,
             upstreams=targets,
             shadow=shadow,
             idle=idle,
             on_start=announce,
-            outside=look_outside(home),
+            outside=look_outside(memory),
         )
 
 
 @click.command()
+@_folder_option
 @home_option
-def rpc(*, home: Path | None) -> None:
+def rpc(*, project: Path | None, home: Path | None) -> None:
     """Answer calls, one JSON object a line, from standard input on standard output."""
-    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
+    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
 
-    with Engine.open(home, settings=load_settings()) as engine:
+    memory = find_memory(home, project=None if project is None else project.absolute())
+    _print_notes(memory)
+    with memory.open() as engine:
         Rpc(engine).serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
@@ -81,11 +109,13 @@ def rpc(*, home: Path | None) -> None:
 def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
     """Give memory to an MCP client as tools, over standard input and output or HTTP."""
     require("holdfast mcp", "mcp", extra="mcp")
-    from holdfast.engine import Engine  # noqa: PLC0415 - takes time
+    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.mcp import create_server  # noqa: PLC0415 - an extra
 
     project = str(Path.cwd()) if project is None else project
-    with Engine.open(home, settings=load_settings()) as engine:
+    memory = find_memory(home, project=folder_of(project))
+    _print_notes(memory)
+    with memory.open() as engine:
         server = create_server(engine, session=session, tenant=tenant, project=project, agent=agent)
         if port is None:
             server.run("stdio")
@@ -96,8 +126,13 @@ def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int
         from holdfast.server.connections import Limits, make_config  # noqa: PLC0415 - as above
         from holdfast.server.guard import Guard, load_token  # noqa: PLC0415 - as above
 
-        file = store_of(home).parent / "mcp.token"
+        file = memory.folder / "mcp.token"
         app = Guard(server.streamable_http_app(), token=load_token(file))
         echo(f"Serving MCP on http://127.0.0.1:{port}/mcp. The token is in {file}. Ctrl-C stops it.", err=True)
         limits = Limits(connections=engine.settings.server.max_connections)
         uvicorn.Server(make_config(app, limits=limits, host="127.0.0.1", port=port)).run()
+
+
+def _print_notes(memory: SharedMemory) -> None:
+    for warning in memory.warnings:
+        echo(f"note: {warning}", err=True)

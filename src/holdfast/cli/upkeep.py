@@ -243,11 +243,12 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
 
 def _run_jobs(memory: Memory, model: Model | None) -> list[str]:
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only for this
-    from holdfast.memory.learning import EXTRACT, learn  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning import EXTRACT, run_job, take_job  # noqa: PLC0415 - only for this
 
     problems: dict[str, None] = {}
     with Progress(len(memory.store.waiting(EXTRACT, limit=_NO_LIMIT))) as progress:
-        while (result := learn(memory, model)) is not None:
+        while (job := take_job(memory)) is not None:
+            result = run_job(memory, model, job)
             progress.advance(1, f"{result.calls} calls" if model else "")
             if result.trouble:
                 problems[result.trouble] = None

@@ -41,6 +41,7 @@ class _Host:
 
     Attributes:
         scope: The owner of the session.
+        memory: The memory, with the settings of the project.
         lock: Held while an event of the session is handled.
         previous, compacted: The last archived messages that the last two compactions have removed from its window.
         messages: The archived messages that its window shows.
@@ -51,6 +52,7 @@ class _Host:
     """
 
     scope: Scope
+    memory: Memory
     lock: RLock = field(default_factory=RLock)
     previous: int = 0
     compacted: int = 0
@@ -66,11 +68,19 @@ class HostHooks:
 
     Args:
         memory: The memory.
+        choose: Returns the memory with the settings of a project; without it, all projects have the same settings.
         notify: Called when there is something new in it.
     """
 
-    def __init__(self, memory: Memory, *, notify: Callable[[], None] = lambda: None) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        *,
+        choose: Callable[[str], Memory] | None = None,
+        notify: Callable[[], None] = lambda: None,
+    ) -> None:
         self._memory = memory
+        self._choose = choose
         self._notify = notify
         self._hosts: dict[Scope, _Host] = {}
         self._lock = Lock()
@@ -83,6 +93,8 @@ class HostHooks:
             return {}
         host = self._find(Scope(project=str(payload.get("cwd") or ""), session=session))
         with host.lock:
+            if self._choose is not None:
+                host.memory = self._choose(host.scope.project)
             return action(self, payload, host)
 
     def archive(self, payload: Payload, host: _Host) -> Output:
@@ -95,7 +107,7 @@ class HostHooks:
         messages = _read(path)
         if name != str(path) or len(messages) < known:  # another file, or one that was rewritten
             known = 0
-        host.messages += self._memory.ingest(messages[known:], scope=host.scope)
+        host.messages += host.memory.ingest(messages[known:], scope=host.scope)
         host.transcript = (str(path), size, len(messages))
         self._record(host)
         self._notify()
@@ -121,7 +133,7 @@ class HostHooks:
     def _recall(self, host: _Host) -> str:
         from holdfast.memory.query import build_query  # noqa: PLC0415 - other events do not need it
 
-        memory = self._memory
+        memory = host.memory
         query = build_query(
             memory.settings,
             (host.prompt,),
@@ -155,7 +167,7 @@ class HostHooks:
 
         select = Select(scope=host.scope, after=host.previous, before=host.compacted + 1)
         history = [row.message for row in self._memory.store.read_messages(select)]
-        lost = find_lost(history, _summary(payload), settings=self._memory.settings.compaction)[:MAX_LOST_CHARS]
+        lost = find_lost(history, _summary(payload), settings=host.memory.settings.compaction)[:MAX_LOST_CHARS]
         blocks = [render((), [Detail(role="archive", time=0, text=lost)] if lost else [], self._memory.marks)]
         if host.prompt:
             blocks.append(self._recall(host))
@@ -190,7 +202,7 @@ class HostHooks:
 
     def prune_output(self, payload: Payload, host: _Host) -> Output:
         """Shorten a very long tool output, and archive it whole first."""
-        pruning = self._memory.settings.pruning
+        pruning = host.memory.settings.pruning
         response = payload.get("tool_response")
         longest = max(map(len, _texts(response)), default=0)
         if pruning.mode == "off" or longest <= pruning.min_prunable_tool_chars:
@@ -198,7 +210,7 @@ class HostHooks:
         call, name = str(payload.get("tool_use_id") or ""), str(payload.get("tool_name") or "")
         content = (Text(text="\n".join(_texts(response))),)
         whole = Message(role="tool", parts=(ToolResult(call_id=call, content=content, name=name),))
-        (number,) = self._memory.ingest([whole], scope=host.scope)
+        (number,) = host.memory.ingest([whole], scope=host.scope)
         self._notify()
         note = f"[Shortened by Holdfast. The whole output is message {number} of the archive: archive_get shows it.]"
         if (
@@ -214,7 +226,7 @@ class HostHooks:
         with self._lock:
             host = self._hosts.pop(scope, None)
             if host is None:
-                host = _Host(scope)
+                host = _Host(scope, self._memory)
                 for row in self._memory.store.read_records(Select(scope=scope), kind=HOST):
                     host.previous, host.compacted = row.data.get("previous", 0), row.data.get("compacted", 0)
                     host.transcript = (row.data.get("path", ""), row.data.get("size", 0), row.data.get("messages", 0))

@@ -13,11 +13,17 @@ export class Memory {
   #waiting = new Map();
   #next = 1;
   #rest = "";
+  project; // its settings may say that it has a memory of its own
+
+  constructor(project) {
+    this.project = project;
+  }
 
   #start() {
     if (this.#child && this.#child.exitCode === null) return;
     const [program, ...words] = COMMAND;
-    this.#child = spawn(program, [...words, "rpc"], { cwd: FOLDER, stdio: ["pipe", "pipe", "ignore"] });
+    const options = this.project ? ["--project", this.project] : [];
+    this.#child = spawn(program, [...words, "rpc", ...options], { cwd: FOLDER, stdio: ["pipe", "pipe", "ignore"] });
     this.#child.on("error", (error) => this.#fail(error));
     this.#child.on("exit", () => this.#fail(new Error("holdfast rpc has ended")));
     this.#child.stdin.on("error", () => {});

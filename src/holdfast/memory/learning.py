@@ -54,16 +54,18 @@ def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str =
     return count
 
 
-def learn(memory: Memory, model: Model | None, *, cancel: Event | None = None) -> Extraction | None:
-    """Run the oldest job of any scope; None where there is none.
+def take_job(memory: Memory) -> Job | None:
+    """Return the oldest job of any scope; None if there is none. It stays in the store until it has been run."""
+    return memory.store.take_job(EXTRACT)
+
+
+def run_job(memory: Memory, model: Model | None, job: Job, *, cancel: Event | None = None) -> Extraction:
+    """Extract the facts of a job.
 
     The facts are durable before the job is removed; after a crash between the two the job runs again, which adds
     nothing. What a failing model did not read becomes a new job; after `_MAX_TRIES` only what is explicit is read.
     Where a message was forgotten meanwhile, nothing is stored, and the job runs again without it.
     """
-    job = memory.store.take_job(EXTRACT)
-    if job is None:
-        return None
     tries = int(job.data.get("tries", 0))
     rows = memory.store.read_messages(Select(scope=job.scope, ids=tuple(job.data.get("ids", ()))))
     result = extract(

@@ -12,6 +12,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 
+from msgspec import structs
+
 from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import exclusion, facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
@@ -87,6 +89,24 @@ class Memory:
         """
         known = settings if settings is not None else Settings()
         return cls(store=open_memory_store(path, settings=known), settings=known, clock=clock)
+
+    def with_settings(self, settings: Settings) -> Memory:
+        """Return this memory with other settings; those of the store, the embedder and the server stay."""
+        own = self.settings
+        archive = structs.replace(settings.archive, path=own.archive.path)
+        shared = structs.replace(
+            settings, archive=archive, embedding=own.embedding, postgres=own.postgres, server=own.server
+        )
+        memory = Memory(
+            store=self.store,
+            settings=shared,
+            choice=self.choice,
+            clock=self.clock,
+            new_id=self.new_id,
+            timer=self.timer,
+        )
+        memory._marks = self._marks
+        return memory
 
     def close(self) -> None:
         """Close the store."""

@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -97,13 +97,16 @@ def find(home: Path) -> Server | None:
     return server
 
 
-def start(home: Path) -> bool:
+def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
     """Start a server for a memory that stops when idle, and do not wait for it; whether none was started before.
+
+    The options of `holdfast serve` say which memory it is; by default the one in the folder `home`.
 
     The log stays locked as long as the server has it open: a second one would only wait to take the first one's place.
     """
     home = home.absolute()
-    command = own_command("serve", "--home", str(home), "--port", "0", "--idle", str(IDLE_SECONDS))
+    which = ("--home", str(home)) if options is None else options
+    command = own_command("serve", *which, "--port", "0", "--idle", str(IDLE_SECONDS))
     environ = {**os.environ, "PATH": search_path(os.environ, project=Path.cwd())}
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
@@ -121,8 +124,8 @@ def start(home: Path) -> bool:
     return True
 
 
-def find_or_start(home: Path) -> Server:
-    """Return the server of a memory; where none runs, one is started that stops when idle.
+def find_or_start(home: Path, *, options: Sequence[str] | None = None) -> Server:
+    """Return the server of a memory; where none runs, one is started that stops when idle, as `start` does.
 
     Raises:
         HoldfastError: It ended, or did not start in time.
@@ -134,7 +137,7 @@ def find_or_start(home: Path) -> Server:
         has_failed = is_started and _started[home].poll() is not None
         if has_failed or time.monotonic() > end:
             raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
-        is_started = is_started or start(home)  # not while an earlier one stops
+        is_started = is_started or start(home, options=options)  # not while an earlier one stops
         time.sleep(0.05)
     return server
 

@@ -256,7 +256,7 @@ class Proxy:
             name, owner = host_session(request.headers, body), _owner(request)
             if not name or self._shadow:
                 return content
-            session = self._engine.session(name, project=owner.project, agent=owner.agent)
+            session = await self._open_session(owner, name)
             window = await session.preview(exchange.messages, provider=exchange.format)
             changed = changed_fields(body, exchange.messages, window, format=exchange.format) if window else {}
             return json.dumps({**body, **changed}, separators=(",", ":")).encode() if changed else content
@@ -285,7 +285,11 @@ class Proxy:
                 owner=json.dumps([owner.project, owner.agent]),
                 load=partial(self._load_conversations, owner),
             )
-        return self._engine.session(name, project=owner.project, agent=owner.agent) if name else None
+        return await self._open_session(owner, name) if name else None
+
+    async def _open_session(self, owner: Scope, name: str) -> AsyncSession:
+        # In a thread: the settings of the project are files.
+        return await asyncio.to_thread(self._engine.session, name, project=owner.project, agent=owner.agent)
 
     def _load_conversations(self, owner: Scope, name: str) -> list[list[Message]]:
         """Read the first messages of the stored sessions NAME, NAME-2, NAME-3 and so on."""
@@ -301,7 +305,7 @@ class Proxy:
         if is_continued(exchange.body):
             await exchange.session.append(exchange.messages, format=exchange.format)
             return
-        known = self._engine.settings.agent.context_tokens
+        known = exchange.session.sync.engine.settings.agent.context_tokens
         if known is None:
             mark, tokens = LARGE_WINDOW
             window = context_tokens(str(exchange.body.get("model") or ""))
@@ -364,7 +368,8 @@ class Proxy:
         self, sent: httpx.Response, passing: AsyncIterator[bytes], exchange: _Exchange
     ) -> Response:
         """Pass a summary on that the host asked for, with the details that it lost."""
-        settings = self._engine.settings.compaction
+        engine = self._engine.sync if exchange.session is None else exchange.session.sync.engine
+        settings = engine.settings.compaction
         last = exchange.messages[-1]
         history = exchange.messages[:-1] if exchange.session is not None else [last]
 

@@ -259,7 +259,9 @@ class Rpc:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._hooks = HostHooks(engine.memory, notify=engine.notify)
+        self._hooks = HostHooks(
+            engine.memory, choose=lambda project: engine.for_project(project).memory, notify=engine.notify
+        )
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
         """Call a method by its name.

@@ -10,6 +10,9 @@
 from holdfast.settings.loading import Loaded as Loaded
 from holdfast.settings.loading import default_files as default_files
 from holdfast.settings.loading import load as load
+from holdfast.settings.loading import user_files as user_files
+from holdfast.settings.projects import ProjectSettings as ProjectSettings
+from holdfast.settings.projects import folder_of as folder_of
 from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS as DEFAULT_CONTEXT_TOKENS
 from holdfast.settings.schema import Agent as Agent
 from holdfast.settings.schema import Archive as Archive

@@ -41,6 +41,8 @@ _DEEP_KEY: Final = (
 )
 """Matches a dotted key that is too long: the parser needs memory quadratic in its parts."""
 
+PROJECT_FILE: Final = "holdfast.toml"
+"""The settings file in the folder of a project."""
 _NONE: Final[Mapping[str, str]] = {}
 _PREFIX: Final = "HOLDFAST_"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME"})
@@ -64,23 +66,31 @@ class Loaded:
     """The settings in force, and the source of each value.
 
     `ignored` are names that were not used, with the place: they belong to another program, or repeat a setting.
-    `refused` are the settings that the file of an untrusted project may not set, by file.
+    `refused` are the settings that the file of an untrusted project may not set, by file. `problems` say which files
+    were left out because they are wrong.
     """
 
     settings: Settings
     origins: Mapping[str, str]
     ignored: Mapping[str, str]
     refused: Mapping[Path, tuple[str, ...]]
+    problems: tuple[str, ...] = ()
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each file with refused settings, with the names and the fix."""
-        return tuple(
+        """One sentence for each file that was left out or has refused settings, with the names and the fix."""
+        refusals = (
             f"{path} is not trusted, so these settings in it are ignored: {', '.join(keys)}. Read the file, then run "
             f"`holdfast trust {shlex.quote(str(path.parent))}`, or set them in {trust_file().with_name(path.name)} or "
             "in the environment."
             for path, keys in self.refused.items()
         )
+        return (*self.problems, *refusals)
+
+    def set_by(self, folder: Path) -> list[str]:
+        """Return the settings whose value comes from the file in a project's folder."""
+        source = f"{folder / PROJECT_FILE}: "
+        return [key for key, origin in self.origins.items() if origin.startswith(source)]
 
     @property
     def without_effect(self) -> tuple[str, ...]:
@@ -133,15 +143,18 @@ def load(
 
 def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Return the settings files that exist, strongest first: of the project, of the user, of OpenClaw."""
+    own = (folder or Path()) / PROJECT_FILE
+    files = user_files(environ=environ)
+    return (own, *files) if own.is_file() else files
+
+
+def user_files(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Return the settings files that exist and belong to no project, strongest first: of the user, of OpenClaw."""
     import platformdirs  # noqa: PLC0415 - most callers name their files
 
     environ = os.environ if environ is None else environ
     openclaw = environ.get("OPENCLAW_CONFIG_PATH") or "~/.openclaw/openclaw.json"
-    places = (
-        (folder or Path()) / "holdfast.toml",
-        platformdirs.user_config_path("holdfast") / "holdfast.toml",
-        Path(openclaw).expanduser(),
-    )
+    places = (platformdirs.user_config_path("holdfast") / "holdfast.toml", Path(openclaw).expanduser())
     return tuple(path for path in places if path.is_file())
 
 

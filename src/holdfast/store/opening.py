@@ -17,6 +17,8 @@ if TYPE_CHECKING:  # where a memory is can be asked without loading it
     from holdfast.store.postgres import PostgresStore
 
 STORE_NAME: Final = "holdfast.db"
+HERE: Final = Path()
+"""The working directory."""
 
 
 def is_folder(path: Path) -> bool:
@@ -61,17 +63,25 @@ def open_server(address: str, settings: Settings, *, timeout: float | None = Non
     )
 
 
-def local_file(path: Path | str | None, *, settings: Settings) -> Path:
+def local_file(path: Path | str | None, *, settings: Settings, folder: Path = HERE) -> Path:
     """Return the file of a memory; for one on a server, the file that its local files are beside."""
     is_remote = server_address(path, settings=settings) is not None
-    return default_path() / STORE_NAME if is_remote else store_file(path, settings=settings)
+    return default_path() / STORE_NAME if is_remote else store_file(path, settings=settings, folder=folder)
 
 
-def store_file(path: Path | str | None, *, settings: Settings) -> Path:
+def locate_store(path: Path | str | None, *, settings: Settings, folder: Path) -> str:
+    """Return the address of a memory on a server, or the absolute path of its file. A relative path is in `folder`."""
+    address = server_address(path, settings=settings)
+    if address is not None:
+        return address
+    return str(store_file(path, settings=settings, folder=folder).absolute())
+
+
+def store_file(path: Path | str | None, *, settings: Settings, folder: Path = HERE) -> Path:
     """Return the file of a memory: in the named folder, else in that of the settings, else in the default folder.
 
     A memory-context folder is itself what is opened. An address is a StorageError, and so are a folder that cannot be
-    entered and a relative path that leads out of the working directory by a link that the user has not trusted.
+    entered and a relative path that leads out of `folder` by a link that the user has not trusted.
     """
     asked = str(path or settings.archive.path or default_path())
     if "://" in asked:
@@ -80,7 +90,8 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
             path=asked.partition("://")[0] + "://…",  # an address may hold a password
         )
     place = Path(asked).expanduser()
-    check_links(place)
+    check_links(place, folder=folder)
+    place = folder / place
     file = place if place.suffix == ".db" else place / STORE_NAME
     try:
         file.stat()
@@ -92,12 +103,12 @@ def store_file(path: Path | str | None, *, settings: Settings) -> Path:
     return file
 
 
-def check_links(place: Path) -> None:
-    """Refuse a relative path that leads out of the working directory by a link, unless the user has trusted the link.
+def check_links(place: Path, *, folder: Path = HERE) -> None:
+    """Refuse a relative path that leads out of a folder by a link, unless the user has trusted the link.
 
     Another user may have made it.
     """
-    for link, target in ({} if place.is_absolute() else links_out_of(Path(), place)).items():
+    for link, target in ({} if place.is_absolute() else links_out_of(folder, folder / place)).items():
         if not is_trusted(link, target):
             raise StorageError(
                 f"this link leads out of the working directory, to {os.fsdecode(target)}: name that path, or run "

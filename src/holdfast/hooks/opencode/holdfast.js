@@ -68,7 +68,7 @@ function write(window, messages) {
 }
 
 export const Holdfast = async ({ client, directory }) => {
-  const memory = new Memory();
+  const memory = new Memory(directory);
   const sent = new Map();
   let models;
 

@@ -4,13 +4,14 @@
 import { Memory } from "./holdfast/memory.js";
 
 export default function (pi) {
-  let memory = new Memory();
+  const memory = new Memory();
   let trouble = "";
 
   const owner = (ctx) => ({ session: ctx.sessionManager.getSessionId(), project: ctx.cwd });
 
   const attempt = async (ctx, work) => {
     try {
+      memory.project ??= ctx.cwd;
       const result = await work();
       trouble = "";
       return result;

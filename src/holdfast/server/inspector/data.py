@@ -427,6 +427,7 @@ def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes
     """Recall for a question, with changed settings; errors are part of the answer."""
     start = time.perf_counter()
     try:
+        engine = engine.for_project(scope.project)
         settings = override(engine.settings, changes)
         across: Across = True if scope.session else EVERYTHING
         query = build_query(settings, (question,), scope=scope, now=engine.memory.clock(), cap=cap, across=across)
