@@ -30,9 +30,9 @@ from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select, Store
 from holdfast.store.connection import MIGRATIONS, connect, migrate
 from holdfast.store.folder import FolderStore
-from holdfast.store.plugin_files import read_vectors
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check, reindex
+from holdfast.store.vmem import read_vectors
 from holdfast.testing.processes import acknowledged_until_killed, child, crowd
 from holdfast.testing.rows import HERE, MODEL, asks, find_messages, opened, says, vectors, word
 from holdfast.window import Window

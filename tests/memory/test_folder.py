@@ -20,8 +20,8 @@ from holdfast.settings import Settings
 from holdfast.store import opening
 from holdfast.store.base import FactRow, MessageRow, Scope, Select
 from holdfast.store.folder import FolderStore
-from holdfast.store.plugin_files import read_vectors
 from holdfast.store.sqlite import SqliteStore
+from holdfast.store.vmem import read_vectors
 
 SCOPE = Scope(project="atlas", session="s1")
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"

@@ -20,8 +20,8 @@ from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.store.base import Scope, Select
 from holdfast.store.codec import to_json
 from holdfast.store.folder import DATABASE, FolderStore
-from holdfast.store.plugin_files import read_vectors, write_vectors
 from holdfast.store.sqlite import SqliteStore
+from holdfast.store.vmem import read_vectors, write_vectors
 from holdfast.testing.rows import asks, fact, find_messages, says, texts, vectors
 
 S1 = Scope(session="s1")
@@ -110,7 +110,9 @@ class TestAFolderOfThePlugin:
         """What is broken or lacks something is left out, named with its line, and stays in the file."""
         bad: list[Mapping[str, Any] | str] = [
             "{broken", "[1, 2]", segment("", "no id"), segment("x", "no session", sessionId=""),
-            segment("x", "a tool", role="tool"), segment("x", "no time", timestamp="today"),
+            segment("x", "a prompt", role="system"), segment("x", "no time", timestamp="today"),
+            json.dumps(segment("x", "no name", sessionId="half \ud800")), segment("x", "a list", role=["user"]),
+            {**segment("x", "damaged"), "holdfast": {"scope": ["local"]}},
             {**segment("x", ""), "content": ["blocks"]}, segment("x", "true is no time", timestamp=True),
         ]  # fmt: skip
         write(tmp_path / "segments.jsonl", segment("a", "good words"), "", *bad, segment("b", "better words"))
@@ -121,6 +123,27 @@ class TestAFolderOfThePlugin:
             ]
             store.add_messages([says("ours", scope=S1)])
         assert (tmp_path / "segments.jsonl").read_text("utf-8").count("\n") == len(bad) + 4
+
+    def test_times_in_iso_8601_and_outputs_of_tools_are_read(self, tmp_path: Path) -> None:
+        """Other programs write them: they are archived and found like the rest, at their time."""
+        write(
+            tmp_path / "segments.jsonl",
+            segment("a", "deploy the harbour", timestamp="2026-02-10T14:00:00.250Z"),
+            segment("b", "the harbour is closed", role="tool", toolCallId="c1", toolName="grep"),
+            segment("c", "端口是八千", role="toolResult", timestamp="2026-02-10T15:00:00+01:00"),
+            segment("d", "a time without a zone", timestamp="2026-02-10T14:00:00"),
+        )
+        with open_all(tmp_path) as store:
+            assert store.problems == ()
+            rows = store.read_messages(Select(scope=S1))
+            assert [row.message.role for row in rows] == ["user", "tool", "tool", "user"]
+            assert [row.message.timestamp for row in rows] == [1770732000250, NOW, 1770732000000, 1770732000000]
+            (result,) = rows[1].message.results
+            assert (result.call_id, result.name, result.text) == ("c1", "grep", "the harbour is closed")
+            assert find_messages(store.search(asks("harbour", scope=S1))) == [1, 2]
+            assert find_messages(store.search(asks("端口", scope=S1))) == [3]
+            store.remove_messages(Select(scope=S1, ids=(2,)))
+        assert b"closed" not in (tmp_path / "segments.jsonl").read_bytes()
 
     def test_duplicates_count_once(self, tmp_path: Path) -> None:
         """The same words of the same role in the same session are one message, however often they stand there."""
@@ -141,13 +164,17 @@ class TestAFolderOfThePlugin:
             {"id": "k3", "type": "nonsense", "content": "x", "timestamp": 4},
             {"id": "k4", "type": "issue", "content": "SSL", "timestamp": 5},
             {"id": "k4", "_deleted": True},
+            {"id": "k5", "type": "issue", "content": "x", "timestamp": 6, "holdfast": {"scope": "local"}},
         )
         with open_all(tmp_path) as store:
             rows = {row.id: row for row in store.read_facts(Select(scope=S1))}
             assert (rows["k1"].content, rows["k1"].context, rows["k1"].time) == ("Use PostgreSQL", "db", 2)
             assert rows["k2"].superseded_by == "k3"
             assert (rows["k4"].deleted, rows["k4"].content) == (True, "SSL")
-            assert [(problem.file, problem.line) for problem in store.problems] == [("knowledge.jsonl", 4)]
+            assert [(problem.file, problem.line) for problem in store.problems] == [
+                ("knowledge.jsonl", 4),
+                ("knowledge.jsonl", 7),
+            ]
             assert store.read_facts(Select(scope=replace(S1, tenant="else"))) == []
 
     def test_its_vectors_are_left_alone(self, tmp_path: Path) -> None:

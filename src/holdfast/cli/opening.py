@@ -33,6 +33,8 @@ def open_memory(home: Path | None, *, create: bool = False) -> Memory:
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - a hook that asks the server does not need it
 
     memory = Memory.open(home, settings=settings)
+    if memory.store.progress:
+        _show_indexing(memory)
 
     def print_gaps() -> None:
         for gap in memory.store.gaps:
@@ -40,6 +42,27 @@ def open_memory(home: Path | None, *, create: bool = False) -> Memory:
 
     click.get_current_context().call_on_close(print_gaps)
     return memory
+
+
+def _show_indexing(memory: Memory) -> None:
+    """Draw a bar on stderr while a command waits for all segments of a memory-context folder to be indexed."""
+    from holdfast.cli.console import Progress  # noqa: PLC0415 - few commands draw one
+    from holdfast.store.folder import FolderStore  # noqa: PLC0415 - most memories are one SQLite file
+
+    bar: Progress | None = None
+    shown = 0
+
+    def show(done: int, total: int) -> None:
+        nonlocal bar, shown
+        if bar is None:
+            bar = Progress(total).__enter__()
+        bar.advance(done - shown, f"{done:,} of {total:,} segments indexed")
+        shown = done
+        if done == total:
+            bar.__exit__()
+
+    if isinstance(memory.store, FolderStore):
+        memory.store.on_progress = show
 
 
 def open_model(name: str | None, settings: configuration.Settings) -> Model | None:

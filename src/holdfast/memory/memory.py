@@ -31,6 +31,9 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
     from holdfast.search.embed.choice import Choice
 
 _EMBED_BATCH: Final = 256
+_NO_LIMIT: Final = 2**62
+_MAX_TAKEN_OVER: Final = 2_000
+"""Vectors of a memory-context folder that a search takes over before it begins, in half a second."""
 _MAX_SCORED: Final = 20_000
 """The passages of a session that are scored for trimming: more than a window can hold."""
 
@@ -168,11 +171,11 @@ class Memory:
         """Embed passages that have no vectors yet, oldest first, and return how many.
 
         Each batch is stored when it is done, so an interrupted run continues where it stopped. `waiting` says how many
-        are left; they are found by their words meanwhile.
+        are left; they are found by their words meanwhile. Vectors that a memory-context folder has count too.
         """
         from holdfast.memory.embedding import vector_rows  # noqa: PLC0415 - see above
 
-        embedder, done = self.embedder, 0
+        embedder, done = self.embedder, self._take_over_vectors(limit=limit)
         while embedder is not None and (limit is None or done < limit):
             batch = _EMBED_BATCH if limit is None else min(_EMBED_BATCH, limit - done)
             missing = self.store.without_vectors(embedder.space, limit=batch)
@@ -181,6 +184,20 @@ class Memory:
             self.store.add_vectors(vector_rows(missing, embedder))
             done += len(missing)
         return done
+
+    def _take_over_vectors(self, *, limit: int | None) -> int:
+        """Use the vectors that a memory-context folder has, if the embedder makes the same; return how many are new."""
+        embedder = self.embedder
+        if embedder is None or not self.store.path.is_dir():  # a SQLite store is a file
+            return 0
+        from holdfast.store.folder import FolderStore  # noqa: PLC0415 - see above
+
+        if not isinstance(self.store, FolderStore):
+            return 0
+        try:
+            return self.store.take_over_vectors(embedder, limit=_NO_LIMIT if limit is None else limit)
+        except EmbeddingError:  # the query or the next batch reports it
+            return 0
 
     def remember(
         self,
@@ -304,6 +321,8 @@ class Memory:
             raise InputError(f"limit={limit}: ask for at least one passage")
         from holdfast.memory.recall import search  # noqa: PLC0415 - see above
 
+        if not self.store.progress:  # until then words have to do
+            self._take_over_vectors(limit=_MAX_TAKEN_OVER)
         return search(self.store, self.query((query,), scope=scope, across=across), embedder=self.embedder, limit=limit)
 
     def recall(self, query: RecallQuery) -> Recall:
@@ -313,6 +332,8 @@ class Memory:
         if query.seconds is not None and not self._is_warm:
             self._load_index(query.scope)
         notes = () if self.embedder is not None else self.choice.reasons
+        if self.store.progress:
+            notes = (*notes, self.store.progress)
         try:
             marks = self.marks
         except StorageError as error:  # a read-only memory can still be searched
@@ -328,6 +349,8 @@ class Memory:
         from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - see above
         from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - see above
 
+        if not self.store.progress:  # until then words have to do
+            self._take_over_vectors(limit=_MAX_TAKEN_OVER)
         if self.embedder is not None and not isinstance(behind_cache(self.embedder), RemoteEmbedder):
             with suppress(EmbeddingError):  # the query reports it
                 self.embedder.embed(["-"], kind="query")
@@ -355,6 +378,8 @@ class Memory:
 
     def missing(self) -> tuple[str, ...]:
         """Say what search has to do without, in sentences."""
+        if self.store.progress:  # counting what is left would wait for it
+            return (self.store.progress,)
         if self.embedder is None:
             return self.choice.reasons
         waiting = self.waiting()

@@ -263,6 +263,10 @@ class Store(Protocol):
     def gaps(self) -> tuple[Gap, ...]:
         """The damaged rows that reads have left out so far."""
 
+    @property
+    def progress(self) -> str:
+        """How far a store is that is still being indexed, as a sentence; empty if all of it is."""
+
     def close(self) -> None:
         """Close files and connections."""
 

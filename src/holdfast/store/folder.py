@@ -2,38 +2,43 @@
 
     segments.jsonl       messages of users and assistants      shared with the plugin
     knowledge.jsonl      facts                                 shared with the plugin
-    vectors.bin          vectors of the segments               the plugin's; read and written only to forget
+    vectors.bin          vectors of the segments               shared with the plugin, if our embedder made them too
     holdfast-folder.db   every row, and the index              ours
 
-Lines that the plugin appended are copied into the database before every call. Rows that are added here go into the
-database first, then to the end of the plugin's files.
+Lines that the plugin appended are copied into the database before every call; many lines are copied by a thread, and
+what a call needs of them first. Rows that are added here go into the database first, then to the end of the plugin's
+files.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sqlite3
 import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import wraps
-from itertools import filterfalse
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 
-from holdfast.errors import StorageError
-from holdfast.store.base import FactRow, Gap, MessageRow, Record, Scope, Select
+from holdfast.errors import HoldfastError, StorageError
+from holdfast.store.backlog import Backlog
+from holdfast.store.base import FactRow, Gap, MessageRow, PassageText, Record, Scope, SearchQuery, Select, VectorRow
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
+from holdfast.store.database import Database
 from holdfast.store.plugin_files import (
     FOREIGN,
+    OWNER,
+    SEGMENTS,
     ContentKey,
     Problem,
     append_lines,
@@ -43,37 +48,46 @@ from holdfast.store.plugin_files import (
     fact_line,
     line_problem,
     read_fact,
-    remove_vectors,
     scope_from_json,
     scope_of,
+    scope_problem,
     scope_to_json,
     segment_key,
     segment_line,
     segment_of,
     segment_row,
-    write_vectors,
 )
-from holdfast.store.rows import fact_digest
+from holdfast.store.rows import add_messages, fact_digest
+from holdfast.store.shared_vectors import SharedVectors
 from holdfast.store.sqlite import SqliteStore
 from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line, parse_line
 
 if TYPE_CHECKING:
+    from holdfast.search.candidates import Candidates
     from holdfast.search.columns import Floats
-    from holdfast.search.embed.base import Space
+    from holdfast.search.embed.base import Embedder, Space
 
-SEGMENTS: Final = "segments.jsonl"
 KNOWLEDGE: Final = "knowledge.jsonl"
-VECTORS: Final = "vectors.bin"
 DATABASE: Final = "holdfast-folder.db"
 JOURNAL: Final = "holdfast.jsonl"
 """Where version 0.1 kept messages that are not segments. It is read once, into a new database."""
 
 _FILES: Final = (SEGMENTS, KNOWLEDGE)
-_OWNER: Final = Scope(tenant="", project="", agent="folder", session="")
-"""The scope of this module's own records; no reader has it."""
 _FOREVER: Final = 2**63 - 1
 _BATCH: Final = 500
+MAX_SYNC_BYTES: Final = 256 << 10
+"""New segments up to this size are copied before a call. More are a backlog, which a thread copies."""
+COPY_LINES: Final = 256
+"""Lines of a backlog that are copied at a time, so that others can use the folder in between."""
+MAX_SESSION_LINES: Final = 1024
+"""Lines of one session that are copied out of turn. Half a second is the most that a call should take for it."""
+MAX_WORD_LINES: Final = 64
+"""Lines that are copied out of turn because they have words of a question."""
+_PAUSE_SECONDS: Final = 0.002
+"""How long the thread pauses between two batches: without a pause, no other thread would get the lock."""
+
+log = logging.getLogger("holdfast.store")
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,15 +99,16 @@ class _State:
 
     By file: `read` has its device and inode, and how many bytes of it are in the database; `unwritten` the lines of
     rows that may not have reached it yet. With `is_forgetting` the files may still hold rows that were removed.
+    `reserved` are the numbers of a backlog: those of the first line that is not copied, and of the line after the last.
     """
 
     read: dict[str, list[int]] = field(default_factory=dict)
     unwritten: dict[str, list[str]] = field(default_factory=dict)
     is_forgetting: bool = False
+    reserved: list[int] = field(default_factory=list)
 
     def record(self) -> Record:
-        data = {"read": self.read, "unwritten": self.unwritten, "is_forgetting": self.is_forgetting}
-        return Record(scope=_OWNER, kind="state", key="", data=data)
+        return Record(scope=OWNER, kind="state", key="", data=asdict(self))
 
     def offset(self, name: str, identity: Sequence[int]) -> int:
         device, inode, offset = self.read.get(name, (0, 0, 0))
@@ -128,6 +143,10 @@ class FolderStore:
 
     Opened `readonly`, or where the folder cannot be written, nothing in it is changed: the database is then a temporary
     copy.
+
+    Attributes:
+        on_progress: Called with the number of segments that are copied, and of all in the backlog, while a call waits
+            for all of them.
     """
 
     def __init__(
@@ -137,14 +156,29 @@ class FolderStore:
         clock: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         readonly: bool = False,
+        background: bool = True,
     ) -> None:
+        """Open a folder.
+
+        Args:
+            folder: The folder. It is created if it does not exist.
+            clock: Returns the time in Unix milliseconds.
+            new_id: Makes the ids of new segments.
+            readonly: Whether nothing in the folder may change.
+            background: Whether a thread copies many new lines. Without it they are copied when they are needed.
+        """
         self.path = Path(folder)
+        self.on_progress: Callable[[int, int], None] | None = None
         self._clock, self._new_id = clock, new_id
         self._lock = threading.RLock()
         self._state: _State | None = None
         self._stamps: tuple[tuple[int, ...], ...] | None = None
         self._contents: set[ContentKey] = set()
         self._contents_read: tuple[int, int, int] = (0, 0, 0)
+        self._background = background
+        self._backlog: Backlog | None = None
+        self._copier: threading.Thread | None = None
+        self._closed = threading.Event()
         self.readonly = readonly or not self._create_missing()
         with ExitStack() as opened:
             database = self.path / DATABASE
@@ -160,6 +194,7 @@ class FolderStore:
                 database = copy
             self._store = opened.enter_context(SqliteStore(database))
             self._closing = opened.pop_all()
+        self._vectors = SharedVectors(self.path, self._store)
         try:
             self._synced()
         except BaseException:
@@ -173,19 +208,16 @@ class FolderStore:
         self.close()
 
     def close(self) -> None:
-        """Close the database."""
+        """Close the database. A backlog is copied on by the next who opens the folder."""
+        self._closed.set()
+        if self._copier is not None:
+            self._copier.join()
         self._closing.close()
 
     # --- reading ---------------------------------------------------------------------
 
-    read_messages = _read_synced(SqliteStore.read_messages)
-    read_passages = _read_synced(SqliteStore.read_passages)
     read_records = _read_synced(SqliteStore.read_records)
     read_jobs = _read_synced(SqliteStore.read_jobs)
-    find = _read_synced(SqliteStore.find)
-    search = _read_synced(SqliteStore.search)
-    scopes = _read_synced(SqliteStore.scopes)
-    sessions = _read_synced(SqliteStore.sessions)
     embedded = _read_synced(SqliteStore.embedded)
     without_vectors = _read_synced(SqliteStore.without_vectors)
     waiting = _read_synced(SqliteStore.waiting)
@@ -198,6 +230,45 @@ class FolderStore:
         if not select.across and select.scope == replace(Scope(), session=select.scope.session) != Scope():
             rows = [*store.read_facts(replace(select, scope=Scope()), keys=keys), *rows]
         return rows
+
+    def read_messages(self, select: Select, /) -> list[MessageRow]:
+        """Read messages that the reader may see, oldest first."""
+        return self._copied_for(select).read_messages(select)
+
+    def read_passages(self, select: Select, /) -> list[PassageText]:
+        """Read passages that the reader may see, oldest first."""
+        # A passage has a number once it is stored.
+        store = self._copied_for(select) if select.ids is None else self._synced()
+        return store.read_passages(select)
+
+    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
+        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
+        self._copy_session(scope.session)
+        return self._synced().find(scope, digests)
+
+    def search(self, query: SearchQuery, /) -> Candidates:
+        """Find the passages that are most promising; of a backlog, the lines with the words of the question."""
+        store = self._synced()
+        if self._backlog is not None and (query.across or not self._copy_session(query.scope.session)):
+            self._copy_words(query.terms)
+        return store.search(query)
+
+    def scopes(self) -> list[Scope]:
+        """List the scopes that have messages or facts."""
+        return self._copied().scopes()
+
+    def sessions(self) -> dict[Scope, int]:
+        """Count the messages of each session; the session with the newest message comes first."""
+        return self._copied().sessions()
+
+    @property
+    def progress(self) -> str:
+        """How much of a backlog is copied, as a sentence."""
+        backlog = self._backlog
+        if backlog is None:
+            return ""
+        done = self._copied_lines(backlog)
+        return f"{done:,} of {len(backlog.lines):,} new segments are indexed; the others are found by their words"
 
     def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:
         """Let one process at a time do the pending work; yield whether this one may."""
@@ -218,7 +289,7 @@ class FolderStore:
 
     def counts(self) -> dict[str, int]:
         """Count messages, passages, sessions and facts, and the bytes of all files."""
-        counts = self._synced().counts()
+        counts = self._copied().counts()
         return counts | {"bytes": sum(file.stat().st_size for file in self.path.iterdir() if file.is_file())}
 
     @property
@@ -251,7 +322,7 @@ class FolderStore:
                         if has_lines := any(state.unwritten.values()):
                             self._store.add_records([state.record()])
                 except BaseException:
-                    self._contents, self._contents_read = set(), (0, 0, 0)
+                    self._forget_contents()
                     raise
                 finally:
                     self._state = None
@@ -264,7 +335,10 @@ class FolderStore:
 
     def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
         """Store messages with their passages; those of users and assistants are segments too."""
+        for session in {row.scope.session for row in rows}:
+            self._copy_session(session)  # so that what the plugin stored is not stored again
         with self.transaction():
+            self._load_contents()
             known = self._find_numbers(rows)
             new = [row for place, row in enumerate(rows) if place not in known]
             lines: list[str] = []
@@ -288,20 +362,7 @@ class FolderStore:
 
     add_records = _write_locked(SqliteStore.add_records)
     add_jobs = _write_locked(SqliteStore.add_jobs)
-    add_vectors = _write_locked(SqliteStore.add_vectors)
     set_flags = _write_locked(SqliteStore.set_flags)
-
-    def write_vectors(self, vectors: Mapping[int, Floats], space: Space) -> None:
-        """Write a new `vectors.bin` with the vectors of segments, by the number of their message."""
-        rows: dict[str, Floats] = {}
-        lines, _ = self._read_lines(SEGMENTS)
-        for data in map(segment_of, lines):
-            row = None if data is None else segment_row(data)
-            if data is not None and row is not None:
-                known = self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {})
-                if (vector := vectors.get(known.get(row.nonce, 0))) is not None:
-                    rows[data["id"]] = vector
-        write_vectors(self.path / VECTORS, rows, dimension=space.dimension)
 
     def _find_numbers(self, rows: Sequence[MessageRow]) -> dict[int, int]:
         """Return the numbers of messages that the database has already, by place; 0 for forgotten ones."""
@@ -315,6 +376,7 @@ class FolderStore:
 
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, from every file."""
+        self._copied()
         with self._writing() as state:
             keys = (_key(row.scope, row.message.digest) for row in self._store.read_messages(select))
             until = dict.fromkeys(keys, self._clock())
@@ -322,6 +384,7 @@ class FolderStore:
 
     def remove_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> int:
         """Forget facts for good, from every file."""
+        self._copied()
         with self._writing() as state:
             rows = self._store.read_facts(select, keys=keys)
             until = {_fact_key(row.scope, row.id): _FOREVER for row in rows}
@@ -333,7 +396,7 @@ class FolderStore:
     def _forget(self, state: _State, until: Mapping[str, int], remove: Callable[[], int]) -> int:
         """Remove rows; what the plugin wrote of each key up to a time stays out, now and later."""
         state.is_forgetting = True
-        kept = [Record(scope=_OWNER, kind="forgotten", key=key, data={"until": time}) for key, time in until.items()]
+        kept = [Record(scope=OWNER, kind="forgotten", key=key, data={"until": time}) for key, time in until.items()]
         self._store.add_records([*kept, state.record()])
         try:
             return remove()
@@ -342,17 +405,16 @@ class FolderStore:
 
     def _forgotten(self) -> dict[str, int]:
         """Return until when the words and facts of each key are forgotten."""
-        records = self._store.read_records(Select(scope=_OWNER), kind="forgotten")
+        records = self._store.read_records(Select(scope=OWNER), kind="forgotten")
         return {record.key: record.data["until"] for record in records}
 
     def _rewrite_files(self, state: _State) -> None:
         """Write every file without the lines and vectors of what was forgotten."""
         forgotten = self._forgotten()
         names = {id_ for name in _FILES for id_ in self._rewrite_file(state, name, forgotten)}
-        for path in self.path.glob("*.bin"):
-            remove_vectors(path, names)
+        self._vectors.remove(names)
         state.is_forgetting = False
-        self._contents, self._contents_read = set(), (0, 0, 0)
+        self._forget_contents()
         self._catch_up(state)
 
     def _rewrite_file(self, state: _State, name: str, forgotten: Mapping[str, int]) -> set[str]:
@@ -373,6 +435,8 @@ class FolderStore:
     def _is_forgotten_line(self, name: str, line: Line, forgotten: Mapping[str, int]) -> bool:
         if name == KNOWLEDGE:
             data = line.data or {}
+            if scope_problem(data, "") is not None:
+                return False
             return _fact_key(scope_of(data, ""), str(data.get("id"))) in forgotten
         segment = segment_of(line)
         row = None if segment is None else segment_row(segment)
@@ -381,6 +445,38 @@ class FolderStore:
         if row.nonce.startswith(FOREIGN):
             return _is_forgotten(row, forgotten)
         return self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {}).get(row.nonce) == 0
+
+    # --- vectors.bin -----------------------------------------------------------------
+
+    def take_over_vectors(self, embedder: Embedder, *, limit: int) -> int:
+        """Store the plugin's vectors of segments that have none, if the embedder makes the same vectors.
+
+        Args:
+            embedder: The embedder in use.
+            limit: About how many are taken over at most. A few thousand take a second.
+
+        Returns:
+            How many passages have got theirs.
+
+        Raises:
+            EmbeddingError: The embedder could not be asked.
+        """
+        self._synced()
+        return self._vectors.take_over(embedder, limit=limit)
+
+    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages; those of segments also in `vectors.bin`, if its vectors are of their space."""
+        with self.transaction():
+            count = self._store.add_vectors(rows)
+        if self._state is None and not self.readonly:
+            with self._locked():
+                self._vectors.append(rows)
+        return count
+
+    def write_vectors(self, vectors: Mapping[int, Floats], space: Space) -> None:
+        """Write a new `vectors.bin` with the vectors of segments, by the number of their message."""
+        with self._locked():
+            self._vectors.write(vectors, space)
 
     # --- keeping up with the files -----------------------------------------------------
 
@@ -404,8 +500,13 @@ class FolderStore:
         return (status.st_dev, status.st_ino, status.st_size)
 
     def _synced(self) -> SqliteStore:
-        """Return the database after copying the lines that were appended to the files since the last call."""
-        if self._state is None and tuple(map(self._identity, _FILES)) != self._stamps:
+        """Return the database after copying the lines that were appended to the files since the last call.
+
+        Many lines become a backlog instead.
+        """
+        if self._backlog is not None:
+            self._start_copier()
+        elif self._state is None and tuple(map(self._identity, _FILES)) != self._stamps:
             with self._locked():
                 self._catch_up(self._load_state())
         return self._store
@@ -431,7 +532,7 @@ class FolderStore:
             yield state
 
     def _load_state(self) -> _State:
-        records = self._store.read_records(Select(scope=_OWNER), kind="state")
+        records = self._store.read_records(Select(scope=OWNER), kind="state")
         if records:
             return _State(**records[0].data)
         # Copy the messages that version 0.1 kept beside the plugin's files; delete its file once all are copied.
@@ -451,35 +552,220 @@ class FolderStore:
 
     def _catch_up(self, state: _State) -> None:
         """Append lines that a crash left unwritten, then copy lines that other programs appended."""
-        has_lines = [self._catch_up_file(state, name) for name in _FILES]
-        if any(has_lines) or any(state.unwritten.values()):
+        own = self._append_unwritten(state)
+        has_facts = self._copy_facts(state, own)
+        has_segments = self._backlog is None and self._copy_segments(state, own)
+        if own or has_facts or has_segments:
             state.unwritten = {}
             self._store.add_records([state.record()])
-        self._contents_read = (*self._identity(SEGMENTS)[:2], state.read.get(SEGMENTS, [0, 0, 0])[2])
+        if self._backlog is not None:
+            self._start_copier()
+            return
         self._stamps = tuple(map(self._identity, _FILES))
         if state.is_forgetting and not self.readonly:
             self._rewrite_files(state)
 
-    def _catch_up_file(self, state: _State, name: str) -> bool:
-        identity = self._identity(name)
-        offset = state.offset(name, identity)
-        if name == SEGMENTS:
-            self._read_contents(identity, offset)
-        lines, _ = self._read_lines(name, offset)
-        written = {line.raw for line in lines}
-        own = dict.fromkeys(line.encode() for line in state.unwritten.get(name, ()))
-        if not self.readonly and (missing := list(filterfalse(written.__contains__, own))):
-            append_lines(self.path / name, missing)
-            lines, _ = self._read_lines(name, offset)
-        others = [line for line in lines if line.raw not in own]
-        if name == SEGMENTS:
-            numbers = self._add_in_batches(self._segment_rows(others))
-        else:
-            numbers = self._store.add_facts(self._fact_rows(others))
-        state.is_forgetting |= 0 in numbers  # lines of rows that are forgotten here
+    def _append_unwritten(self, state: _State) -> set[bytes]:
+        """Append the lines that are not in the files yet, and return all lines of our own that may be new in them."""
+        own: set[bytes] = set()
+        for name, lines in state.unwritten.items():
+            encoded = dict.fromkeys(line.encode() for line in lines)
+            own.update(encoded)
+            if self.readonly or not encoded:
+                continue
+            written = set(self._read_raw(name, state.offset(name, self._identity(name))))
+            missing = [line for line in encoded if line not in written]
+            if missing:
+                append_lines(self.path / name, missing)
+        return own
+
+    def _copy_facts(self, state: _State, own: Collection[bytes]) -> bool:
+        """Copy new lines of `knowledge.jsonl`; return whether there are any."""
+        identity = self._identity(KNOWLEDGE)
+        offset = state.offset(KNOWLEDGE, identity)
+        lines, _ = self._read_lines(KNOWLEDGE, offset)
+        numbers = self._store.add_facts(self._fact_rows([line for line in lines if line.raw not in own]))
+        self._advance(state, KNOWLEDGE, lines, offset, numbers)
+        return bool(lines)
+
+    def _copy_segments(self, state: _State, own: Collection[bytes]) -> bool:
+        """Copy new lines of `segments.jsonl`, or make them a backlog; return whether there are any."""
+        identity = self._identity(SEGMENTS)
+        offset = state.offset(SEGMENTS, identity)
+        if identity[2] - offset > MAX_SYNC_BYTES:
+            self._begin_backlog(state, offset)
+            return True
+        lines, _ = self._read_lines(SEGMENTS, offset)
+        if not lines:
+            return False
+        self._load_contents(offset)
+        rows = self._segment_rows([line for line in lines if line.raw not in own])
+        numbers = self._add_in_batches(list(rows.values()))
+        self._advance(state, SEGMENTS, lines, offset, numbers)
+        self._contents_read = (*self._identity(SEGMENTS)[:2], state.read[SEGMENTS][2])
+        return True
+
+    def _advance(self, state: _State, name: str, lines: Sequence[Line], offset: int, numbers: Sequence[int]) -> None:
+        """Note that lines are in the database, and whether some of them are of rows that are forgotten here."""
+        state.is_forgetting = state.is_forgetting or 0 in numbers
         if lines:
             state.read[name] = [*self._identity(name)[:2], offset + sum(len(line.raw) for line in lines)]
-        return bool(lines)
+
+    # --- many new lines ------------------------------------------------------------
+
+    def _begin_backlog(self, state: _State, offset: int) -> None:
+        """Reserve a number for each new line of `segments.jsonl`, so that any of them can be copied first."""
+        device, inode, _ = self._identity(SEGMENTS)
+        lines = self._read_raw(SEGMENTS, offset)
+        if state.reserved and state.read.get(SEGMENTS, [0, 0, 0]) == [device, inode, offset]:
+            first, stop = state.reserved
+            lines = lines[: stop - first]
+        else:
+            first = self._store.change_rows("", lambda db: _reserve_numbers(db, len(lines)))
+            state.reserved = [first, first + len(lines)]
+            state.read[SEGMENTS] = [device, inode, offset]
+        self._backlog = Backlog(identity=(device, inode), offset=offset, lines=lines, first_number=first)
+        self._load_contents(offset)
+        # Lines of our own were written by a process that ended before all lines ahead of them were copied.
+        own = (parse_line(raw, 0) for raw in lines if b'"holdfast"' in raw)
+        self._contents |= {segment_key(data) for data in map(segment_of, own) if data is not None}
+
+    def _start_copier(self) -> None:
+        """Start the thread that copies the backlog, unless it runs."""
+        if not self._background or self._closed.is_set() or (self._copier is not None and self._copier.is_alive()):
+            return
+        self._copier = threading.Thread(target=self._copy_backlog, name="holdfast-folder", daemon=True)
+        self._copier.start()
+
+    def _copy_backlog(self) -> None:
+        """Copy the backlog until it is done or the store is closed."""
+        try:
+            while self._backlog is not None and not self._closed.wait(_PAUSE_SECONDS):
+                self._copy_batch()
+        except HoldfastError as error:  # the next call starts the thread again, and one that needs the lines raises
+            log.warning("the segments of %s are not indexed: %s", self.path, error)
+
+    def _copy_batch(self) -> None:
+        """Copy the next lines of the backlog."""
+        with self._locked():
+            backlog = self._backlog
+            if backlog is None:  # another thread has copied the last ones
+                return
+            state = self._load_state()
+            identity = self._identity(SEGMENTS)
+            offset = state.offset(SEGMENTS, identity)
+            if identity[:2] != backlog.identity or offset < backlog.offset:  # the file was replaced
+                self._backlog = None
+                self._catch_up(state)
+                return
+            place = backlog.place_of(offset)
+            stop = min(place + COPY_LINES, len(backlog.lines))
+            is_last = stop == len(backlog.lines)
+            state.read[SEGMENTS] = [*identity[:2], max(offset, backlog.offset_of(stop))]
+            state.reserved = [] if is_last else [backlog.first_number + stop, backlog.first_number + len(backlog.lines)]
+            with self._forgetting_backlog(), self._store.transaction():
+                numbers = self._copy_places(backlog, range(place, stop))
+                state.is_forgetting = state.is_forgetting or 0 in numbers
+                self._store.add_records([state.record()])
+            self._contents_read = (*identity[:2], state.read[SEGMENTS][2])
+            if is_last:
+                self._backlog = None
+                self._catch_up(state)
+
+    @contextmanager
+    def _forgetting_backlog(self) -> Iterator[None]:
+        """Forget what was read of the file if it could not be stored, so that the next call reads it again."""
+        try:
+            yield
+        except BaseException:
+            self._backlog = None
+            self._forget_contents()
+            raise
+
+    def _copy_places(self, backlog: Backlog, places: Iterable[int]) -> list[int]:
+        """Copy lines of the backlog under the numbers that are reserved for them; return the numbers they have."""
+        wanted = [place for place in places if place not in backlog.copied]
+        rows = self._segment_rows([parse_line(backlog.lines[place], place) for place in wanted])
+        backlog.copied.update(wanted)
+        if not rows:
+            return []
+        numbers = [backlog.first_number + place for place in rows]
+        return self._store.change_rows("", lambda db: add_messages(db, list(rows.values()), numbers_of=numbers))
+
+    def _copied_lines(self, backlog: Backlog) -> int:
+        """Count the lines of a backlog that are in the database."""
+        place = backlog.place_of(self._load_state().offset(SEGMENTS, self._identity(SEGMENTS)))
+        return place + sum(1 for each in backlog.copied if each >= place)
+
+    def _copied(self) -> SqliteStore:
+        """Return the database after copying everything that is in the files."""
+        store = self._synced()
+        backlog = self._backlog
+        while self._backlog is not None and self._state is None:
+            if self.on_progress is not None and backlog is not None:
+                self.on_progress(self._copied_lines(backlog), len(backlog.lines))
+            self._copy_batch()
+        if self.on_progress is not None and backlog is not None:
+            self.on_progress(len(backlog.lines), len(backlog.lines))
+        return store
+
+    def _copied_for(self, select: Select) -> SqliteStore:
+        """Return the database after copying what a selection of messages names."""
+        store = self._synced()
+        backlog = self._backlog
+        if backlog is None:
+            return store
+        if select.ids is not None:
+            self._copy_first(backlog, backlog.places_of_numbers(select.ids))
+            return store
+        if not select.across and self._copy_session(select.scope.session):
+            return store
+        return self._copied()
+
+    def _copy_session(self, session: str) -> bool:
+        """Copy the lines of a session out of turn; return False if they are too many."""
+        self._synced()
+        backlog = self._backlog
+        if backlog is None:
+            return True
+        places = [place for place in backlog.places_of_session(session) if place not in backlog.copied]
+        if len(places) > MAX_SESSION_LINES:
+            return False
+        self._copy_first(backlog, places)
+        return True
+
+    def _copy_words(self, words: Mapping[str, float]) -> None:
+        """Copy the lines out of turn that have most of these words."""
+        backlog = self._backlog
+        if backlog is not None:
+            self._copy_first(backlog, backlog.places_with(words, without=backlog.copied, limit=MAX_WORD_LINES))
+
+    def _copy_first(self, backlog: Backlog, places: Sequence[int]) -> None:
+        """Copy lines out of turn, unless a transaction of this thread is under way."""
+        if not places or self._state is not None:
+            return
+        with self._locked():
+            if self._backlog is not backlog or self._identity(SEGMENTS)[:2] != backlog.identity:
+                return
+            with self._forgetting_backlog():
+                numbers = self._copy_places(backlog, places)
+            if 0 in numbers:
+                state = self._load_state()
+                state.is_forgetting = True
+                self._store.add_records([state.record()])
+
+    # --- lines -----------------------------------------------------------------------
+
+    def _read_raw(self, name: str, offset: int) -> list[bytes]:
+        """Return the complete lines of a file from an offset on, each with its end."""
+        path = self.path / name
+        with journal.storage(path):
+            if not path.exists():
+                return []
+            with path.open("rb") as file:
+                file.seek(offset)
+                lines = file.readlines()
+        return [line for line in lines if line.endswith(b"\n")]
 
     def _read_lines(self, name: str, offset: int = 0, stop: int | None = None) -> tuple[list[Line], bytes]:
         """Return the complete lines of a part of a file, and what follows them without a line end."""
@@ -493,20 +779,30 @@ class FolderStore:
         *raws, rest = data.split(b"\n")
         return [parse_line(raw + b"\n", number) for number, raw in enumerate(raws, start=1)], rest
 
-    def _read_contents(self, identity: Sequence[int], stop: int) -> None:
-        """Learn the content keys of the segments before a place, which are in the database."""
+    def _load_contents(self, stop: int | None = None) -> None:
+        """Learn the content keys of the segments that are in the database, up to an offset in the file."""
+        identity = self._identity(SEGMENTS)
+        if stop is None:
+            stop = self._load_state().offset(SEGMENTS, identity)
         device, inode, start = self._contents_read
         if [device, inode] != list(identity[:2]) or start > stop:
-            self._contents, start = set(), 0
+            self._contents = set()
+            start = 0
         if start < stop:
             lines, _ = self._read_lines(SEGMENTS, start, stop)
             self._contents |= {segment_key(data) for data in map(segment_of, lines) if data is not None}
+        self._contents_read = (*identity[:2], stop)
 
-    def _segment_rows(self, lines: Sequence[Line]) -> list[MessageRow]:
-        """Return the messages of lines, without the plugin's copies of what is known or forgotten."""
+    def _forget_contents(self) -> None:
+        self._contents = set()
+        self._contents_read = (0, 0, 0)
+
+    def _segment_rows(self, lines: Sequence[Line]) -> dict[int, MessageRow]:
+        """Return the messages of lines by their number, without the plugin's copies of what is known or forgotten."""
         forgotten = self._forgotten() if lines else {}
-        rows: list[MessageRow] = []
-        for data in map(segment_of, lines):
+        rows: dict[int, MessageRow] = {}
+        for line in lines:
+            data = segment_of(line)
             row = None if data is None else segment_row(data)
             if data is None or row is None:
                 continue
@@ -514,7 +810,7 @@ class FolderStore:
             if row.nonce.startswith(FOREIGN) and (key in self._contents or _is_forgotten(row, forgotten)):
                 continue
             self._contents.add(key)
-            rows.append(row)
+            rows[line.number] = row
         return rows
 
     def _fact_rows(self, lines: Sequence[Line]) -> list[FactRow]:
@@ -523,6 +819,8 @@ class FolderStore:
         versions: dict[tuple[Scope, str], list[FactRow]] = {}
         for line in lines:
             data = line.data or {}
+            if scope_problem(data, "") is not None:
+                continue
             key = (scope_of(data, ""), str(data.get("id")))
             if key not in versions:
                 stored = self._store.read_facts(Select(scope=key[0]), keys=(key[1],))
@@ -536,6 +834,13 @@ class FolderStore:
     def _add_in_batches(self, rows: Sequence[MessageRow]) -> list[int]:
         batches = (rows[start : start + _BATCH] for start in range(0, len(rows), _BATCH))
         return [number for batch in batches for number in self._store.add_messages(batch)]
+
+
+def _reserve_numbers(db: Database, count: int) -> int:
+    """Let new messages have higher numbers than so many that are reserved; return the first of these."""
+    last = db.last_number("messages")
+    db.skip_numbers("messages", last + count)
+    return last + 1
 
 
 def _key(scope: Scope, digest: str) -> str:

@@ -1,11 +1,6 @@
-"""The files of the memory-context plugin: lines of `segments.jsonl` and `knowledge.jsonl`, and `vectors.bin`.
+"""The lines of the memory-context plugin: `segments.jsonl` and `knowledge.jsonl`.
 
 What the plugin knows is where the plugin looks for it; what only we know is under `holdfast`, which it ignores.
-
-`vectors.bin` is VMEM version 1:
-
-    header   magic "VMEM" · version · dimension · count            four unsigned 32-bit numbers, little-endian
-    entry    length of the id (16 bits) · id (UTF-8) · vector (dimension x float32)
 """
 
 from __future__ import annotations
@@ -15,24 +10,25 @@ import json
 import math
 import os
 import re
-import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeAlias, cast, get_args
 
-import numpy as np
-import numpy.typing as npt
-
 from holdfast import patterns
 from holdfast.errors import InputError
-from holdfast.messages import Message, Text
+from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.store.codec import DAMAGE, from_json, text_bytes, to_json
 from holdfast.store.cutting import cut
+from holdfast.store.database import SCOPE_PARTS
 from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line
 
+SEGMENTS: Final = "segments.jsonl"
+OWNER: Final = Scope(tenant="", project="", agent="folder", session="")
+"""The scope of records about the files of a folder; no reader has it."""
 OWN: Final = "holdfast"
 FOREIGN: Final = "segment:"
 """Prefix of the nonce of a message that the plugin wrote."""
@@ -40,6 +36,9 @@ FOREIGN: Final = "segment:"
 ContentKey: TypeAlias = tuple[Scope, str, str]
 
 _ROLES: Final = frozenset({"user", "assistant"})
+"""The roles that the plugin writes."""
+_TOOL_ROLES: Final = frozenset({"tool", "toolResult"})
+"""Roles that other programs write for the output of a tool."""
 _TYPES: Final = frozenset(get_args(FactType))
 _FACT_EXTRAS: Final = ("subject", "slot", "evidence", "quote", "pinned")
 
@@ -92,17 +91,35 @@ def scope_to_json(scope: Scope) -> list[str]:
 
 
 def scope_of(data: Mapping[str, Any], session: str) -> Scope:
-    """The scope of a line; one that is not ours belongs to its session alone."""
+    """The scope of a line; one that is not ours belongs to its session alone.
+
+    Raises:
+        InputError: It is not a scope.
+    """
     own = data.get(OWN)
     if not isinstance(own, dict) or "scope" not in own:
         return Scope(session=session)
     return scope_from_json(own["scope"])
 
 
-def scope_from_json(data: Sequence[str]) -> Scope:
-    """The scope that `scope_to_json` wrote."""
-    tenant, project, agent, session = data
-    return Scope(tenant=tenant, project=project, agent=agent, session=session)
+def scope_from_json(data: object) -> Scope:
+    """The scope that `scope_to_json` wrote.
+
+    Raises:
+        InputError: It wrote something else.
+    """
+    if not isinstance(data, list) or len(data) != len(SCOPE_PARTS):
+        raise InputError(f"{data!r} is not a scope")
+    return Scope(**dict(zip(SCOPE_PARTS, data, strict=True)))
+
+
+def scope_problem(data: Mapping[str, Any], session: str) -> str | None:
+    """Why the scope of a line cannot be used; None where it can."""
+    try:
+        scope_of(data, session)
+    except InputError as error:
+        return str(error)
+    return None
 
 
 # --- segments ------------------------------------------------------------------
@@ -138,17 +155,33 @@ def segment_line(row: MessageRow, content: str, *, name: str, now: int) -> dict[
 
 def segment_problem(data: Mapping[str, Any]) -> str | None:
     """Why a line of `segments.jsonl` is no segment; None where it is one."""
-    time = data.get("timestamp")
-    for wrong, reason in (
-        (not data.get("id") or not isinstance(data["id"], str), "no id"),
-        (not data.get("sessionId") or not isinstance(data["sessionId"], str), "no session"),
-        (data.get("role") not in _ROLES, "not said by a user or an assistant"),
-        (not isinstance(data.get("content"), str), "no text"),
-        (isinstance(time, bool) or not isinstance(time, int | float) or time != time, "no time"),  # noqa: PLR0124 - NaN
-    ):
-        if wrong:
-            return reason
-    return None
+    if not data.get("id") or not isinstance(data["id"], str):
+        return "no id"
+    if not data.get("sessionId") or not isinstance(data["sessionId"], str):
+        return "no session"
+    role = data.get("role")
+    if not isinstance(role, str) or role not in _ROLES | _TOOL_ROLES:
+        return "not of a user, an assistant or a tool"
+    if not isinstance(data.get("content"), str):
+        return "no text"
+    if _segment_time(data.get("timestamp")) is None:
+        return "no time"
+    return scope_problem(data, data["sessionId"])
+
+
+def _segment_time(value: object) -> int | None:
+    """Read a time: Unix milliseconds as the plugin writes them, or a text in ISO 8601, in UTC unless it says else."""
+    if isinstance(value, str):
+        try:
+            moment = datetime.fromisoformat(value)
+        except ValueError:
+            return None
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+    if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
+        return None
+    return _whole(value)
 
 
 def segment_of(line: Line) -> dict[str, Any] | None:
@@ -189,7 +222,19 @@ def line_problem(line: Line, facts: dict[str, FactRow], *, is_segment: bool) -> 
 
 
 def _plain(data: Mapping[str, Any]) -> Message:
-    return Message(role=data["role"], parts=(Text(text=data["content"]),), timestamp=_whole(data["timestamp"]))
+    """Return the message that a segment stands for, by its fields alone."""
+    text = Text(text=data["content"])
+    time = _segment_time(data["timestamp"])
+    if data["role"] not in _TOOL_ROLES:
+        return Message(role=data["role"], parts=(text,), timestamp=time)
+    call = data.get("toolCallId")
+    name = data.get("toolName")
+    result = ToolResult(
+        call_id=call if isinstance(call, str) and call else data["id"],
+        content=(text,),
+        name=name if isinstance(name, str) else None,
+    )
+    return Message(role="tool", parts=(result,), timestamp=time)
 
 
 # --- facts ---------------------------------------------------------------------
@@ -223,6 +268,9 @@ def read_fact(data: Mapping[str, Any], *, before: FactRow | None) -> FactRow | s
         data = {"type": before.type, "content": before.content, **data}
     if data.get("type") not in _TYPES or not isinstance(data.get("content"), str):
         return "not a fact of a known type"
+    problem = scope_problem(data, "")
+    if problem is not None:
+        return problem
     after = data.get("supersededBy")
     return FactRow(
         scope=scope_of(data, ""),
@@ -280,80 +328,3 @@ def entities(text: str) -> list[dict[str, Any]]:
         if kind in tables["addresses"]:
             text = pattern.sub(lambda match: " " * len(match.group()), text)
     return list(found.values())
-
-
-# --- vectors.bin -------------------------------------------------------------------
-
-VECTORS_MAGIC: Final = 0x4D454D56
-VECTORS_VERSION: Final = 1
-_HEADER: Final = struct.Struct("<4I")
-_LENGTH: Final = struct.Struct("<H")
-_MAX_ID_BYTES: Final = 0xFFFF
-
-Floats = npt.NDArray[np.float32]
-
-
-@dataclass(frozen=True, slots=True)
-class Vectors:
-    """The vectors of a file by id, the last of several; `missing` are entries that the header promises in vain."""
-
-    dimension: int
-    rows: dict[str, Floats]
-    missing: int = 0
-
-
-def read_vectors(path: Path) -> Vectors | None:
-    """What a file holds; None where there is no such file, or it is none of this format and version."""
-    with journal.storage(path):
-        try:
-            data = path.read_bytes()
-        except FileNotFoundError:
-            return None
-    return decode_vectors(data)
-
-
-def decode_vectors(data: bytes) -> Vectors | None:
-    """The vectors in these bytes; None where they are something else. A tail that is cut off ends the reading."""
-    if len(data) < _HEADER.size:
-        return None
-    magic, version, dimension, count = _HEADER.unpack_from(data)
-    if (magic, version) != (VECTORS_MAGIC, VECTORS_VERSION):
-        return None
-    rows: dict[str, Floats] = {}
-    place, done = _HEADER.size, 0
-    while done < count and place + _LENGTH.size <= len(data):
-        (length,) = _LENGTH.unpack_from(data, place)
-        start = place + _LENGTH.size + length
-        if start + 4 * dimension > len(data):
-            break
-        name = data[place + _LENGTH.size : start].decode("utf-8", "replace")
-        rows[name] = np.frombuffer(data, "<f4", dimension, offset=start).astype(np.float32)
-        place, done = start + 4 * dimension, done + 1
-    return Vectors(dimension, rows, missing=count - done)
-
-
-def encode_vectors(rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> Iterator[bytes]:
-    """A file of these vectors, piece by piece. One that is too short is filled up with zeros, a longer one refused."""
-    yield _HEADER.pack(VECTORS_MAGIC, VECTORS_VERSION, dimension, len(rows))
-    for name, row in rows.items():
-        raw = name.encode("utf-8", "replace")
-        if len(raw) > _MAX_ID_BYTES or len(row) > dimension:
-            raise InputError(f"{name[:80]!r} does not fit into a vector file of dimension {dimension}")
-        whole = np.zeros(dimension, "<f4")
-        whole[: len(row)] = row
-        yield _LENGTH.pack(len(raw)) + raw + whole.tobytes()
-
-
-def write_vectors(path: Path, rows: Mapping[str, Sequence[float] | Floats], *, dimension: int) -> None:
-    """Put these vectors in the place of the file: whoever reads sees the old or the new ones, also after a crash."""
-    journal.replace(path, list(encode_vectors(rows, dimension=dimension)))
-
-
-def remove_vectors(path: Path, names: set[str]) -> None:
-    """Remove the vectors of segments, and of their windows, from a file."""
-    vectors = read_vectors(path)
-    if vectors is None:
-        return
-    kept = {name: row for name, row in vectors.rows.items() if name.split("#")[0] not in names}
-    if len(kept) < len(vectors.rows):
-        write_vectors(path, kept, dimension=vectors.dimension)

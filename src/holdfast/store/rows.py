@@ -241,8 +241,11 @@ _MessageKey: TypeAlias = tuple[int, bytes, bytes]
 """The number of the scope, the digest and the nonce."""
 
 
-def add_messages(db: Database, rows: Sequence[MessageRow]) -> list[int]:
-    """Add messages with their passages."""
+def add_messages(db: Database, rows: Sequence[MessageRow], *, numbers_of: Sequence[int] = ()) -> list[int]:
+    """Add messages with their passages; return the number of each.
+
+    `numbers_of` are the numbers that new messages get, one for each row; by default the database gives them.
+    """
     scopes = {scope: scope_number(db, scope) for scope in dict.fromkeys(row.scope for row in rows)}
     keys = [(scopes[row.scope], bytes.fromhex(row.message.digest), text_bytes(row.nonce)) for row in rows]
     ends = find_ends(db, scopes.values())  # a server answers in one round trip
@@ -254,7 +257,13 @@ def add_messages(db: Database, rows: Sequence[MessageRow]) -> list[int]:
     values = [
         (*key, PINNED * row.pinned | EXCLUDED * row.excluded, encode_message(row.message)) for key, row in new.items()
     ]
-    added = db.insert_numbered("messages", "scope, digest, nonce, flags, body", values)
+    if numbers_of:
+        reserved = dict(zip(reversed(keys), reversed(numbers_of), strict=True))  # the first of the same key counts
+        added = [reserved[key] for key in new]
+        with_numbers = [(number, *value) for number, value in zip(added, values, strict=True)]
+        db.insert("messages", "id, scope, digest, nonce, flags, body", with_numbers)
+    else:
+        added = db.insert_numbered("messages", "scope, digest, nonce, flags, body", values)
     numbers.update(zip(new, added, strict=True))
     if new:
         from holdfast.store.index_tables import add_passages  # noqa: PLC0415 - messages are read without numpy

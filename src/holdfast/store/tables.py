@@ -49,6 +49,11 @@ class TableStore(ABC):
     def place(self) -> str:
         """The file or address, as messages name it."""
 
+    @property
+    def progress(self) -> str:
+        """Nothing: what is stored is indexed."""
+        return ""
+
     @abstractmethod
     def close(self) -> None:
         """Close files and connections."""
