@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: screenshots demo test coverage test-hosts retest frameworks fuzz check bench docs build fix clean
+.PHONY: screenshots demo test coverage test-hosts frameworks fuzz check bench docs build fix clean
 
 # What a user installs, and nothing else: the demo starts in seconds.
 $(DEMO_STAMP): pyproject.toml
@@ -37,10 +37,6 @@ coverage: $(STAMP)
 # Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about twenty minutes.
 test-hosts: $(STAMP)
 	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
-
-# The tests that failed in the last run, once more and one at a time: a busy machine must not decide.
-retest: $(STAMP)
-	$(BIN)/python -m pytest --last-failed --last-failed-no-failures none
 
 # Conversations of 200 turns through the real SDKs and frameworks; `make test` runs short ones.
 # LiteLLM needs an older openai, and the Claude Agent SDK is 350 MB: each has an environment of its own.

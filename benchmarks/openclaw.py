@@ -248,7 +248,9 @@ thread.join()
 '''
 
 
-def _write_settings(folder: Path, *, model: int, port: int, agents: Mapping[str, Any]) -> None:
+def _write_settings(
+    folder: Path, *, model: int, port: int, agents: Mapping[str, Any], plugin: Mapping[str, Any]
+) -> None:
     models = [{"id": "m1", "name": "m1", "contextWindow": WINDOW, "maxTokens": 4_000}]
     provider = {"baseUrl": f"http://127.0.0.1:{model}/v1", "apiKey": "x", "api": "openai-completions", "models": models}
     settings = {
@@ -264,6 +266,7 @@ def _write_settings(folder: Path, *, model: int, port: int, agents: Mapping[str,
             **agents,
         },
         "models": {"providers": {"scripted": provider}},
+        **({"plugins": {"entries": {"holdfast": {"config": plugin}}}} if plugin else {}),
     }
     (folder / "home" / ".openclaw").mkdir(parents=True)
     (folder / "work").mkdir()
@@ -290,15 +293,23 @@ def find_host(folder: Path | None) -> list[str]:
 
 @contextmanager
 def run_gateway(
-    command: list[str], folder: Path, *, with_memory: bool = True, agents: Mapping[str, Any] | None = None
+    command: list[str],
+    folder: Path,
+    *,
+    with_memory: bool = True,
+    agents: Mapping[str, Any] | None = None,
+    plugin: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[ScriptedModel, str]]:
-    """Run the gateway of OpenClaw in an empty home, in front of a scripted model; `agents` adds to that setting."""
+    """Run the gateway of OpenClaw in an empty home, in front of a scripted model.
+
+    `agents` adds to that setting, `plugin` are options of our plugin.
+    """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     model = ScriptedModel()
     threading.Thread(target=model.serve_forever, daemon=True).start()
-    _write_settings(folder, model=model.server_address[1], port=port, agents=agents or {})
+    _write_settings(folder, model=model.server_address[1], port=port, agents=agents or {}, plugin=plugin or {})
     environ = {**os.environ, "HOME": str(folder / "home"), "HOLDFAST_HOME": str(folder / "memory"), "NO_COLOR": "1"}
     environ["PATH"] = f"{Path(command[0]).parent}{os.pathsep}{environ['PATH']}"
     summaries = {"HOLDFAST_COMPACTION__MODEL": "openai/m1", "OPENAI_API_KEY": "x"}

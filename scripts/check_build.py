@@ -82,7 +82,7 @@ def call(command: list[str], folder: Path) -> None:
         "HOME": str(folder),
         "USERPROFILE": str(folder),
         "HOLDFAST_HOME": str(folder / "memory"),
-        "HOLDFAST_RECALL__DEADLINE_MS": "60000",  # a busy machine recalls what any other does
+        "HOLDFAST_RECALL__DEADLINE_MS": "600000",  # a busy machine recalls what any other does
     }
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)  # noqa: S603 - our own
     require(done.returncode == 0, f"{' '.join(command[1:])[:200]}\n{done.stdout}{done.stderr}")

@@ -11,6 +11,7 @@ from holdfast.messages import Message, ToolCall
 from holdfast.settings.schema import Compaction, Embedding, Pruning, QualityGuard
 from holdfast.store.base import Select
 from holdfast.testing.provider import Said, ScriptedProvider, Step, wire_of_path
+from waiting import UNHURRIED
 
 LIMIT = 8_000
 """Tokens of the window."""
@@ -22,6 +23,7 @@ SETTINGS = Settings(
     embedding=Embedding(provider="none"),
     compaction=Compaction(quality_guard=QualityGuard(enabled=False)),
     pruning=Pruning(mode="adaptive"),
+    recall=UNHURRIED,
 )
 LONG_SHELF = 4
 """The shelf whose content is long enough to be pruned."""

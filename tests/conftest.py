@@ -1,5 +1,6 @@
 """What holds for every test."""
 
+import signal
 import sys
 from collections.abc import Generator
 
@@ -36,7 +37,10 @@ settings.load_profile("holdfast")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Make our own marker known."""
+    """Handle Ctrl-C as in a terminal, and make our own marker known."""
+    # A shell ignores SIGINT in commands that it runs in the background, and every process that a test starts would
+    # inherit that.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "untraced: run without coverage, as property tests do.")
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import httpx2 as httpx
 
-SECONDS: Final = 60
+from waiting import PATIENCE
 
-get: Final = partial(httpx.get, timeout=SECONDS)
-post: Final = partial(httpx.post, timeout=SECONDS)
-stream: Final = partial(httpx.stream, timeout=SECONDS)
+get: Final = partial(httpx.get, timeout=PATIENCE)
+post: Final = partial(httpx.post, timeout=PATIENCE)
+stream: Final = partial(httpx.stream, timeout=PATIENCE)

@@ -11,6 +11,7 @@ import psycopg
 import pytest
 
 from holdfast.store.postgres import PostgresStore
+from waiting import PATIENCE
 
 VARIABLE = "HOLDFAST_TEST_POSTGRES"
 STARTED = "POSTGRES_OF_HOLDFAST_TESTS"
@@ -50,4 +51,4 @@ def schema_of(folder: Path) -> str:
 
 def open_postgres(folder: Path) -> PostgresStore:
     """Open the store that stands for a folder."""
-    return PostgresStore(start(), home=folder, schema=schema_of(folder), partitions=1, connections=6)
+    return PostgresStore(start(), home=folder, schema=schema_of(folder), partitions=1, connections=6, wait=PATIENCE)

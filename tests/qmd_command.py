@@ -13,6 +13,7 @@ from holdfast.settings import Embedding, Memory, Settings
 from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes
 from holdfast_agent.qmd import Qmd
+from waiting import PATIENCE
 
 NOW = 1_770_732_000_000
 MINUTE = 60_000
@@ -94,7 +95,7 @@ class World:
 
     def settings(self, **changed: Any) -> Settings:
         """Settings with qmd as the backend."""
-        asked = {"command": os.fspath(self.bin / "qmd"), "limits": {"timeout_ms": 20_000}} | changed
+        asked = {"command": os.fspath(self.bin / "qmd"), "limits": {"timeout_ms": 300_000}} | changed
         memory = msgspec.convert({"backend": "qmd", "qmd": _durations(asked)}, Memory)
         none = msgspec.convert({"provider": "none"}, type(Settings().memory_search))
         return Settings(memory=memory, memory_search=none, embedding=Embedding(provider="none"))
@@ -145,5 +146,5 @@ def places(found: NoteResults) -> list[tuple[str, int, int]]:
 def background(notes: Notes) -> Qmd:
     """QMD, when it has done what it does behind the scenes."""
     assert notes.qmd is not None
-    assert notes.qmd.wait(20)
+    assert notes.qmd.wait(PATIENCE)
     return notes.qmd

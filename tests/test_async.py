@@ -16,7 +16,7 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.providers import check
 from holdfast.settings import Embedding
-from waiting import UNHURRIED
+from waiting import PATIENCE, UNHURRIED
 
 LIMIT = 16_000
 pytestmark = pytest.mark.anyio
@@ -116,7 +116,7 @@ async def test_a_cancelled_compaction_changes_nothing(tmp_path: Path) -> None:
 
     def answer(_: Prompt) -> str:
         asked.set()
-        assert go.wait(60)
+        assert go.wait(PATIENCE)
         return "## Goal\nSteps."
 
     async with await AsyncEngine.open(tmp_path, settings=SETTINGS, model=Scripted(answer)) as engine:

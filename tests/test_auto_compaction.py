@@ -18,7 +18,7 @@ from holdfast.providers import check, read
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from waiting import UNHURRIED, until
+from waiting import PATIENCE, UNHURRIED, until
 
 LIMIT = 32_000
 EARLY = MemoryFlush(soft_threshold=0.4)
@@ -149,7 +149,7 @@ class TestModes:
         hooks = Hooks(listeners=[lambda event: heard.append(type(event).__name__)])
         with Engine.open(tmp_path, settings=settings(auto="inline"), hooks=hooks, background=False) as engine:
             talk_to(engine, 30)
-            hooks.wait(10)
+            hooks.wait(PATIENCE)
             assert heard == ["Compacting", "Compacted"] * compactions(engine)
 
 
@@ -179,7 +179,7 @@ class Slow(Scripted):
 
     def _answer(self, prompt: Prompt) -> str:
         self.asked.set()
-        assert self.go.wait(60)
+        assert self.go.wait(PATIENCE)
         return SUMMARY if "fact" not in prompt.messages[0].text[:200] else FACTS
 
 
@@ -192,7 +192,7 @@ class TestConcurrency:
             for stop in range(1, len(history), 2):
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
             engine.session("s").append(history[-1:])
-            assert model.asked.wait(60)
+            assert model.asked.wait(PATIENCE)
             more = [message for turn in turns(24) for message in turn][len(history) :]
             together: list[Window] = []
 
@@ -224,7 +224,7 @@ class TestConcurrency:
             for stop in range(1, len(history), 2):
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
             engine.session("s").append(history[-1:])
-            assert model.asked.wait(60)
+            assert model.asked.wait(PATIENCE)
             again = [*history[:2], said("user", "Let us begin again, with something else.")]
             engine.session("s").assemble(again, limit=LIMIT)
             model.go.set()
@@ -247,7 +247,7 @@ class TestConcurrency:
             for stop in range(1, len(history), 2):
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
                 engine.session("s").append(history[stop : stop + 1])
-            assert model.asked.wait(60)
+            assert model.asked.wait(PATIENCE)
             model.go.set()
         with Engine.open(tmp_path, settings=settings(), background=False) as engine:
             assert compactions(engine) == 0

@@ -183,7 +183,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "60000")  # a busy machine recalls what any other does
+    monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "600000")  # a busy machine recalls what any other does
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

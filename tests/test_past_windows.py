@@ -13,7 +13,7 @@ from holdfast.settings import Embedding, Recall, Settings
 from wire_talk import TALKS, Talk
 
 SETTINGS = Settings(
-    embedding=Embedding(provider="none"), recall=Recall(deadline_ms=60_000, query_messages=1, min_query_chars=24)
+    embedding=Embedding(provider="none"), recall=Recall(deadline_ms=600_000, query_messages=1, min_query_chars=24)
 )
 
 

@@ -89,7 +89,7 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
         env={
             "HOME": str(folder),
             "HOLDFAST_HOME": str(folder / "home"),
-            "HOLDFAST_RECALL__DEADLINE_MS": "60000",  # a busy machine recalls what any other does
+            "HOLDFAST_RECALL__DEADLINE_MS": "600000",  # a busy machine recalls what any other does
             "PATH": "",
         },
         capture_output=True,

@@ -17,10 +17,9 @@ from holdfast.errors import CompactionError, ModelCancelledError, SettingsError
 from holdfast.events import Compacted, Compacting, SummaryRequest, SummaryResult
 from holdfast.settings import Compaction, Settings, load
 from test_seeds_chat import Shell, shell  # noqa: F401 - a fixture
-from waiting import UNHURRIED
+from waiting import PATIENCE, UNHURRIED
 
 LIMIT = 8_000
-SETTINGS = Settings(embedding=BASE.embedding, recall=UNHURRIED, compaction=Compaction(auto="off", timeout_seconds=1))
 
 
 def conversation(turns: int = 30) -> list[dict[str, Any]]:
@@ -32,9 +31,11 @@ def conversation(turns: int = 30) -> list[dict[str, Any]]:
     return talk
 
 
-def opened(folder: Path, hooks: Hooks) -> Engine:
-    """An engine that compacts when it is asked to."""
-    return Engine.open(folder, settings=SETTINGS, hooks=hooks, background=False)
+def opened(folder: Path, hooks: Hooks, *, seconds: int = 300) -> Engine:
+    """Open an engine that compacts when it is asked to; a hook may take `seconds`."""
+    compaction = Compaction(auto="off", timeout_seconds=seconds)
+    settings = Settings(embedding=BASE.embedding, recall=UNHURRIED, compaction=compaction)
+    return Engine.open(folder, settings=settings, hooks=hooks, background=False)
 
 
 class TestListeners:
@@ -46,7 +47,7 @@ class TestListeners:
         hooks = Hooks(listeners=[heard.append], workspace="/work")
         with opened(tmp_path, hooks) as engine:
             done = engine.session("s", project="shop", agent="coder").compact(conversation(), limit=LIMIT)
-            hooks.wait(10)
+            hooks.wait(PATIENCE)
         gone, kept = len(done.plan.summarised), len(done.plan.kept)
         owner: dict[str, Any] = {
             "session": "s",
@@ -65,7 +66,7 @@ class TestListeners:
         go, ended = Event(), Event()
 
         def slow(event: Compacting | Compacted) -> None:
-            go.wait(60)
+            go.wait(PATIENCE)
             if isinstance(event, Compacted):
                 ended.set()
             raise RuntimeError("slow and broken")
@@ -77,7 +78,7 @@ class TestListeners:
             assert [edit.kind for edit in engine.session("s").edits()] == ["compacted"]
             assert not ended.is_set()
             go.set()
-            hooks.wait(60)
+            hooks.wait(PATIENCE)
             window = engine.session("s").assemble([*talk, {"role": "user", "content": "Go on."}], limit=LIMIT)
             assert "hook slow: RuntimeError('slow and broken')" in window.report.warnings
 
@@ -117,26 +118,28 @@ class TestSummary:
 
         def waits(request: SummaryRequest) -> None:
             cancel.set()
-            if request.cancel.wait(60):
+            if request.cancel.wait(PATIENCE):
                 signalled.set()
 
         with opened(tmp_path, Hooks(summary=waits)) as engine:
             with pytest.raises(ModelCancelledError):
                 engine.session("s").compact(conversation(), limit=LIMIT, cancel=cancel)
             assert engine.session("s").edits() == ()
-        assert signalled.wait(60)
+        assert signalled.wait(PATIENCE)
 
     @pytest.mark.parametrize(
-        ("answer", "complaint"),
+        ("answer", "seconds", "complaint"),
         [
-            (lambda request: request.cancel.wait(60) and None, "not done after 1 s"),
-            (lambda _: {"summary": "no"}, "return a text, a SummaryResult"),
-            (lambda _: SummaryResult(text="x", details={"bad": object()}), "return a text, a SummaryResult"),
+            (lambda request: request.cancel.wait(PATIENCE) and None, 1, "not done after 1 s"),
+            (lambda _: {"summary": "no"}, 300, "return a text, a SummaryResult"),
+            (lambda _: SummaryResult(text="x", details={"bad": object()}), 300, "return a text, a SummaryResult"),
         ],
     )
-    def test_without_a_usable_answer_the_engine_writes_it(self, tmp_path: Path, answer: Any, complaint: str) -> None:
+    def test_without_a_usable_answer_the_engine_writes_it(
+        self, tmp_path: Path, answer: Any, seconds: int, complaint: str
+    ) -> None:
         """Too late, or of another kind: the warning says so."""
-        with opened(tmp_path, Hooks(summary=answer)) as engine:
+        with opened(tmp_path, Hooks(summary=answer), seconds=seconds) as engine:
             done = engine.session("s").compact(conversation(), limit=LIMIT)
         assert done.summary is not None
         assert done.summary.rung == "digest"

@@ -127,7 +127,7 @@ from pathlib import Path
 from holdfast import Engine, Settings
 from holdfast.settings import Embedding, Recall
 said, limit = json.load(open(sys.argv[2])), int(sys.argv[3])
-quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=60_000))
+quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=600_000))
 with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
     for stop in range(2, len(said) + 1, 2):
         window = engine.session("s").assemble(said[:stop], limit=limit)

@@ -17,7 +17,7 @@ from holdfast.settings import Embedding, Recall, Settings
 from shared_data import SHARED, needs_shared
 from wire_talk import TALKS, Talk
 
-LONG_QUESTIONS = Recall(deadline_ms=60_000, query_messages=1, min_query_chars=24, neighbours=0)
+LONG_QUESTIONS = Recall(deadline_ms=600_000, query_messages=1, min_query_chars=24, neighbours=0)
 LIMITS = {8_000: Recall(enabled=False), 32_000: LONG_QUESTIONS, 200_000: Recall(enabled=False)}
 """With recalled blocks at one of them, for one turn in ten: looking for them is most of what a request costs."""
 TURNS = {8_000: 80, 32_000: 80, 200_000: 50}

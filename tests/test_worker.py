@@ -6,6 +6,7 @@ from threading import Event
 from holdfast.engine import Worker
 from holdfast.errors import StorageError
 from holdfast.files import only_process
+from waiting import PATIENCE
 
 
 def test_it_goes_on_while_there_is_more() -> None:
@@ -20,7 +21,7 @@ def test_it_goes_on_while_there_is_more() -> None:
 
     worker = Worker(step)
     worker.start()
-    assert done.wait(60)
+    assert done.wait(PATIENCE)
     worker.stop()
     assert left == [0]
 
@@ -40,8 +41,8 @@ def test_trouble_is_told_and_tried_again() -> None:
 
     worker = Worker(step, pause=0.05)
     worker.start()
-    assert failed.wait(60)
-    assert done.wait(60)
+    assert failed.wait(PATIENCE)
+    assert done.wait(PATIENCE)
     worker.stop()
     assert tries[0] == ""
     assert "the disk is full" in tries[1]
@@ -59,9 +60,9 @@ def test_a_lock_that_cannot_be_had_is_trouble_like_any_other() -> None:
 
     worker = Worker(step, pause=0.05)
     worker.start()
-    assert tried.wait(60)
+    assert tried.wait(PATIENCE)
     tried.clear()
-    assert tried.wait(60)
+    assert tried.wait(PATIENCE)
     worker.stop()
     assert "x.worker" in worker.error
 

@@ -7,8 +7,8 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from holdfast import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.providers.replies import ReplyCollector
 from holdfast.testing.provider import ScriptedProvider, overflow
+from waiting import PATIENCE, until
 
 pytest.importorskip(
     "litellm.proxy.proxy_server",
@@ -35,6 +36,7 @@ SETTINGS = {
     "HOLDFAST_COMPACTION__QUALITY_GUARD__ENABLED": "false",
     "HOLDFAST_EMBEDDING__PROVIDER": "none",
     "HOLDFAST_PRUNING__MODE": "adaptive",
+    "HOLDFAST_RECALL__DEADLINE_MS": "600000",  # a busy machine recalls what any other does
 }
 CONFIG = """
 model_list:
@@ -60,22 +62,23 @@ def proxy(model_server: ScriptedProvider, tmp_path: Path) -> Iterator[str]:
         running = subprocess.Popen([*command, "--host", "127.0.0.1"], cwd=tmp_path, env=environ, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
     try:
-        for _ in range(600):
-            try:
-                httpx.get(f"{url}/health/liveliness", timeout=1)
-                break
-            except httpx.HTTPError:
-                assert running.poll() is None, (tmp_path / "log").read_text("utf-8", "replace")[-3_000:]
-                time.sleep(0.2)
+
+        def is_up() -> bool:
+            assert running.poll() is None, (tmp_path / "log").read_text("utf-8", "replace")[-3_000:]
+            with suppress(httpx.HTTPError):
+                return httpx.get(f"{url}/health/liveliness", timeout=5).is_success
+            return False
+
+        until(is_up)
         yield url
     finally:
         running.terminate()
-        running.wait(30)
+        running.wait(PATIENCE)
 
 
 def post(proxy: str, path: str, body: dict[str, Any], **headers: str) -> httpx.Response:
     """Send a request to the proxy."""
-    return httpx.post(f"{proxy}/v1/{path}", json={"model": "gpt-x", **body}, headers=headers, timeout=120)
+    return httpx.post(f"{proxy}/v1/{path}", json={"model": "gpt-x", **body}, headers=headers, timeout=PATIENCE)
 
 
 def say(proxy: str, history: list[Any], text: str, *, stream: bool = False) -> None:

@@ -3,8 +3,6 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -28,16 +26,6 @@ def ends(file: Path) -> None:
     """The process whose number stands in a file is there no longer, or not for long."""
     pid = int(file.read_text("utf-8"))
     until(lambda: not is_running(pid))
-
-
-@contextmanager
-def heeded() -> Iterator[None]:
-    """Ctrl-C is heeded, also where these tests run in the background of a shell that has it ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def test_output_and_status(tmp_path: Path) -> None:
@@ -81,7 +69,7 @@ def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
     """Ctrl-C goes on to the caller, and the command is gone."""
     interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
     command = "echo $$ > pid; head -c 200000 /dev/zero; touch ready; sleep 300"  # ready when much of it was read
-    with heeded(), pytest.raises(KeyboardInterrupt), when((tmp_path / "ready").exists, interrupt):
+    with pytest.raises(KeyboardInterrupt), when((tmp_path / "ready").exists, interrupt):
         run(command, cwd=tmp_path, seconds=200)
     ends(tmp_path / "pid")
 

@@ -11,6 +11,7 @@ from holdfast.engine import Engine
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.sqlite import SqliteStore
+from holdfast.testing import rows
 from holdfast.testing.rows import HERE, says
 
 QUIET = Settings(embedding=Embedding(provider="none"))
@@ -45,6 +46,17 @@ def test_a_loss_would_be_counted(tmp_path: Path) -> None:
     path.write_bytes(b"not a database at all, this is" * 100)
     chance = random.Random(1)  # noqa: S311 - chance, not secrecy
     assert trial.kill(0, chance)["corrupt"] == 1
+
+
+def test_a_store_of_more_messages_than_a_search_considers_is_sound(tmp_path: Path) -> None:
+    """Imports leave more than ten thousand messages after a few kills, and a search has a limit of candidates."""
+    trial = crash.Import(tmp_path / "trial")
+    texts = [f"killed 0 0 {part}" for part in range(rows.LIMIT + 1)]
+    with SqliteStore(trial.folder / STORE) as store:
+        numbers = store.add_messages([says(text) for text in texts])
+    for report in zip(numbers, texts, strict=True):
+        trial.take(report)
+    assert trial.missing() == 0
 
 
 def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:

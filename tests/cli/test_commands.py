@@ -21,6 +21,7 @@ import pytest
 from holdfast import Engine
 from holdfast.cli import COMMANDS, holdfast, main
 from holdfast.cli.output import align_to_words, plural
+from waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "webhook.jsonl"
@@ -406,21 +407,17 @@ class TestSessions:
         file = tmp_path / ".pi" / "agent" / "sessions" / "s.jsonl"
         file.parent.mkdir(parents=True)
         file.write_text("".join(lines[:6]))
-        # A program that is started in the background ignores Ctrl-C; this one must not, however the tests are started.
-        start = (
-            "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-            "from holdfast.cli import main; main()"
-        )
-        command = [sys.executable, "-u", "-c", start, "import", "--watch", "--every", "0.2", "--no-vectors"]
+        command = [sys.executable, "-u", "-m", "holdfast", "import", "--watch", "--every", "0.2", "--no-vectors"]
         with subprocess.Popen(
             command, stdout=subprocess.PIPE, text=True, env=environment(tmp_path), cwd=tmp_path
         ) as process:
             assert process.stdout is not None
             assert "of 1 session," in process.stdout.readline()
-            file.write_text("".join(lines[:9]))
+            with file.open("a") as growing:
+                growing.write("".join(lines[6:9]))
             assert "new messages of 1 session" in process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
+            assert process.wait(PATIENCE) == 0
         (one,) = data("sessions", home=tmp_path)["sessions"]
         assert one["messages"] == data("show", file, home=tmp_path)["messages"]
 

@@ -98,7 +98,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / NAME / "memory"))
     monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
-    monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "60000")
+    monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "600000")
     monkeypatch.chdir(tmp_path)
     made = Home(tmp_path, capsys, monkeypatch)
     made.file.parent.mkdir()

@@ -11,9 +11,10 @@ from typing import Any, Self
 
 import pexpect
 
+from waiting import PATIENCE
+
 PROMPT = "› "
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
-_SECONDS = 60
 
 
 class Terminal:
@@ -33,7 +34,7 @@ class Terminal:
             "HOME": str(folder),
             "HOLDFAST_HOME": str(folder / "memory"),
             "HOLDFAST_EMBEDDING__PROVIDER": "none",
-            "HOLDFAST_RECALL__DEADLINE_MS": "60000",  # on a busy machine memory may be slow
+            "HOLDFAST_RECALL__DEADLINE_MS": "600000",  # on a busy machine memory may be slow
             "HOLDFAST_SESSION__RESET__MODE": "never",  # it may be four in the morning
             "PATH": os.environ["PATH"],
             "TERM": "xterm-256color",
@@ -53,7 +54,7 @@ class Terminal:
             dimensions=size,
             encoding="utf-8",
             codec_errors="replace",
-            timeout=_SECONDS,
+            timeout=PATIENCE,
         )
         self.child.delaybeforesend = None
         self.seen: list[str] = []

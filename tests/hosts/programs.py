@@ -18,7 +18,7 @@ CACHE = Path(os.environ.get("HOLDFAST_HOSTS") or Path.home() / ".cache" / "holdf
 """Where the hosts are installed. Set HOLDFAST_HOSTS to use another folder."""
 NODE = f"node-{sys.platform}-{'arm64' if platform.machine() in {'arm64', 'aarch64'} else 'x64'}"
 NODE_VERSION = "24.21.0"
-MAX_SECONDS = 240
+MAX_SECONDS = 1_200
 LARGE = Usage(input=31_000, output=10)
 """Close to the end of the window that the hosts are told of."""
 
@@ -93,7 +93,7 @@ class Program:
         """Run a command as the user of the host, and return what it prints."""
         known = {"PATH": _with_node(self.package)["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
         memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
-        patient = {"HOLDFAST_TIMEOUT_MS": "60000"}  # a busy machine must not decide
+        patient = {"HOLDFAST_TIMEOUT_MS": "300000", "HOLDFAST_RECALL__DEADLINE_MS": "300000"}
         done = subprocess.run(
             [str(command), *arguments],
             cwd=self.work,
@@ -235,7 +235,12 @@ class OpenClaw(Program):
         model = {"id": "m1", "name": "m1", "contextWindow": 32_000, "maxTokens": 4_000}
         provider = {"baseUrl": f"{self.url}/v1", "apiKey": "x", "api": "openai-completions", "models": [model]}
         defaults = {"model": {"primary": "test/m1"}, "workspace": str(self.work), "skipBootstrap": True}
-        settings = {"agents": {"defaults": defaults}, "models": {"providers": {"test": provider}}}
+        plugin = {"config": {"timeoutMs": 300_000}}  # a busy machine must not decide
+        settings = {
+            "agents": {"defaults": defaults},
+            "models": {"providers": {"test": provider}},
+            "plugins": {"entries": {"holdfast": plugin}},
+        }
         self.write(".openclaw/openclaw.json", settings)
 
     def arguments(self, prompt: str) -> list[str]:

@@ -18,6 +18,7 @@ from holdfast.server.app import create_app
 from holdfast.server.inspector.data import Health, Note, Outside
 from holdfast.server.inspector.web import address
 from holdfast.settings import Embedding, Settings
+from waiting import UNHURRIED
 
 HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> "
@@ -74,7 +75,7 @@ def talk(engine: Engine, name: str, *, turns: int) -> None:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server for all tests of the inspector."""
     folder = tmp_path_factory.mktemp("inspector")
-    settings = Settings(embedding=Embedding(provider="none"))
+    settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
     with Engine.open(folder, settings=settings, background=False) as engine:
         talk(engine, "harbour", turns=14)
         engine.session("hostile <b>name</b>").assemble([{"role": "user", "content": HOSTILE}], limit=2_000_000)

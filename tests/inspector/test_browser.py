@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from inspector.conftest import Running
+from waiting import PATIENCE
 
 Page = Any
 SCREENS = {
@@ -26,6 +28,7 @@ SCREENS = {
 def page(browser: Any, running: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about or asks elsewhere fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(1000 * PATIENCE)
     opened = context.new_page()
     complaints: list[str] = []
     opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
@@ -56,11 +59,14 @@ def test_every_screen_is_accessible(page: Page, running: Running, name: str) -> 
 
 def test_by_keyboard_alone(page: Page, running: Running) -> None:
     """Search, go to the hit, step through the turns, go to another page, change the theme."""
+    page.clock.install()
     page.goto(running.key_url + "memory")
+    page.clock.pause_at(time.time() + 3_600)  # the second key must follow within a second
     page.keyboard.press("g")
     page.keyboard.press("s")
     page.wait_for_url(running.key_url)
-    page.keyboard.type("part 3 of the harbour ledger")
+    page.clock.resume()
+    page.keyboard.insert_text("part 3 of the harbour ledger")  # at once: the list is drawn again for each change
     page.wait_for_selector(".hits .row")
     page.keyboard.press("Escape")
     page.keyboard.press("j")
@@ -85,11 +91,26 @@ def test_a_running_session_is_followed(page: Page, running: Running) -> None:
     page.goto(running.key_url + "session?session=live")
     page.wait_for_selector("#live.on")
     page.wait_for_selector("#turn-view h2:has-text('Turn 1')")
-    page.wait_for_timeout(300)
     history += [{"role": "assistant", "content": "a reply"}, {"role": "user", "content": "second words"}]
     session.assemble(history, limit=8_000)
-    page.wait_for_selector(".message:has-text('second words')", timeout=15_000)
-    page.wait_for_selector("#turn-view h2:has-text('Turn 2')", timeout=15_000)
+    page.wait_for_selector(".message:has-text('second words')")
+    page.wait_for_selector("#turn-view h2:has-text('Turn 2')")
+
+
+def test_what_was_stored_before_the_page_followed_appears(page: Page, running: Running) -> None:
+    """A conversation may go on while the page loads."""
+    session = running.engine.session("loading")
+    history = [{"role": "user", "content": "first words"}]
+    session.assemble(history, limit=8_000)
+    held: list[Any] = []
+    page.route("**/events", lambda route: held.append(route))  # noqa: PLW0108 - Playwright adds attributes to it
+    page.goto(running.key_url + "session?session=loading")
+    page.wait_for_selector("#turn-view h2:has-text('Turn 1')")
+    history += [{"role": "assistant", "content": "a reply"}, {"role": "user", "content": "second words"}]
+    session.assemble(history, limit=8_000)
+    for route in held:
+        route.continue_()
+    page.wait_for_selector(".message:has-text('second words')")
 
 
 def test_hostile_words_do_nothing(page: Page, running: Running) -> None:

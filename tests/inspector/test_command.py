@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 import httpx2 as httpx
 
-import patient
+from waiting import PATIENCE
 
 
 def assert_nothing_is_forwarded(client: httpx.Client, url: str) -> None:
@@ -38,7 +38,7 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
         try:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
-            with httpx.Client(timeout=patient.SECONDS, follow_redirects=True) as client:
+            with httpx.Client(timeout=PATIENCE, follow_redirects=True) as client:
                 assert "No session is stored yet" in client.get(url).text
                 assert_nothing_is_forwarded(client, urljoin(url, "/"))
                 checks = client.get(urljoin(url, "checks")).text

@@ -19,6 +19,7 @@ from holdfast.settings import Archive, Settings
 from holdfast.store.base import Scope
 from holdfast.store.opening import store_file
 from holdfast.store.sqlite import SqliteStore
+from waiting import PATIENCE
 
 SCOPE = Scope(session="s")
 
@@ -157,7 +158,7 @@ def test_a_slow_provider_is_not_waited_for(
 
     def answer(body: dict[str, list[str]]) -> object:
         asked.set()
-        answering.wait(60)
+        answering.wait(PATIENCE)
         return {"data": [{"embedding": [1.0, 0.0]} for _ in body["input"]]}
 
     with endpoint(Reply(body=answer)) as server:
@@ -167,7 +168,7 @@ def test_a_slow_provider_is_not_waited_for(
         found = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))
         assert "topic5" in found.block
         assert found.notes == ("openai-compatible/slow did not answer in 175 ms: by words alone",)
-        assert asked.wait(60)
+        assert asked.wait(PATIENCE)
         answering.set()
         assert np.allclose(memory.choice.embedder.embed(["topic5 port"], kind="query"), [[1, 0]])  # type: ignore[union-attr]
         again = memory.query(("topic5 port",), scope=SCOPE, automatic=True)

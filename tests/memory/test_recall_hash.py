@@ -30,7 +30,7 @@ def test_chinese_questions_are_answered_with_hash_vectors(tmp_path: Path, model:
     """4 of 4, by the settings that an existing openclaw.json holds; a question about something else gets no block."""
     path = tmp_path / "openclaw.json"
     path.write_text(json.dumps({"agents": {"defaults": {"memoryContext": {"embeddingModel": model}}}}))
-    settings = load(files=(path,), environ={}, recall={"deadline_ms": 60_000}).settings
+    settings = load(files=(path,), environ={}, recall={"deadline_ms": 600_000}).settings
     with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
         engine.session("s").append([{"role": "user", "content": text} for text in SAID])
         engine.work()
@@ -77,7 +77,7 @@ def test_the_best_passage_by_words_is_quoted_though_it_takes_most_of_a_small_blo
     for n in range(150):
         said.append(like.format(n * 37, parts[n % 10]))
         said.append(f"Part {n * 91} of the {parts[n * 7 % 10]} is as last week.")
-    settings = Settings(embedding=Embedding(provider="hash"), recall=Recall(deadline_ms=60_000))
+    settings = Settings(embedding=Embedding(provider="hash"), recall=Recall(deadline_ms=600_000))
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         session = engine.session("s")
         for number, text in enumerate([*said, "Show the log.", "\n".join(log)]):

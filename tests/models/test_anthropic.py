@@ -20,6 +20,7 @@ from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.scripted import Said
 from holdfast.providers import check, read_request
 from holdfast.testing.provider import Cut, Event, Events, Raw, ScriptedProvider, Step
+from waiting import PATIENCE
 
 EPHEMERAL = {"type": "ephemeral"}
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})
@@ -37,7 +38,7 @@ def asked(step: Step, prompt: Prompt = HELLO, **options: Any) -> Reply:
     """The reply to one request."""
     with ScriptedProvider([step]) as provider:
         return AnthropicModel("claude-opus-5-5", api_key="key", base_url=provider.url, **options).ask(
-            prompt, timeout=60
+            prompt, timeout=PATIENCE
         )
 
 
@@ -206,7 +207,7 @@ def test_every_kind_of_trouble_has_its_error(step: Step, kind: type[ModelError])
     with ScriptedProvider([step, "never"]) as provider:
         model = AnthropicModel("claude-opus-5-5", api_key="key", base_url=provider.url)
         with pytest.raises(kind):
-            model.ask(HELLO, timeout=60)
+            model.ask(HELLO, timeout=PATIENCE)
     assert len(provider.requests) == 1, "the SDK has tried again by itself"
 
 

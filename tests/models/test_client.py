@@ -20,6 +20,7 @@ from holdfast.models.client import stream
 from holdfast.models.openai import OpenAIModel
 from holdfast.models.scripted import Hang, Said
 from holdfast.testing.provider import Mute, ScriptedProvider, Step
+from waiting import PATIENCE
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 
@@ -76,12 +77,12 @@ def test_the_source_is_closed_when_the_reader_leaves() -> None:
 
     with closing(started(endless)) as pieces:  # type: ignore[type-var]
         next(pieces)
-    assert closed.wait(60)
+    assert closed.wait(PATIENCE)
     begun.clear()
     closed.clear()
     with pytest.raises(ModelTimeoutError):
         list(started(endless, seconds=0.05, clock=begun.is_set))  # its time is over once it has begun
-    assert closed.wait(60)
+    assert closed.wait(PATIENCE)
 
 
 def test_a_slow_trickle_does_not_outlast_the_deadline() -> None:

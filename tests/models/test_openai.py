@@ -15,6 +15,7 @@ from holdfast.models.openai import OpenAIModel, chat_body
 from holdfast.models.scripted import Said
 from holdfast.providers import check
 from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
+from waiting import PATIENCE
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})
@@ -25,7 +26,7 @@ def asked(step: Step) -> Reply:
     numbers = itertools.count(1)
     with ScriptedProvider([step]) as provider:
         model = OpenAIModel("qwen3:8b", base_url=f"{provider.url}/v1", new_id=lambda: f"made_{next(numbers)}")
-        return model.ask(HELLO, timeout=60)
+        return model.ask(HELLO, timeout=PATIENCE)
 
 
 def chunks(*deltas: dict[str, Any], finish: str | None = "stop", **more: Any) -> Events:
@@ -210,7 +211,7 @@ def in_stream(message: str, code: str | None = None) -> Events:
 def test_every_kind_of_trouble_has_its_error(step: Step, kind: type[ModelError]) -> None:
     """Errors before and within a reply, cut connections and nonsense each become the error that they stand for."""
     with ScriptedProvider([step, "never"]) as provider, pytest.raises(kind):
-        OpenAIModel("gpt-5", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=60)
+        OpenAIModel("gpt-5", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=PATIENCE)
     assert len(provider.requests) == 1, "the SDK has tried again by itself"
 
 

@@ -13,6 +13,7 @@ from holdfast.models.openai import ResponsesModel
 from holdfast.models.scripted import Said
 from holdfast.providers import check
 from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
+from waiting import PATIENCE
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})
@@ -21,7 +22,7 @@ LS = Tool(name="ls", description="List.", parameters={"type": "object", "propert
 def asked(step: Step) -> Reply:
     """The reply to one request."""
     with ScriptedProvider([step]) as provider:
-        return ResponsesModel("gpt-6-sol", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=60)
+        return ResponsesModel("gpt-6-sol", api_key="key", base_url=f"{provider.url}/v1").ask(HELLO, timeout=PATIENCE)
 
 
 def events(*found: dict[str, Any]) -> Events:

@@ -31,6 +31,7 @@ from holdfast.server.inspector.web import address, link
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
 from strategies import examples
+from waiting import PATIENCE
 
 NAMES: Final = (
     *("a", "A", "b", "local", "main", "a/b", "/a", "../a", "a..b", "a\0", "a\0b", "%61", "a%00", "a%2Fb", "a+b"),
@@ -104,7 +105,7 @@ def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
         while not server.started:
             threading.Event().wait(0.01)
         url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        with httpx.Client(base_url=url, follow_redirects=True, timeout=60) as client:
+        with httpx.Client(base_url=url, follow_redirects=True, timeout=PATIENCE) as client:
             assert client.get(address("", token)).status_code == 200
             yield Memory(home=home, engine=engine, numbers=numbers, client=client, token=token)
         server.should_exit = True

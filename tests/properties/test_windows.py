@@ -130,7 +130,7 @@ def some_settings(draw: st.DrawFn) -> Settings:
     """Settings that matter to a window."""
     return Settings(
         pruning=Pruning(mode=draw(st.sampled_from(["off", "adaptive", "aggressive"])), min_prunable_tool_chars=0),
-        recall=Recall(position=draw(st.sampled_from(["tail", "tail", "head"])), deadline_ms=60_000),
+        recall=Recall(position=draw(st.sampled_from(["tail", "tail", "head"])), deadline_ms=600_000),
         embedding=NO_VECTORS,
     )
 

@@ -25,6 +25,7 @@ from holdfast.server.guard import make_token
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from holdfast.testing.provider import Script, ScriptedProvider
+from waiting import PATIENCE, UNHURRIED
 
 TOKEN = make_token()
 
@@ -66,7 +67,7 @@ def start(tmp_path: Path) -> Start:
     def run(script: Script, *, settings: Settings | None = None, **options: Any) -> Iterator[Running]:
         with (
             ScriptedProvider(script) as provider,
-            Engine.open(tmp_path / "memory", settings=settings or Settings()) as engine,
+            Engine.open(tmp_path / "memory", settings=settings or Settings(recall=UNHURRIED)) as engine,
         ):
             upstreams = Upstreams(anthropic=provider.url, openai=provider.url)
             with serve(create_app(engine, token=TOKEN, upstreams=upstreams, **options)) as url:
@@ -102,7 +103,7 @@ class Upstream:
             self.seen.append(seen)
             if "/mute" not in target and "mute" not in request.headers:
                 return self.answer(seen)
-            await asyncio.wait_for(request.receive(), timeout=10)  # until it is left
+            await asyncio.wait_for(request.receive(), timeout=PATIENCE)  # until it is left
             self.left.set()
             return Response()
 
@@ -124,7 +125,7 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     upstream = Upstream()
     with (
         serve(upstream.app()) as address,
-        Engine.open(tmp_path / "memory", settings=Settings()) as engine,
+        Engine.open(tmp_path / "memory", settings=Settings(recall=UNHURRIED)) as engine,
         serve(create_app(engine, token=TOKEN, upstreams=Upstreams(anthropic=address, openai=address))) as url,
     ):
         yield Pair(url, upstream, engine)

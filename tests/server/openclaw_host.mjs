@@ -6,7 +6,7 @@ const warnings = [];
 const tools = {};
 let factory;
 plugin.register({
-  pluginConfig: { command: process.argv[3], timeoutMs: 20000 },
+  pluginConfig: { command: process.argv[3], timeoutMs: 300000 },
   logger: { warn: (text) => warnings.push(text) },
   registerContextEngine: (_id, create) => (factory = create),
   registerTool: (create, { name }) => (tools[name] = create),

@@ -8,6 +8,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from waiting import PATIENCE
+
 from .conftest import Pair
 
 
@@ -16,7 +18,7 @@ def ask(url: str, *lines: str) -> bytes:
     place = urlsplit(url)
     assert place.hostname
     assert place.port
-    with socket.create_connection((place.hostname, place.port), timeout=60) as connection:
+    with socket.create_connection((place.hostname, place.port), timeout=PATIENCE) as connection:
         connection.sendall("".join(f"{line}\r\n" for line in [*lines, "Connection: close", ""]).encode())
         return connection.makefile("rb").readline().strip()
 

@@ -15,7 +15,7 @@ import pytest
 from holdfast import Engine
 from holdfast.hooks.handlers import MAX_HOSTS, HostHooks
 from holdfast.settings import Archive, Settings
-from waiting import stop_server
+from waiting import UNHURRIED, stop_server
 
 
 class Host:
@@ -59,7 +59,7 @@ class Host:
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """A host whose server is stopped at the end."""
-    monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "60000")  # the machine may be busy
+    monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "600000")  # the machine may be busy
     one = Host(tmp_path)
     yield one
     stop_server(one.home)
@@ -91,7 +91,7 @@ def test_a_compaction_inside_a_turn(tmp_path: Path) -> None:
     host = Host(tmp_path)
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     host.write("assistant", "I will use port 5433 for the billing replica.")
-    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
         hooks = HostHooks(engine.memory)
         assert hooks.handle(host.payload("UserPromptSubmit", prompt=QUESTION)) == {}
         hooks.handle(host.payload("PreCompact", trigger="auto"))
@@ -107,7 +107,7 @@ def test_a_request_that_gemini_compressed_gets_what_it_lost(tmp_path: Path) -> N
     host.write("assistant", "I will use port 5433 for the billing replica.")
     whole = [{"role": line["type"], "content": line["message"]["content"]} for line in host.lines]
     asked = {"role": "user", "content": QUESTION}
-    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
         hooks = HostHooks(engine.memory)
         assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": whole})) == {}
         assert hooks.handle(host.payload("BeforeAgent", prompt=QUESTION)) == {}
@@ -129,7 +129,7 @@ def test_a_very_long_output_is_archived_whole_and_shortened(tmp_path: Path, even
     lines = "\n".join(f"{number}: {'x' * 40}" for number in range(2_000))
     stream = "llmContent" if event == "AfterTool" else "stdout"
     fields = {"tool_name": "Bash", "tool_use_id": "call_1", "tool_response": {stream: lines, "interrupted": False}}
-    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
         output = HostHooks(engine.memory).handle(host.payload(event, **fields))
         if event == "AfterTool":
             assert output["decision"] == "deny"
@@ -154,12 +154,14 @@ def test_another_process_recalls_nothing_that_the_window_shows(host: Host) -> No
     host.write("assistant", "I will use port 5433 for the billing replica.")
     prompt = host.payload("UserPromptSubmit", prompt="Where does the billing replica listen?")
     for _ in range(2):
-        with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
             hooks = HostHooks(engine.memory)
             hooks.handle(host.payload("Stop"))
             assert hooks.handle(prompt) == {}
     other = {**prompt, "session_id": "s2", "transcript_path": ""}
-    with Engine.open(host.home, settings=Settings(archive=Archive(cross_session=True)), background=False) as engine:
+    with Engine.open(
+        host.home, settings=Settings(archive=Archive(cross_session=True), recall=UNHURRIED), background=False
+    ) as engine:
         block = HostHooks(engine.memory).handle(other)["hookSpecificOutput"]["additionalContext"]
         assert "5433" in block
         assert "</recalled-context" in block.splitlines()[-1]  # it is whole
@@ -169,7 +171,7 @@ def test_a_turn_archives_what_is_new_in_the_transcript(host: Host) -> None:
     """Also in another process; a transcript that was rewritten is read from its beginning."""
     notified: list[int] = []
     for turn in range(4):
-        with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
             hooks = HostHooks(engine.memory, notify=lambda: notified.append(1))
             host.write("user", f"Question {turn} about the replica.")
             host.write("assistant", f"Answer {turn} about the replica.")
@@ -179,7 +181,7 @@ def test_a_turn_archives_what_is_new_in_the_transcript(host: Host) -> None:
             assert sum(engine.sessions().values()) == 2 * (turn + 1)
     host.lines = host.lines[:2]
     host.write("user", "Another question after going back.")
-    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
         HostHooks(engine.memory).handle(host.payload("Stop"))
         assert sum(engine.sessions().values()) == 9
 
@@ -188,7 +190,7 @@ def test_the_state_of_many_sessions_is_bounded(host: Host) -> None:
     """What is dropped from memory is read from the store again."""
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     prompt = host.payload("UserPromptSubmit", prompt="Where does the billing replica listen?")
-    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
         hooks = HostHooks(engine.memory)
         hooks.handle(host.payload("Stop"))
         for number in range(MAX_HOSTS + 1):
@@ -223,7 +225,7 @@ def test_wrong_settings_are_logged_and_the_host_goes_on(tmp_path: Path) -> None:
 
 def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:
     """Also those without a session."""
-    with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
+    with Engine.open(tmp_path, settings=Settings(recall=UNHURRIED), background=False) as engine:
         hooks = HostHooks(engine.memory)
         assert hooks.handle({"hook_event_name": "PreToolUse", "session_id": "s1"}) == {}
         assert hooks.handle({"hook_event_name": "Stop"}) == {}

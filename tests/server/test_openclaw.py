@@ -16,6 +16,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.settings import Settings
+from waiting import PATIENCE
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")
@@ -32,6 +33,7 @@ class Host:
         assert NODE is not None
         self.home = home
         environ = {**os.environ, "HOLDFAST_HOME": str(home), "HOME": str(home)}
+        environ["HOLDFAST_RECALL__DEADLINE_MS"] = "600000"  # a busy machine recalls what any other does
         self.process = subprocess.Popen(
             [NODE, str(Path(__file__).with_name("openclaw_host.mjs")), PLUGIN.as_uri(), command],
             stdin=subprocess.PIPE,
@@ -76,7 +78,7 @@ class Host:
         with self.process:
             assert self.process.stdin is not None
             self.process.stdin.close()
-            assert self.process.wait(30) == 0
+            assert self.process.wait(PATIENCE) == 0
 
     def texts(self, session: str) -> list[str]:
         """Read what is archived."""

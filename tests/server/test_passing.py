@@ -8,8 +8,7 @@ import itertools
 import json
 import socket
 import threading
-import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from holdfast import Engine
 from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
+from waiting import PATIENCE, until
 
 from .conftest import TOKEN, Pair, Seen, Upstream, serve
 
@@ -37,18 +37,10 @@ def leaving(url: str, path: str, body: Any = None, **headers: str) -> Iterator[s
     address = ("127.0.0.1", int(url.rpartition(":")[2]))
     fields = {"host": f"127.0.0.1:{address[1]}", "content-length": str(len(data)), **headers}
     head = f"{'GET' if body is None else 'POST'} {path} HTTP/1.1\r\n"
-    with socket.create_connection(address, timeout=10) as connection:
+    with socket.create_connection(address, timeout=PATIENCE) as connection:
         connection.sendall((head + "".join(f"{key}: {value}\r\n" for key, value in fields.items())).encode())
         connection.sendall(b"\r\n" + data)
         yield connection
-
-
-def wait_for(done: Callable[[], object]) -> bool:
-    """Wait at most a minute: the machine may be busy."""
-    end = time.monotonic() + 60
-    while not done() and time.monotonic() < end:
-        time.sleep(0.02)
-    return bool(done())
 
 
 class TestPassing:
@@ -114,7 +106,7 @@ class TestPassing:
         pair.upstream.answer = lambda _: Response(b"\x0b\x02\x80", headers=headers)
         with patient.stream("POST", f"{pair.url}/v1/messages", json=BODY) as reply:
             assert b"".join(reply.iter_raw()) == b"\x0b\x02\x80"
-        assert wait_for(lambda: "was not archived: it is compressed with br" in caplog.text)
+        until(lambda: "was not archived: it is compressed with br" in caplog.text)
         assert len(caplog.messages) == 1
 
     @pytest.mark.parametrize("kind", [{}, {"content-type": "text/plain"}])
@@ -140,7 +132,7 @@ class TestPassing:
         """The provider is not asked to: the body has come."""
         with leaving(pair.url, "/v1/messages", BODY, expect="100-continue") as connection:
             assert connection.recv(100).startswith(b"HTTP/1.1 100 Continue")
-            assert wait_for(lambda: pair.upstream.seen)
+            until(lambda: pair.upstream.seen)
         assert "expect" not in dict(pair.upstream.seen[0].headers)
 
     @pytest.mark.parametrize("path", ["/v1/responses", "/v1/models"])
@@ -197,13 +189,13 @@ class TestPassing:
 class TestLeaving:
     def test_a_client_that_leaves_before_the_reply_cancels_the_request(self, pair: Pair) -> None:
         with leaving(pair.url, "/v1/messages", BODY, mute="1"):
-            assert wait_for(lambda: pair.upstream.seen)
-        assert wait_for(pair.upstream.left.is_set)
+            until(lambda: pair.upstream.seen)
+        until(pair.upstream.left.is_set)
 
     def test_a_client_that_leaves_a_request_that_passes_cancels_it(self, pair: Pair) -> None:
         with leaving(pair.url, "/v1/files/mute", {"a": 1}):
-            assert wait_for(lambda: pair.upstream.seen)
-        assert wait_for(pair.upstream.left.is_set)
+            until(lambda: pair.upstream.seen)
+        until(pair.upstream.left.is_set)
 
     @pytest.mark.parametrize("text", ["Port 54", ""])
     def test_a_client_that_leaves_in_the_middle_of_a_stream_cancels_it(
@@ -223,7 +215,7 @@ class TestLeaving:
             try:
                 for event in sent:
                     yield f"data: {json.dumps(event)}\n\n".encode()
-                await asyncio.sleep(10)
+                await asyncio.sleep(PATIENCE)
             finally:
                 ended.set()
 
@@ -232,10 +224,10 @@ class TestLeaving:
             received = b""
             while b"text_delta" not in received:
                 received += connection.recv(4096)
-        assert wait_for(ended.is_set)
+        until(ended.is_set)
         (scope,) = pair.engine.sessions()
         session = pair.engine.session(scope.session, project=scope.project)
-        assert wait_for(lambda: caplog.messages)
+        until(lambda: caplog.messages)
         (line,) = caplog.messages
         assert line.startswith(f"session {scope.session}: the client left in the middle of the reply of http://127.")
         assert [(row.message.text, row.message.is_broken, row.excluded) for row in session.get([2])] == (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -10,7 +11,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -24,11 +24,16 @@ import postgres_server
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang, Said
+from holdfast.server.app import create_app
+from holdfast.server.guard import Activity
 from holdfast.server.process import Server, find, find_or_start, start
+from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from holdfast.store.postgres import hide_password
 from holdfast.testing.provider import Cut, ScriptedProvider
-from waiting import stop_server, until
+from waiting import PATIENCE, stop_server, until
+
+from .conftest import TOKEN, serve
 
 
 @contextmanager
@@ -49,7 +54,7 @@ def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes]
 def ask(url: str, text: str) -> str:
     """Send one request with a session of its own."""
     body = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": text}]}
-    reply = httpx.post(f"{url}/v1/messages", json=body, timeout=60)
+    reply = httpx.post(f"{url}/v1/messages", json=body, timeout=PATIENCE)
     return str(reply.json()["content"][0]["text"])
 
 
@@ -70,12 +75,17 @@ def test_a_reply_that_was_received_survives_kill_9(tmp_path: Path) -> None:
 def test_a_reply_that_breaks_off_is_one_line_in_the_log(tmp_path: Path) -> None:
     """The client sees that the reply is not whole."""
     body = {"model": "m", "max_tokens": 50, "stream": True, "messages": [{"role": "user", "content": "Go."}]}
+    received = threading.Event()
     with (
-        ScriptedProvider([Cut(Said(text="half of it"), after=3)]) as provider,
+        ScriptedProvider([Cut(Said(text="half of it"), after=3, when=received)]) as provider,
         running(tmp_path, "--upstream", provider.url) as (_, url),
     ):
-        with pytest.raises(httpx.RemoteProtocolError):
-            httpx.post(f"{url}/v1/messages", json=body, timeout=60)
+        with patient.stream("POST", f"{url}/v1/messages", json=body) as reply:
+            chunks = reply.iter_raw()
+            assert next(chunks)
+            received.set()
+            with pytest.raises(httpx.RemoteProtocolError):
+                list(chunks)
         until(lambda: (tmp_path / "stderr").read_text().endswith("\n"))
         (line,) = (tmp_path / "stderr").read_text().splitlines()
         time, _, text = line.partition(" ")
@@ -120,7 +130,7 @@ def test_it_is_started_on_demand_once(tmp_path: Path) -> None:
 def test_an_idle_server_stops(tmp_path: Path) -> None:
     """After the time that --idle names."""
     with running(tmp_path, "--idle", "1") as (process, _):
-        assert process.wait(timeout=60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_shadow_says_so_and_where_requests_go(tmp_path: Path) -> None:
@@ -212,20 +222,35 @@ def test_an_answer_that_is_none_is_an_error(answer: bytes) -> None:
         thread.join()
 
 
+def test_a_server_with_an_open_stream_is_not_idle(tmp_path: Path) -> None:
+    """However long the stream has been open; it is idle from its end on."""
+    ticks = itertools.count()
+    activity = Activity(clock=lambda: float(next(ticks)))
+    with (
+        ScriptedProvider([Hang()]) as provider,
+        Engine.open(tmp_path, settings=Settings(), background=False) as engine,
+        serve(create_app(engine, token=TOKEN, upstreams=Upstreams.parse([provider.url]), activity=activity)) as url,
+    ):
+        body = {"model": "m", "messages": [], "stream": True}
+        with patient.stream("POST", f"{url}/v1/messages", json=body) as reply:
+            chunks = reply.iter_raw()
+            assert next(chunks)
+            assert activity.idle_seconds == 0
+        until(lambda: activity.idle_seconds > 0)
+
+
 @pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGTERM])
 def test_a_server_with_an_open_stream_stops(tmp_path: Path, stop: signal.Signals) -> None:
     """It waits for the reply only for a moment, and removes its file."""
     with (
         ScriptedProvider([Hang()]) as provider,
-        running(tmp_path, "--upstream", provider.url, "--idle", "1") as (process, url),
+        running(tmp_path, "--upstream", provider.url) as (process, url),
         patient.stream("POST", f"{url}/v1/messages", json={"model": "m", "messages": [], "stream": True}) as reply,
     ):
         chunks = reply.iter_raw()
         assert next(chunks)
-        time.sleep(2.5)
-        assert process.poll() is None  # not idle
         process.send_signal(stop)
-        assert process.wait(timeout=20) == (0 if stop == signal.SIGTERM else 130)
+        assert process.wait(PATIENCE) == (0 if stop == signal.SIGTERM else 130)
         assert not (tmp_path / "server.json").exists()
 
 

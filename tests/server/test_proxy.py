@@ -6,6 +6,7 @@ import gc
 import gzip
 import itertools
 import json
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -195,13 +196,16 @@ class TestAnthropic:
     ) -> None:
         """Marked so, not recalled, and with a line in the log; also where it ends without its last event."""
         call = ToolCall(id="c1", name="write", arguments={"path": "a"})
-        cut = Cut(Said(text="half of it", calls=(call,)), after=9, cleanly=cleanly)
+        received = threading.Event()
+        cut = Cut(Said(text="half of it", calls=(call,)), after=9, cleanly=cleanly, when=received)
         with start([cut]) as server, anthropic(server.url) as client:
             asked = client.messages.stream(
                 model=MODEL, max_tokens=100, messages=[{"role": "user", "content": "Go."}], tools=[LS]
             )
             with suppress(httpx.HTTPError, AnthropicError), asked as stream:
-                stream.until_done()
+                for event in stream:
+                    if event.type == "input_json":  # the last one
+                        received.set()
             until(lambda: server.engine.session("s1").exclusions().messages == {2})
             message = server.engine.session("s1").get([2])[0].message
             assert (message.text.strip(), message.is_broken) == ("half of it", True)
@@ -305,9 +309,16 @@ class TestOpenAI:
         asked = [{"role": "user", "content": "Go."}]
         body = {"model": "gpt-5", "messages": asked, "input": asked, "stream": True}
         pieces = Said(pieces=("half ", "of ", "it"))
-        with start([Cut(pieces, after=4 if path == "responses" else 3)]) as server:
-            with suppress(httpx.HTTPError):
-                httpx.post(f"{server.url}/v1/{path}", json=body, headers={"x-holdfast-session": "s1"}, timeout=60)
+        received = threading.Event()
+        headers = {"x-holdfast-session": "s1"}
+        with start([Cut(pieces, after=4 if path == "responses" else 3, when=received)]) as server:
+            with (
+                suppress(httpx.HTTPError),
+                patient.stream("POST", f"{server.url}/v1/{path}", json=body, headers=headers) as reply,
+            ):
+                for line in reply.iter_lines():
+                    if '"of "' in line:
+                        received.set()
             until(lambda: texts(server.engine) == ["Go.", "half of "])
             assert server.engine.session("s1").get([2])[0].message.is_broken
 

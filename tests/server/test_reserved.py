@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.server.guard import make_token
 from holdfast.server.inspector.web import address
+from waiting import PATIENCE
 
 from .conftest import TOKEN, Pair
 
@@ -29,7 +30,7 @@ class Answer:
 
 def send(url: str, target: str, *, method: str = "POST", headers: Mapping[str, str] | None = None) -> Answer:
     """Send a request whose target is written as it is: other clients clean it up first."""
-    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=60)
+    connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=PATIENCE)
     try:
         connection.putrequest(method, target, skip_accept_encoding=True)
         body = json.dumps(BODY).encode()

@@ -16,6 +16,7 @@ from holdfast.server.rpc import MAX_THREADS, Rpc
 from holdfast.settings import Embedding, Settings
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
+from waiting import PATIENCE, UNHURRIED
 
 
 def call(engine: Engine, method: str, **params: Any) -> dict[str, Any]:
@@ -27,7 +28,7 @@ def call(engine: Engine, method: str, **params: Any) -> dict[str, Any]:
 @pytest.fixture
 def engine(tmp_path: Path) -> Any:
     """Open a memory with one message."""
-    with Engine.open(tmp_path / "memory", settings=Settings(), background=False) as opened:
+    with Engine.open(tmp_path / "memory", settings=Settings(recall=UNHURRIED), background=False) as opened:
         opened.session("s1").append([{"role": "user", "content": "The port is 5433."}])
         yield opened
 
@@ -124,7 +125,7 @@ class TestLines:
                     params = {"session": "s1", "messages": [{"role": "user", "content": f"Call {number}."}]}
                     yield json.dumps({"id": number, "method": "append", "params": params}).encode()
                 yield b'{"id": "other", "method": "ping"}'
-                answered.wait(5)
+                answered.wait(PATIENCE)
 
         class Output(io.BytesIO):
             def write(self, data: Any, /) -> int:
@@ -135,9 +136,9 @@ class TestLines:
         with session.lock:
             thread = threading.Thread(target=Rpc(engine).serve, args=(Lines(), Output()))
             thread.start()
-            in_time = answered.wait(4)
+            is_answered = answered.wait(PATIENCE)
         thread.join()
-        assert in_time
+        assert is_answered
         ids = [json.loads(one)["id"] for one in output.getvalue().splitlines()]
         assert ids[0] == "other"
         assert ids[1:] == list(range(MAX_THREADS + 2))

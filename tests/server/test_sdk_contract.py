@@ -19,6 +19,7 @@ from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Agent, Settings
 from holdfast.testing.provider import Events, Raw, ScriptedProvider
+from waiting import PATIENCE
 
 from .conftest import TOKEN, Running, serve
 
@@ -297,7 +298,7 @@ def test_a_system_message_in_the_middle_keeps_its_role(
     server.provider.set_script(["Fine."])
     headers = {"x-session-id": request.node.name}
     body = {"model": "m", "max_tokens": 50, key: history, "tools": [CHAT_LS if api == "chat" else LS]}
-    assert httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=60).is_success
+    assert httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=PATIENCE).is_success
     (sent,) = server.provider.bodies
     assert len(sent[key]) < len(history)
     roles = [one["role"] for one in sent[key] if one["content"] == "The mode is now: plan."]

@@ -15,6 +15,7 @@ import patient
 from holdfast.models.scripted import Said
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.testing.provider import Events, Raw, Wire, wire_of_path
+from waiting import PATIENCE
 from wrong_values import change_each_value
 
 from .conftest import Running, Start
@@ -39,7 +40,7 @@ def ask_summary(server: Running, path: str, instruction: str, *, stream: bool, *
     key = "input" if path == "responses" else "messages"
     body: dict[str, Any] = {"model": MODEL, key: [*HISTORY, {"role": "user", "content": instruction}], "stream": stream}
     body |= {"max_tokens": 500, "tools": [LS]} if path == "messages" else {}
-    return httpx.post(f"{server.url}/v1/{path}", json=body, headers={"session-id": "s1", **headers}, timeout=60)
+    return httpx.post(f"{server.url}/v1/{path}", json=body, headers={"session-id": "s1", **headers}, timeout=PATIENCE)
 
 
 class TestHosts:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from threading import Event, Thread
+from typing import Any
 
 import numpy as np
 import psycopg
@@ -24,6 +25,7 @@ from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import ROLE
 from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, plant, says, texts, vectors
 from postgres_server import open_postgres, require_hamming, schema_of, start
+from waiting import PATIENCE, until
 
 OTHER = replace(HERE, tenant="other")
 
@@ -152,7 +154,9 @@ class TestTenants:
         admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {login}".encode())
         admin.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {schema} TO {login}".encode())
         address = make_conninfo(start(), user=login)
-        with closing(PostgresStore(address, home=tmp_path, schema=schema, partitions=1, connections=2)) as app:
+        with closing(
+            PostgresStore(address, home=tmp_path, schema=schema, partitions=1, connections=2, wait=PATIENCE)
+        ) as app:
             with pytest.raises(StorageError, match="owns the tables"):
                 app.vacuum()
             assert "vacuum" in app.check().notes[0]
@@ -203,7 +207,7 @@ class TestVectors:
             store.add_messages([says(f"passage {n}", scope=scope) for n in numbers])
         passages = store.read_passages(Select(scope=HERE, across=True))
         store.add_vectors([vectors(row.number, [row.number], space=space) for row in passages])
-        limits = {"max_loaded_windows": 1000, "max_loaded_signs": signs}
+        limits: dict[str, Any] = {"wait": PATIENCE, "max_loaded_windows": 1000, "max_loaded_signs": signs}
         with closing(PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), **limits)) as large:
             if signs == 1000:
                 require_hamming()
@@ -259,10 +263,8 @@ class TestWork:
             second.listen(heard.set)
             while not heard.wait(0.1):  # until it listens
                 store.add_jobs([Job(scope=HERE, kind="extract", data={})])
-            heard.clear()
             store.remove_messages(Select(scope=HERE, ids=(number,)))
-            assert heard.wait(10)
-            assert not any(tenant.rows and tenant.rows.index for tenant in second._tenants.values())
+            until(lambda: not any(tenant.rows and tenant.rows.index for tenant in second._tenants.values()))
 
 
 class TestTrouble:
@@ -324,7 +326,7 @@ class TestTrouble:
     def test_a_slow_statement_ends(self, store: PostgresStore, tmp_path: Path) -> None:
         """A statement that takes longer than allowed is a typed error; nothing is retried or changed."""
         store.add_messages([says("hello")])
-        hurried = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), timeout=0.1)
+        hurried = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), timeout=0.1, wait=PATIENCE)
         with closing(hurried), store.transaction():
             store.add_messages([says("holds the lock of the tenant")])
             with pytest.raises(UnavailableError, match="timeout_seconds") as caught:
@@ -333,9 +335,12 @@ class TestTrouble:
 
     def test_no_free_connection_is_a_typed_error(self, tmp_path: Path) -> None:
         """Where all connections are in use, a call waits as long as allowed, and says what to do."""
-        store = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), connections=2, wait=0.2, partitions=1)
-        with closing(store), store._connect(), store._connect(), pytest.raises(UnavailableError, match="connections"):
-            store.read_messages(Select(scope=HERE))
+        limits: dict[str, Any] = {"connections": 2, "partitions": 1, "wait": PATIENCE}
+        store = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), **limits)
+        with closing(store), store._connect(), store._connect():
+            store._wait = 0.2
+            with pytest.raises(UnavailableError, match="connections"):
+                store.read_messages(Select(scope=HERE))
 
     def test_what_a_server_cannot_keep_is_an_input_error(self, store: PostgresStore) -> None:
         """A zero byte or half a character in a name is refused, and nothing is stored."""
@@ -357,7 +362,7 @@ class TestEngine:
     ) -> None:
         """A conversation is recalled from the server; while it refuses connections, a request passes unchanged."""
         monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
-        tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=1)
+        tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=300)
         settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
         with Engine.open(start(), settings=settings) as engine:
             session = engine.session("s1")

@@ -20,10 +20,11 @@ from holdfast import Engine
 from holdfast.errors import StorageError, UnavailableError
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
+from holdfast.store.base import Store
 from holdfast.store.postgres import PostgresStore
 from holdfast.testing.rows import says, texts
 from postgres_server import open_postgres, schema_of, start
-from waiting import until
+from waiting import PATIENCE, until
 
 Admin = psycopg.Connection[tuple[object, ...]]
 
@@ -41,7 +42,7 @@ def test_a_replica_is_read_and_refuses_to_write(tmp_path: Path) -> None:
     with closing(open_postgres(tmp_path)) as store:
         store.add_messages([says("before")])
     address = make_conninfo(start(), options="-c default_transaction_read_only=on")
-    with closing(PostgresStore(address, home=tmp_path, schema=schema_of(tmp_path))) as replica:
+    with closing(PostgresStore(address, home=tmp_path, schema=schema_of(tmp_path), wait=PATIENCE)) as replica:
         assert texts(replica) == ["before"]
         with pytest.raises(StorageError, match="address of the primary") as caught:
             replica.add_messages([says("after")])
@@ -93,6 +94,19 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, admin: Admin) -> None:
 
 
 @contextmanager
+def hurried(store: Store) -> Iterator[None]:
+    """Let a store wait for a second at most; without trouble it waits for a busy machine."""
+    assert isinstance(store, PostgresStore)
+    timeout = store._timeout
+    wait = store._wait
+    store._timeout = 1.0
+    store._wait = 1.0
+    yield
+    store._timeout = timeout
+    store._wait = wait
+
+
+@contextmanager
 def refuse_connections(engine: Engine, admin: Admin) -> Iterator[None]:  # noqa: ARG001 - as the others
     """Use all connections of the process."""
     store = engine.memory.store
@@ -131,7 +145,7 @@ def become_replica(engine: Engine, admin: Admin) -> Iterator[None]:
 
     def end_connections() -> None:
         for connection in list(store._pool._pool):
-            admin.execute("SELECT pg_terminate_backend(%s, 5000)", (connection.info.backend_pid,))
+            admin.execute("SELECT pg_terminate_backend(%s, 60000)", (connection.info.backend_pid,))
 
     admin.execute(sql.SQL("ALTER ROLE {} SET default_transaction_read_only = on").format(login))
     end_connections()
@@ -160,7 +174,7 @@ def test_a_request_passes_while_the_server_is_in_trouble(
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     login = f"login_{schema_of(tmp_path)}"
     admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER".encode())
-    tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=1, timeout_seconds=1, connections=2)
+    tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=300, timeout_seconds=300, connections=2)
     settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
     said = [{"role": "user", "content": f"The port of server {n} is {8000 + n}."} for n in range(3)]
     address = f"{start()}{'&' if '?' in start() else '?'}user={login}"
@@ -170,7 +184,7 @@ def test_a_request_passes_while_the_server_is_in_trouble(
         engine = stack.enter_context(Engine.open(address, settings=settings, background=False))
         session = engine.session("s1")
         session.assemble(said[:1], limit=8000)
-        with trouble(engine, admin):
+        with trouble(engine, admin), hurried(engine.memory.store):
             window = session.assemble(said[:2], limit=8000)
         assert "The port of server 1" in str(window.request("openai_chat"))
         assert any(reason in warning for warning in window.report.warnings), window.report.warnings
@@ -195,7 +209,7 @@ def login(tmp_path: Path, admin: Admin) -> Iterator[str]:
 def open_as(login: str, folder: Path, *, database: str | None = None) -> closing[PostgresStore]:
     """Open the store of the test with a login."""
     address = make_conninfo(start(), user=login, **({"dbname": database} if database else {}))
-    store = PostgresStore(address, home=folder, schema=schema_of(folder), partitions=1, connections=2, wait=1)
+    store = PostgresStore(address, home=folder, schema=schema_of(folder), partitions=1, connections=2, wait=PATIENCE)
     return closing(store)
 
 
@@ -216,10 +230,11 @@ def test_a_connection_that_is_refused_later_says_why(
     with open_as(login, tmp_path) as store:
         store.add_messages([says("before")])
         admin.execute(f"ALTER ROLE {login} {trouble}".encode())
-        admin.execute("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE usename = %s", (login,))
-        for call in (lambda: texts(store), store.transaction().__enter__):
-            with pytest.raises(StorageError, match=advice):
-                call()
+        admin.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = %s", (login,))
+        with hurried(store):
+            for call in (lambda: texts(store), store.transaction().__enter__):
+                with pytest.raises(StorageError, match=advice):
+                    call()
         admin.execute(f"ALTER ROLE {login} LOGIN CONNECTION LIMIT -1".encode())
 
         def is_back() -> bool:

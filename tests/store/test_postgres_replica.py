@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from holdfast.errors import StorageError
 from holdfast.store.postgres import PostgresStore
 from holdfast.testing.rows import says, texts
-from waiting import until
+from waiting import PATIENCE, until
 
 
 @pytest.fixture
@@ -46,7 +46,15 @@ def servers() -> Iterator[tuple[str, str]]:
 
 def open_at(address: str, folder: Path) -> PostgresStore:
     """Open the store of the test on one of the servers."""
-    return PostgresStore(address, home=folder, schema="replica_test", partitions=1, wait=5)
+    return PostgresStore(address, home=folder, schema="replica_test", partitions=1, wait=PATIENCE)
+
+
+def _has_received_all(*, replica: psycopg.Connection[tuple[object, ...]], primary: str) -> bool:
+    """Whether a replica has applied everything that its primary has written."""
+    with psycopg.connect(primary, autocommit=True) as connection:
+        (written,) = connection.execute("SELECT pg_current_wal_lsn()").fetchone() or ("",)
+    (is_applied,) = replica.execute("SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (written,)).fetchone() or (False,)
+    return bool(is_applied)
 
 
 def test_a_replica_that_lags_and_is_promoted(servers: tuple[str, str], tmp_path: Path) -> None:
@@ -54,7 +62,7 @@ def test_a_replica_that_lags_and_is_promoted(servers: tuple[str, str], tmp_path:
     primary, replica = servers
     with psycopg.connect(replica, autocommit=True) as admin, closing(open_at(primary, tmp_path)) as store:
         store.add_messages([says("received")])
-        until(lambda: admin.execute("SELECT to_regclass('replica_test.messages')").fetchone() != (None,))
+        until(lambda: _has_received_all(replica=admin, primary=primary))
         with closing(open_at(replica, tmp_path)) as behind:
             until(lambda: texts(behind) == ["received"])
             admin.execute("SELECT pg_wal_replay_pause()")
@@ -65,6 +73,6 @@ def test_a_replica_that_lags_and_is_promoted(servers: tuple[str, str], tmp_path:
                 behind.add_messages([says("refused")])
             admin.execute("SELECT pg_wal_replay_resume()")
             until(lambda: len(texts(behind)) == 2)
-            admin.execute("SELECT pg_promote()")
+            admin.execute("SELECT pg_promote(true, 300)")
             behind.add_messages([says("after the failover")])
             assert texts(behind) == ["received", "acknowledged", "after the failover"]

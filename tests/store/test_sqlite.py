@@ -419,7 +419,7 @@ class TestWhatIsKept:
     def test_half_a_character_in_a_name_is_a_typed_error(self, tmp_path: Path) -> None:
         """What no file can hold as a name is refused by its name, and the store goes on."""
         with SqliteStore(tmp_path / "store.db") as store:
-            with pytest.raises(InputError, match="half of a character"):
+            with pytest.raises(InputError, match="text that UTF-8 can represent"):
                 store.add_messages([says("x", scope=Scope(session="\ud800"))])
             with pytest.raises(InputError, match="no store can hold"):
                 store.read_messages(Select(scope=HERE, after=2**70))

@@ -29,7 +29,7 @@ def post(server: ScriptedProvider, format: str, **more: Any) -> httpx.Response:
     path, body = REQUESTS[format]
     if more and format == "gemini":
         path, more = path.replace(":generate", ":streamGenerate") + "?alt=sse", {}
-    return httpx.post(server.url + path, json={"model": "m1", **body, **more}, timeout=10)
+    return patient.post(server.url + path, json={"model": "m1", **body, **more})
 
 
 def read_reply(format: str, body: dict[str, Any]) -> providers.Incoming:

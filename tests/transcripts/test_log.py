@@ -12,6 +12,7 @@ from holdfast.errors import StorageError, TranscriptError
 from holdfast.transcripts import Entry, Problem, stream
 from holdfast.transcripts.session import Session, newest_session
 from sessions import Ids, Ticks, begin, branch, records, reopen, says, texts, write_lines
+from waiting import PATIENCE
 
 HEADER = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-02-10T14:00:00.000Z", "cwd": "/w"}
 
@@ -237,7 +238,7 @@ def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     """Three processes append at the same time: every line whole, every entry there, all in one row."""
     file = begin(tmp_path).file
     writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(file), name]) for name in "abc"]
-    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert [writer.wait(PATIENCE) for writer in writers] == [0, 0, 0]
     session = reopen(file)
     assert session.problems == ()
     said = [text.split()[:2] for text in texts(session)]

@@ -17,7 +17,7 @@ a step. A step is one of
                                 retry-after, or the error's own status), timeout, refused
     Hang()                      the headers, one ping, and then nothing
     Mute()                      nothing at all
-    Cut(Said(...), after=2)     the connection is cut after so many events
+    Cut(Said(...), after=2)     the connection is cut after two events; with `when=event`, once that event is set
     Raw(status, body, headers)  any bytes at all: malformed SSE, an HTML page, an empty body
     Events([...])               the given events, as they are: (event, data) pairs; no ending is added
 
@@ -47,7 +47,7 @@ from holdfast.providers.wire import encode_arguments, object_arguments
 __all__ = ["Cut", "Event", "Events", "Hang", "Mute", "Raw", "Request", "Said", "Script", "ScriptedProvider", "Step"]
 __all__ += ["overflow"]
 
-MAX_SILENT_SECONDS: Final = 60.0
+MAX_SILENT_SECONDS: Final = 300.0
 Event = tuple[str | None, Any]
 """The name of a server-sent event, and its data: JSON, or text that is sent as it is."""
 
@@ -59,11 +59,16 @@ class Mute:
 
 @dataclass(frozen=True)
 class Cut:
-    """A reply whose connection is cut after so many events; `cleanly` as if it were over."""
+    """A reply whose connection is cut after `after` events; `cleanly` as if it were over.
+
+    A client may lose what it has not read yet when a connection is cut. With `when`, the connection stays open until
+    that event is set: set it once the client has received what the test is about.
+    """
 
     said: Said
     after: int = 2
     cleanly: bool = False
+    when: threading.Event | None = None
 
 
 @dataclass(frozen=True)
@@ -214,8 +219,8 @@ def _answer(
             _send(to, Raw(200, wire.whole(said, model=model, number=number)))
         case Events(events):
             _stream(to, iter(events))
-        case Cut(said, after, cleanly):
-            _stream(to, wire.stream(said, model=model, number=number), most=after, cleanly=cleanly)
+        case Cut(said, after, cleanly, when):
+            _stream(to, wire.stream(said, model=model, number=number), most=after, when=when, cleanly=cleanly)
         case silence:  # until the client has left or the server closes
             if isinstance(silence, Hang):
                 _begin(to)
@@ -244,13 +249,20 @@ def _begin(to: BaseHTTPRequestHandler) -> None:
 
 
 def _stream(
-    to: BaseHTTPRequestHandler, events: Iterator[Event], *, most: int | None = None, cleanly: bool = True
+    to: BaseHTTPRequestHandler,
+    events: Iterator[Event],
+    *,
+    most: int | None = None,
+    when: threading.Event | None = None,
+    cleanly: bool = True,
 ) -> None:
     _begin(to)
     for number, (name, data) in enumerate(events):
         if number == most:
             break
         _write_event(to, name, data)
+    if when is not None:
+        when.wait(MAX_SILENT_SECONDS)
     if cleanly:
         to.wfile.write(b"0\r\n\r\n")
 

@@ -71,12 +71,18 @@ def vectors(passage: int, seeds: Iterable[int], *, space: Space = MODEL) -> Vect
 
 
 def asks(
-    text: str = "", *, scope: Scope = HERE, across: bool = False, seed: int | None = None, space: Space = MODEL
+    text: str = "",
+    *,
+    scope: Scope = HERE,
+    across: bool = False,
+    seed: int | None = None,
+    space: Space = MODEL,
+    limit: int = LIMIT,
 ) -> SearchQuery:
-    """A question by words, and by the vector of a seed."""
+    """A question by words, and by the vector of a seed; `limit` is the number of candidates."""
     vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
     weights = dict.fromkeys(terms(text), 1.0)
-    return SearchQuery(scope=scope, terms=weights, across=across, vector=vector, space=space, limit=LIMIT)
+    return SearchQuery(scope=scope, terms=weights, across=across, vector=vector, space=space, limit=limit)
 
 
 def find_messages(found: Candidates) -> list[int]:

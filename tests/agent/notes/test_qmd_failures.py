@@ -80,7 +80,7 @@ class TestFailures:
         first.start()
         background(first)
         world.order(search=order)
-        notes = world.open(limits={"timeout_ms": 300 if "sleep" in order else 20_000})
+        notes = world.open(limits={"timeout_ms": 300 if "sleep" in order else 300_000})
         why = reason(notes.search("deploy"))
         assert told in why
         assert KEY not in why

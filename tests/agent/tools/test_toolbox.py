@@ -9,6 +9,7 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall, ToolResult
 from holdfast_agent.toolbox import Answer, Arguments, Toolbox, ToolFunction, make_tool
+from waiting import PATIENCE
 
 
 class Nothing(Arguments, frozen=True):
@@ -99,7 +100,7 @@ class TestTogether:
 
     def test_calls_that_change_nothing_run_at_the_same_time(self) -> None:
         """Two that wait for each other both finish."""
-        barrier = threading.Barrier(2, timeout=60)
+        barrier = threading.Barrier(2, timeout=PATIENCE)
         box = Toolbox(functions=(tool("wait", lambda _: str(barrier.wait() >= 0), is_parallel=True),))
         results = box.run_all([call("wait", 1), call("wait", 2)])
         assert [(result.call_id, result.text) for result in results] == [("c1", "True"), ("c2", "True")]

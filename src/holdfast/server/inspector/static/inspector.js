@@ -235,12 +235,13 @@ for (const box of $$("[data-load]")) load(box.dataset.load).then((text) => { box
 
 const live = $("#live");
 const events = new EventSource("events");
-let first = true;
+let isFirst = true;
 events.addEventListener("open", () => live.classList.add("on"));
 events.addEventListener("error", () => live.classList.remove("on"));
 events.addEventListener("message", () => {
-  if (!first) refresh();
-  first = false;
+  // The first one comes with the connection. A conversation may have gone on since its page was made.
+  if (!isFirst || document.body.dataset.page === "session") refresh();
+  isFirst = false;
 });
 addEventListener("pagehide", () => events.close());
 if ($("[data-pending]")) setTimeout(refresh, 400);
