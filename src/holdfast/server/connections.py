@@ -131,7 +131,7 @@ class Connection(HttpToolsProtocol):
         super().on_message_complete()
         self._head_bytes = 0
         self._deadline = None
-        if self.cycle.response_complete:
+        if not self._has_no_request and self.cycle.response_complete:
             self._expect_head()
 
     def on_response_complete(self) -> None:
