@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from typing import Any
 
 import pytest
@@ -135,3 +137,19 @@ def test_a_run_without_a_session_is_an_error_that_says_the_fix(model_server: Scr
     agent: Any = create_agent(model, [], middleware=[HoldfastMiddleware(engine)])
     with pytest.raises(InputError, match="thread_id"):
         agent.invoke({"messages": [("user", "hello")]})
+
+
+def test_a_store_that_is_deleted_keeps_the_limit(
+    model_server: ScriptedProvider, engine: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The newest messages that fit are sent, and the log says why."""
+    model_server.set_script(["Fine."])
+    agent = open_agent(model_server, HoldfastMiddleware(engine, limit=16_000))
+    shutil.rmtree(engine.memory.home)
+    history = [(role, f"{number} " + "word " * 300) for number in range(60) for role in ("user", "assistant")]
+    agent.invoke({"messages": [*history, ("user", "And now?")]}, CONFIG)
+    (body,) = model_server.bodies
+    assert 4_000 < len(json.dumps(body)) // 5 < 16_000
+    assert "And now?" in json.dumps(body)
+    assert "You look shelves up." in json.dumps(body)
+    assert "left out until memory works again" in caplog.text

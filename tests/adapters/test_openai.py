@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from typing import Any
 
 import pytest
@@ -149,3 +151,25 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     assert model_server.check() == []
     rows = archived(engine.session("s1", tenant="anna"))
     assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(16)]
+
+
+@pytest.mark.parametrize("path", ["chat", "responses"])
+def test_a_store_that_is_deleted_keeps_the_limit(
+    model_server: ScriptedProvider, engine: Engine, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    """The newest messages that fit are sent, also after a refusal, and the log says why."""
+    history: list[Any] = []
+    for number in range(60):
+        history += [{"role": "user", "content": f"{number}?"}, {"role": "assistant", "content": "word " * 300}]
+    history.append({"role": "user", "content": "And now?"})
+    model_server.set_script([overflow(requested=9_000, limit=8_000), "Fine."])
+    openai = client(model_server, engine, limit=16_000, max_retries=0)
+    shutil.rmtree(engine.memory.home)
+    if path == "chat":
+        openai.chat.completions.create(model="gpt-x", messages=history)
+    else:
+        openai.responses.create(model="gpt-x", input=history, store=False)
+    sizes = [len(json.dumps(body)) // 5 for body in model_server.bodies]
+    assert 2_000 < sizes[1] < 6_400 < sizes[0] < 16_000
+    assert "And now?" in json.dumps(model_server.bodies[1])
+    assert "left out until memory works again" in caplog.text

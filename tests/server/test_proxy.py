@@ -9,7 +9,8 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 import httpx2 as httpx
 import pytest
@@ -18,12 +19,14 @@ from anthropic.types import ToolParam
 from openai import OpenAI
 
 import patient
+from failing_stores import FAULTS
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, Said
 from holdfast.settings import Agent, Settings
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, overflow
+from holdfast.tokens import count_messages
 from holdfast.window import Window
 from waiting import until
 
@@ -433,6 +436,77 @@ class TestSessions:
             reply = patient.post(f"{server.url}/v1/chat/completions", json=body, headers=headers)
             assert reply.headers["x-holdfast-session"] == "mine"
             assert [scope.session for scope in server.engine.sessions()] == ["mine"]
+
+
+class TestAMemoryThatFails:
+    """The request is cut to what fits, whether memory fails before or after its session is known."""
+
+    PATHS: ClassVar = {"messages": "anthropic", "chat/completions": "openai_chat", "responses": "openai_responses"}
+
+    def body(self, path: str) -> dict[str, Any]:
+        """A request of about 60,000 tokens."""
+        history: list[Any] = []
+        for number in range(60):
+            history += [{"role": "user", "content": f"{number} and then?"}]
+            history += [{"role": "assistant", "content": f"{number} " + "text " * 700}]
+        history.append({"role": "user", "content": "Which port was it?"})
+        field = "input" if path == "responses" else "messages"
+        return {"model": MODEL, "max_tokens": 500, field: history}
+
+    def size(self, body: dict[str, Any], path: str) -> int:
+        """Count the tokens of a request."""
+        return count_messages(providers.read_request(body, format=self.PATHS[path]))
+
+    @pytest.mark.parametrize("path", sorted(PATHS))
+    @pytest.mark.parametrize("fault", ["deleted", "newer"])
+    @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
+    def test_the_request_keeps_the_limit(
+        self,
+        start: Start,
+        tmp_path: Path,
+        path: str,
+        fault: str,
+        named: bool,  # noqa: FBT001 - a parameter of the test
+    ) -> None:
+        headers = {"session-id": "s1"} if named else {}
+        with start(lambda _: "Fine.", settings=SMALL) as server:
+            with FAULTS[fault](tmp_path / "memory"):
+                reply = patient.post(f"{server.url}/v1/{path}", json=self.body(path), headers=headers)
+            (sent,) = server.provider.bodies
+            assert reply.status_code == 200
+            assert 10_000 < self.size(sent, path) <= 20_000
+            assert "Which port was it?" in json.dumps(sent)
+            assert "left out until memory works again" in reply.headers["x-holdfast-warning"]
+            # Once memory works, the client sends the history again.
+            patient.post(f"{server.url}/v1/{path}", json=self.body(path), headers={"session-id": "s1"})
+            assert len(texts(server.engine)) == 122
+
+    @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
+    def test_a_window_that_is_refused_is_made_smaller(
+        self,
+        start: Start,
+        tmp_path: Path,
+        named: bool,  # noqa: FBT001 - as above
+    ) -> None:
+        """By the same steps as with memory, without the compaction."""
+
+        def answer(body: dict[str, Any]) -> Any:
+            is_large = self.size(body, "messages") > 12_000
+            return overflow(requested=25_000, limit=20_000) if is_large else "Fine."
+
+        headers = {"session-id": "s1"} if named else {}
+        with start(answer, settings=SMALL) as server, FAULTS["newer"](tmp_path / "memory"):
+            reply = patient.post(f"{server.url}/v1/messages", json=self.body("messages"), headers=headers)
+            first, second = server.provider.bodies
+        assert reply.status_code == 200
+        assert self.size(second, "messages") <= 12_000 < self.size(first, "messages")
+
+    def test_a_request_that_fits_stays_as_it_came(self, start: Start, tmp_path: Path) -> None:
+        body = {"model": MODEL, "x_new": 1, "messages": [{"role": "user", "content": "hi"}] * 3}
+        with start(["Fine."], settings=SMALL) as server, FAULTS["newer"](tmp_path / "memory"):
+            reply = patient.post(f"{server.url}/v1/messages", json=body)
+            assert server.provider.bodies == [body]
+            assert "newer Holdfast" in reply.headers["x-holdfast-warning"]
 
 
 class TestSafety:

@@ -54,6 +54,12 @@ def guard(action: str) -> Iterator[None]:
         log.exception(action)
 
 
+def log_trouble(window: Window) -> None:
+    """Log what failed while a window was made."""
+    for reason in window.trouble:
+        log.warning("%s", reason)
+
+
 def sync_engine(engine: Engine | AsyncEngine) -> Engine:
     """Return the engine itself; adapters run it in threads where the framework is asynchronous."""
     return engine.sync if isinstance(engine, AsyncEngine) else engine
@@ -105,7 +111,7 @@ class HistoryMemory:
         write: Write | None = None,
         overhead: int = 0,
     ) -> list[Placed] | None:
-        """Assemble the window of a history; None where it is sent as it came, also where memory fails."""
+        """Assemble the window of a history; None where it is sent as it came."""
         limit, lead = self.limit_of(session, model), sum(1 for _ in takewhile(_is_system, messages))
         if write is not None:
             session.model = FunctionModel(write, context_tokens=limit)
@@ -114,6 +120,7 @@ class HistoryMemory:
         placed: list[Placed] | None = None
         with guard("the request passed unchanged"):
             window = session.assemble(given, limit=limit, model=model, provider="pi", tools=tools, overhead=overhead)
+            log_trouble(window)
             self._windows[session] = window
             placed = [_place(message, lead) for message in window.messages]
             if all(not one.is_edited for one in placed) and [one.source for one in placed] == [*range(len(given))]:

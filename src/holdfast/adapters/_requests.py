@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
 
 from holdfast import providers
-from holdfast.adapters._history import guard, log
+from holdfast.adapters._history import guard, log, log_trouble
 from holdfast.errors import CompactionError, StorageError
 from holdfast.messages import Message
 from holdfast.models.naming import FunctionModel
@@ -92,6 +92,7 @@ class Exchange:
             provider=self.format,
             tools=[tool for tool in self.given.get("tools") or () if isinstance(tool, dict)],
         )
+        log_trouble(self.window)
         changed = changed_fields(self.given, self.messages, self.window.messages, format=self.format)
         self.body = {**self.given, **changed} if changed else self.given
 

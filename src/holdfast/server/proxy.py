@@ -1,7 +1,7 @@
 """The proxy: model requests of any client, with the window assembled and the reply archived on the way.
 
 A request whose window needs no edit is sent as it came, byte for byte, and so is every reply. Memory trouble never
-blocks a request: it passes unchanged, and a header of the reply says why.
+blocks a request: it is sent with the newest messages that fit, and a header of the reply says why.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from starlette.types import Scope as ASGIScope
 
 from holdfast import providers
 from holdfast.aio import AsyncEngine, AsyncSession
-from holdfast.errors import CompactionError, HoldfastError, InputError
+from holdfast.errors import CompactionError, HoldfastError, InputError, StorageError, WindowError
 from holdfast.hooks.host_summary import find_lost, is_summary_request
 from holdfast.messages import Message, Text, Thinking
 from holdfast.providers import Incoming, read_request
@@ -48,6 +48,7 @@ from holdfast.server.transport import (
     decompress,
     reply_decoder,
 )
+from holdfast.session import Session
 from holdfast.store.base import Scope, Select
 from holdfast.text import printable
 from holdfast.window import Window
@@ -136,6 +137,7 @@ class _Exchange:
     is_changed: bool = False
     is_shadow: bool = False
     is_summary: bool = False
+    failure: str = ""  # why its window is made without memory
     model: ClientModel | None = None
     warnings: list[str] = field(default_factory=list)
 
@@ -222,7 +224,10 @@ class Proxy:
     # --- requests --------------------------------------------------------------------
 
     async def _prepare(self, request: Request, format: str) -> _Exchange:
-        """Read a model request and assemble its window; where that fails, the request passes as it came."""
+        """Read a model request and assemble its window.
+
+        If memory fails, the window has the newest messages that fit; if that fails too, the request passes as it came.
+        """
         content = b"".join([chunk async for chunk in request.stream()])  # not kept while the reply streams
         exchange = _Exchange(format=format, body={}, content=content, is_shadow=self._shadow)
         try:
@@ -237,12 +242,26 @@ class Proxy:
             if exchange.session is not None:
                 await self._apply_memory(exchange, request.headers)
         except (HoldfastError, OSError, ValueError, RecursionError) as error:
-            exchange.warnings.append(f"the request passed unchanged: {error}")
-            _warn_unchanged(request, error, session=exchange.session_id)
+            await self._go_without_memory(request, exchange, error, reason=str(error))
         except Exception as error:  # a fault of ours must not stop the agent
-            log.exception("a request passed unchanged")
-            exchange.warnings.append(f"the request passed unchanged: {type(error).__name__}")
+            log.exception("a request goes on without memory")
+            await self._go_without_memory(request, exchange, error, reason=type(error).__name__)
         return exchange
+
+    async def _go_without_memory(self, request: Request, exchange: _Exchange, error: Exception, *, reason: str) -> None:
+        """Make the window of a request whose memory failed; where there is none, the request passes as it came."""
+        is_readable = bool(exchange.body) and not isinstance(error, WindowError)
+        if is_readable and not is_continued(exchange.body):
+            exchange.failure = f"memory failed: {reason}"
+            try:
+                exchange.limit = exchange.limit or self._find_limit(exchange, request.headers)
+                await self._assemble(exchange)
+            except Exception:  # the provider may still take it as it is
+                log.exception("a request passed unchanged")
+            else:
+                return
+        exchange.warnings.append(f"the request passed unchanged: {reason}")
+        _warn_unchanged(request, error, session=exchange.session_id)
 
     async def _preview(self, request: Request, content: bytes) -> bytes:
         """Return the body of a request that counts tokens, with the window that would be sent instead of the history.
@@ -283,7 +302,7 @@ class Proxy:
                 self._conversations.find,
                 exchange.messages,
                 owner=json.dumps([owner.project, owner.agent]),
-                load=partial(self._load_conversations, owner),
+                load=lambda name: self._engine.sync.ask_memory(lambda: self._load_conversations(owner, name)),
             )
         return await self._open_session(owner, name) if name else None
 
@@ -305,27 +324,41 @@ class Proxy:
         if is_continued(exchange.body):
             await exchange.session.append(exchange.messages, format=exchange.format)
             return
-        known = exchange.session.sync.engine.settings.agent.context_tokens
+        exchange.limit = self._find_limit(exchange, headers)
+        await self._assemble(exchange)
+
+    def _find_limit(self, exchange: _Exchange, headers: Mapping[str, str]) -> int:
+        """Return the window of the model, or the smaller one that it has refused for the session."""
+        engine = self._engine.sync if exchange.session is None else exchange.session.sync.engine
+        known = engine.settings.agent.context_tokens
         if known is None:
             mark, tokens = LARGE_WINDOW
             window = context_tokens(str(exchange.body.get("model") or ""))
             known = max(window, tokens) if mark in headers.get("anthropic-beta", "") else window
-        exchange.limit = min(known, self._limits.get(exchange.session.sync.scope, known))
-        await self._assemble(exchange)
+        if exchange.session is None:
+            return known
+        return min(known, self._limits.get(exchange.session.sync.scope, known))
 
     async def _assemble(self, exchange: _Exchange) -> None:
         """Assemble the window; the content changes only where the window does."""
-        assert exchange.session is not None
         body, start = exchange.body, time.perf_counter()
-        exchange.window = await exchange.session.assemble(
-            exchange.messages,
-            limit=exchange.limit,
-            reserve=reply_reserve(body, limit=exchange.limit),
-            model=str(body.get("model") or ""),
-            provider=exchange.format,
-            tools=blocks(body.get("tools")),
-            recall=not exchange.is_summary,
-        )
+        request: dict[str, Any] = {
+            "limit": exchange.limit,
+            "reserve": reply_reserve(body, limit=exchange.limit),
+            "model": str(body.get("model") or ""),
+            "provider": exchange.format,
+            "tools": blocks(body.get("tools")),
+        }
+        if exchange.failure:
+            session = exchange.session.sync if exchange.session else Session(self._engine.sync, Scope())
+            exchange.window = await asyncio.to_thread(
+                session.fit_without_memory, exchange.messages, reason=exchange.failure, **request
+            )
+        else:
+            assert exchange.session is not None
+            exchange.window = await exchange.session.assemble(
+                exchange.messages, recall=not exchange.is_summary, **request
+            )
         exchange.milliseconds += 1000 * (time.perf_counter() - start)
         changed = changed_fields(body, exchange.messages, exchange.window.messages, format=exchange.format)
         if changed and not self._shadow:
@@ -410,16 +443,17 @@ class Proxy:
                 _warn(warning, session=session.id)
 
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
-        """Compact the session and assemble a smaller window; whether there is one."""
-        assert exchange.session is not None
+        """Compact the session and assemble a smaller window, which needs no memory; whether there is one."""
         exchange.limit = smaller_limit(exchange.limit, exchange.window, error)
-        self._limits[exchange.session.sync.scope] = exchange.limit
+        if exchange.session is not None:
+            self._limits[exchange.session.sync.scope] = exchange.limit
         while len(self._limits) > MAX_LIMITS:
             del self._limits[next(iter(self._limits))]
         try:
             try:
-                await exchange.session.compact(exchange.messages, limit=exchange.limit, model=exchange.model)
-            except CompactionError as failure:
+                if exchange.session is not None and not exchange.failure:
+                    await exchange.session.compact(exchange.messages, limit=exchange.limit, model=exchange.model)
+            except (CompactionError, StorageError) as failure:
                 exchange.warnings.append(f"compaction: {failure}")
             await self._assemble(exchange)
         except HoldfastError as failure:
