@@ -37,6 +37,20 @@ def write_private(path: Path, data: bytes) -> None:
     part.replace(path)
 
 
+def create_private(path: Path, data: bytes) -> None:
+    """Create a file with all of its data at once, readable by its owner alone; one that exists is kept."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    write_private(part, data)
+    try:
+        os.link(part, path)
+    except FileExistsError:  # another process was faster
+        pass
+    except OSError:  # a disk without hard links
+        write_private(path, data)
+    finally:
+        part.unlink()
+
+
 def open_private(path: Path) -> IO[bytes]:
     """Open a file to append to it; a new one is readable by its owner alone."""
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab")

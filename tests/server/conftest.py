@@ -28,6 +28,9 @@ from holdfast.testing.provider import Script, ScriptedProvider
 from waiting import PATIENCE, UNHURRIED
 
 TOKEN = make_token()
+OWNER_TOKEN = make_token()
+OWNER = {"x-holdfast-token": OWNER_TOKEN}
+"""The header of a client of the owner."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,8 @@ def start(tmp_path: Path) -> Start:
             Engine.open(tmp_path / "memory", settings=settings or Settings(recall=UNHURRIED)) as engine,
         ):
             upstreams = Upstreams(anthropic=provider.url, openai=provider.url)
-            with serve(create_app(engine, token=TOKEN, upstreams=upstreams, **options)) as url:
+            app = create_app(engine, token=TOKEN, owner_token=OWNER_TOKEN, upstreams=upstreams, **options)
+            with serve(app) as url:
                 yield Running(url, engine, provider)
 
     return run
@@ -126,6 +130,13 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     with (
         serve(upstream.app()) as address,
         Engine.open(tmp_path / "memory", settings=Settings(recall=UNHURRIED)) as engine,
-        serve(create_app(engine, token=TOKEN, upstreams=Upstreams(anthropic=address, openai=address))) as url,
+        serve(
+            create_app(
+                engine,
+                token=TOKEN,
+                owner_token=OWNER_TOKEN,
+                upstreams=Upstreams(anthropic=address, openai=address),
+            )
+        ) as url,
     ):
         yield Pair(url, upstream, engine)

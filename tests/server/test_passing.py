@@ -24,7 +24,7 @@ from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from waiting import PATIENCE, until
 
-from .conftest import TOKEN, Pair, Seen, Upstream, serve
+from .conftest import OWNER, TOKEN, Pair, Seen, Upstream, serve
 
 BODY = {"model": "claude-x", "max_tokens": 50, "messages": [{"role": "user", "content": "Which port?"}]}
 REPLY = {"type": "message", "role": "assistant", "content": [{"type": "text", "text": "Port 5433."}]}
@@ -96,7 +96,7 @@ class TestPassing:
         content = gzip.compress(json.dumps(REPLY).encode())
         headers = {"content-encoding": "gzip", "content-type": "application/json"}
         pair.upstream.answer = lambda _: Response(content, headers=headers)
-        assert patient.post(f"{pair.url}/v1/messages", json=BODY).json() == REPLY
+        assert patient.post(f"{pair.url}/v1/messages", json=BODY, headers=OWNER).json() == REPLY
         assert "Port 5433." in [hit.text for hit in pair.engine.search("5433")]
 
     def test_a_reply_that_cannot_be_decompressed_passes_and_is_told(
@@ -121,7 +121,8 @@ class TestPassing:
             yield f"{events[1]}data: [DONE]\n\n".encode()
 
         pair.upstream.answer = lambda _: StreamingResponse(stream(), headers=kind)
-        with patient.stream("POST", f"{pair.url}/v1/chat/completions", json={**BODY, "stream": True}) as reply:
+        body = {**BODY, "stream": True}
+        with patient.stream("POST", f"{pair.url}/v1/chat/completions", json=body, headers=OWNER) as reply:
             chunks = reply.iter_raw()
             assert next(chunks) == events[0].encode()
             is_read.set()
@@ -220,7 +221,7 @@ class TestLeaving:
                 ended.set()
 
         pair.upstream.answer = lambda _: StreamingResponse(events(), media_type="text/event-stream")
-        with leaving(pair.url, "/v1/messages", BODY) as connection:
+        with leaving(pair.url, "/v1/messages", BODY, **OWNER) as connection:
             received = b""
             while b"text_delta" not in received:
                 received += connection.recv(4096)

@@ -51,10 +51,11 @@ def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes]
         process.stdout.close()
 
 
-def ask(url: str, text: str) -> str:
-    """Send one request with a session of its own."""
+def ask(url: str, text: str, *, home: Path) -> str:
+    """Send one request of the owner with a session of its own."""
     body = {"model": "m", "max_tokens": 50, "messages": [{"role": "user", "content": text}]}
-    reply = httpx.post(f"{url}/v1/messages", json=body, timeout=PATIENCE)
+    headers = {"x-holdfast-token": (home / "owner.token").read_text()}
+    reply = httpx.post(f"{url}/v1/messages", json=body, headers=headers, timeout=PATIENCE)
     return str(reply.json()["content"][0]["text"])
 
 
@@ -64,7 +65,7 @@ def test_a_reply_that_was_received_survives_kill_9(tmp_path: Path) -> None:
         ScriptedProvider(["The port is 5433."]) as provider,
         running(tmp_path, "--upstream", provider.url) as (process, url),
     ):
-        assert ask(url, "Which port?") == "The port is 5433."
+        assert ask(url, "Which port?", home=tmp_path) == "The port is 5433."
         process.send_signal(signal.SIGKILL)
         process.wait()
     with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
@@ -110,6 +111,30 @@ def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:
         assert (tmp_path / "stderr").read_text() == ""
         assert not file.exists()
         assert find(tmp_path) is None
+
+
+def test_the_owner_s_token_is_printed_and_stays(tmp_path: Path) -> None:
+    """It is in a file that others cannot read, and the same for every server; the token of calls is another."""
+    command = [sys.executable, "-m", "holdfast", "token", "--home", str(tmp_path)]
+    first = json.loads(subprocess.check_output([*command, "--json"]))
+    assert Path(first["file"]).stat().st_mode & 0o777 == 0o600
+    with ScriptedProvider(lambda _: "Port 5433.") as provider:
+        for _ in range(2):
+            with running(tmp_path, "--upstream", provider.url) as (_, url):
+                assert ask(url, "Which port?", home=tmp_path) == "Port 5433."
+                server = find(tmp_path)
+                assert server is not None
+                assert server.token != first["token"]
+    assert subprocess.check_output(command, text=True).strip() == first["token"]
+    with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
+        assert {scope.agent for scope in engine.sessions()} == {"main"}
+
+
+def test_processes_that_make_the_owner_s_token_at_once_make_one(tmp_path: Path) -> None:
+    """None prints a token that another has replaced."""
+    command = [sys.executable, "-m", "holdfast", "token", "--home", str(tmp_path / "new")]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    assert len({one.communicate()[0] for one in started}) == 1
 
 
 def test_it_is_started_on_demand_once(tmp_path: Path) -> None:

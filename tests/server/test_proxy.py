@@ -30,7 +30,7 @@ from holdfast.tokens import count_messages
 from holdfast.window import Window
 from waiting import until
 
-from .conftest import TOKEN, Start
+from .conftest import OWNER, TOKEN, Start
 
 MODEL = "claude-x"
 SMALL = Settings(agent=Agent(context_tokens=20_000))
@@ -49,16 +49,17 @@ def _close_clients() -> Iterator[None]:
 
 
 def anthropic(url: str, session: str = "s1") -> Anthropic:
-    """Open a client that names its session as Claude Code does."""
-    headers = {"x-claude-code-session-id": session}
+    """Open a client of the owner that names its session as Claude Code does."""
+    headers = {"x-claude-code-session-id": session, **OWNER}
     client = Anthropic(base_url=url, api_key="key", max_retries=0, default_headers=headers)
     _OPENED.append(client)
     return client
 
 
 def openai(url: str, session: str = "s1") -> OpenAI:
-    """Open a client that names its session as Codex does."""
-    return OpenAI(base_url=f"{url}/v1", api_key="key", max_retries=0, default_headers={"session-id": session})
+    """Open a client of the owner that names its session as Codex does."""
+    headers = {"session-id": session, **OWNER}
+    return OpenAI(base_url=f"{url}/v1", api_key="key", max_retries=0, default_headers=headers)
 
 
 def texts(engine: Engine, session: str = "s1") -> list[str]:
@@ -225,7 +226,7 @@ class TestAnthropic:
         asked = [{"role": "user", "content": "Go."}]
         body = {"model": "m", "max_tokens": 9, "messages": asked, "input": asked, "stream": True}
         with start([Cut(Said(text="half"), after=3 if path == "messages" else 1, cleanly=True)]) as server:
-            patient.post(f"{server.url}/v1/{path}", json=body, headers={"x-holdfast-session": "s1"})
+            patient.post(f"{server.url}/v1/{path}", json=body, headers={"x-holdfast-session": "s1", **OWNER})
             until(lambda: "broke off" in caplog.text)
             assert texts(server.engine) == ["Go."]
             assert len(caplog.messages) == 1
@@ -281,7 +282,7 @@ class TestOpenAI:
             "input": [{"type": "function_call_output", "call_id": "c1", "output": "port 5433"}],
         }
         with start(["It is 5433."]) as server:
-            reply = patient.post(f"{server.url}/v1/responses", json=body, headers={"session-id": "s1"})
+            reply = patient.post(f"{server.url}/v1/responses", json=body, headers={"session-id": "s1", **OWNER})
             assert reply.headers["x-holdfast-session"] == "s1"
             assert server.provider.bodies == [body]
             rows = server.engine.session("s1").get([1, 2])
@@ -301,7 +302,7 @@ class TestOpenAI:
             previous: dict[str, str] = {}
             for number in range(3):
                 body = {"model": "m", "input": f"Question {number}?", "stream": stream, **previous}
-                reply = patient.post(f"{server.url}/v1/responses", json=body)
+                reply = patient.post(f"{server.url}/v1/responses", json=body, headers=OWNER)
                 names.add(reply.headers["x-holdfast-session"])
                 previous = {"previous_response_id": f"resp_{number + 1}"}
             (name,) = names
@@ -313,7 +314,7 @@ class TestOpenAI:
         body = {"model": "gpt-5", "messages": asked, "input": asked, "stream": True}
         pieces = Said(pieces=("half ", "of ", "it"))
         received = threading.Event()
-        headers = {"x-holdfast-session": "s1"}
+        headers = {"x-holdfast-session": "s1", **OWNER}
         with start([Cut(pieces, after=4 if path == "responses" else 3, when=received)]) as server:
             with (
                 suppress(httpx.HTTPError),
@@ -362,7 +363,7 @@ class TestSessions:
         with start(lambda _: "Fine.") as server:
             new = ask(server.url, history("hello"))
             assert new not in names
-            assert ask(server.url, history("hello")) == new  # a retry
+            assert ask(server.url, history("hello")) not in {*names, new}  # the first reply has come
 
     def test_a_subagent_has_a_session_of_its_own(self, start: Start) -> None:
         with start(lambda _: "Fine.") as server:
@@ -381,11 +382,12 @@ class TestSessions:
             "model": "m",
             "messages": [{"role": "user", "content": "hi"}],
             "tools": [{"type": "function", "function": {"name": "ls"}}],
-            "prompt_cache_key": "a\x00b\r\nset-cookie: x=1\x7fü",
+            "metadata": {"user_id": json.dumps({"session_id": "a\x00b\r\nset-cookie: x=1\x7fü"})},
         }
         with start(["Fine."]) as server:
             reply = patient.post(f"{server.url}/v1/chat/completions", json=body)
             assert reply.status_code == 200
+            assert "set-cookie: x=1" in reply.headers["x-holdfast-session"]
             assert "set-cookie" not in reply.headers
 
     def test_every_api_has_the_same_rule_for_one_message_without_tools(self, start: Start) -> None:
@@ -468,7 +470,7 @@ class TestAMemoryThatFails:
         fault: str,
         named: bool,  # noqa: FBT001 - a parameter of the test
     ) -> None:
-        headers = {"session-id": "s1"} if named else {}
+        headers = {**OWNER, "session-id": "s1"} if named else OWNER
         with start(lambda _: "Fine.", settings=SMALL) as server:
             with FAULTS[fault](tmp_path / "memory"):
                 reply = patient.post(f"{server.url}/v1/{path}", json=self.body(path), headers=headers)
@@ -478,7 +480,7 @@ class TestAMemoryThatFails:
             assert "Which port was it?" in json.dumps(sent)
             assert "left out until memory works again" in reply.headers["x-holdfast-warning"]
             # Once memory works, the client sends the history again.
-            patient.post(f"{server.url}/v1/{path}", json=self.body(path), headers={"session-id": "s1"})
+            patient.post(f"{server.url}/v1/{path}", json=self.body(path), headers={**OWNER, "session-id": "s1"})
             assert len(texts(server.engine)) == 122
 
     @pytest.mark.parametrize("named", [True, False], ids=["named", "unnamed"])
@@ -572,11 +574,15 @@ class TestSafety:
         with start(lambda _: "Fine.") as server:
             server.engine.warnings = ("recall.cap is not a setting",)
             session = server.engine.session("mine")
-            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine"})
+            reply = patient.post(
+                f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine", **OWNER}
+            )
             assert "x-holdfast-warning" not in reply.headers
             assert server.engine.warnings[0] in session.timeline()[0].warnings
             session.state.notes.append("compaction: the model did not answer")
-            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine"})
+            reply = patient.post(
+                f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine", **OWNER}
+            )
             assert reply.headers["x-holdfast-warning"] == "compaction: the model did not answer"
 
     def test_shadow_changes_nothing_and_records_what_it_would_do(self, start: Start) -> None:
@@ -586,7 +592,7 @@ class TestSafety:
             history += [{"role": "user", "content": f"{number} and then?"}]
         with start(["Fine."], shadow=True, settings=SMALL) as server:
             body = {"model": MODEL, "max_tokens": 500, "messages": history, "tools": [LS]}
-            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"session-id": "s1"})
+            reply = patient.post(f"{server.url}/v1/messages", json=body, headers={"session-id": "s1", **OWNER})
             assert server.provider.bodies == [body]
             assert server.engine.session("s1").timeline()[0].changes
             assert "x-holdfast-edits" not in reply.headers

@@ -21,7 +21,7 @@ from holdfast.settings import Agent, Settings
 from holdfast.testing.provider import Events, Raw, ScriptedProvider
 from waiting import PATIENCE
 
-from .conftest import TOKEN, Running, serve
+from .conftest import OWNER, OWNER_TOKEN, TOKEN, Running, serve
 
 CALLS = (ToolCall(id="call_a", name="ls", arguments={"path": "/"}), ToolCall(id="call_b", name="ls", arguments={}))
 PIXEL = base64.b64encode(bytes(range(256))).decode()
@@ -39,14 +39,15 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder: Path = tmp_path_factory.mktemp("memory")
     with ScriptedProvider() as provider, Engine.open(folder, settings=settings) as engine:
         upstreams = Upstreams(anthropic=provider.url, openai=provider.url)
-        with serve(create_app(engine, token=TOKEN, upstreams=upstreams)) as url:
+        app = create_app(engine, token=TOKEN, owner_token=OWNER_TOKEN, upstreams=upstreams)
+        with serve(app) as url:
             yield Running(url, engine, provider)
 
 
 @pytest.fixture
 def claude(server: Running, request: pytest.FixtureRequest) -> Iterator[anthropic.Anthropic]:
     """Anthropic's client."""
-    headers = {"x-session-id": request.node.name}
+    headers = {"x-session-id": request.node.name, **OWNER}
     with anthropic.Anthropic(base_url=server.url, api_key="key", max_retries=2, default_headers=headers) as client:
         yield client
 
@@ -54,7 +55,7 @@ def claude(server: Running, request: pytest.FixtureRequest) -> Iterator[anthropi
 @pytest.fixture
 def gpt(server: Running, request: pytest.FixtureRequest) -> Iterator[openai.OpenAI]:
     """OpenAI's client."""
-    headers = {"x-session-id": request.node.name}
+    headers = {"x-session-id": request.node.name, **OWNER}
     url = f"{server.url}/v1"
     with openai.OpenAI(base_url=url, api_key="key", max_retries=2, default_headers=headers) as client:
         yield client
@@ -296,7 +297,7 @@ def test_a_system_message_in_the_middle_keeps_its_role(
         api, ("input", "responses")
     )
     server.provider.set_script(["Fine."])
-    headers = {"x-session-id": request.node.name}
+    headers = {"x-session-id": request.node.name, **OWNER}
     body = {"model": "m", "max_tokens": 50, key: history, "tools": [CHAT_LS if api == "chat" else LS]}
     assert httpx.post(f"{server.url}/v1/{path}", json=body, headers=headers, timeout=PATIENCE).is_success
     (sent,) = server.provider.bodies

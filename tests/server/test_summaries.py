@@ -18,7 +18,7 @@ from holdfast.testing.provider import Events, Raw, Wire, wire_of_path
 from waiting import PATIENCE
 from wrong_values import change_each_value
 
-from .conftest import Running, Start
+from .conftest import OWNER, Running, Start
 from .test_proxy import LS, MODEL, SMALL, anthropic, texts
 
 ASKED = {
@@ -40,7 +40,9 @@ def ask_summary(server: Running, path: str, instruction: str, *, stream: bool, *
     key = "input" if path == "responses" else "messages"
     body: dict[str, Any] = {"model": MODEL, key: [*HISTORY, {"role": "user", "content": instruction}], "stream": stream}
     body |= {"max_tokens": 500, "tools": [LS]} if path == "messages" else {}
-    return httpx.post(f"{server.url}/v1/{path}", json=body, headers={"session-id": "s1", **headers}, timeout=PATIENCE)
+    return httpx.post(
+        f"{server.url}/v1/{path}", json=body, headers={"session-id": "s1", **OWNER, **headers}, timeout=PATIENCE
+    )
 
 
 class TestHosts:
@@ -190,7 +192,7 @@ class TestCounting:
             assert len(sent) < len(history)
             history += [{"role": "assistant", "content": "Fine."}, {"role": "user", "content": "And now?"}]
             count = {"model": MODEL, "messages": history, "tools": [LS]}
-            headers = {"x-claude-code-session-id": "s1"}
+            headers = {"x-claude-code-session-id": "s1", **OWNER}
             archived = len(texts(server.engine))
             patient.post(f"{server.url}/v1/messages/count_tokens", json=count, headers=headers)
             counted = server.provider.bodies[-1]["messages"]

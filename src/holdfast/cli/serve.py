@@ -1,4 +1,4 @@
-"""`holdfast serve`, `holdfast rpc` and `holdfast mcp`: memory for other programs."""
+"""`holdfast serve`, `holdfast token`, `holdfast rpc` and `holdfast mcp`: memory for other programs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import click
 
 from holdfast.cli.opening import require
 from holdfast.cli.options import as_json, home_option, tenant_option
-from holdfast.cli.output import echo
+from holdfast.cli.output import echo, print_result
 from holdfast.settings import folder_of
 from holdfast.settings.loading import PROJECT_FILE
 
@@ -83,6 +83,22 @@ def serve(
             on_start=announce,
             outside=look_outside(memory),
         )
+
+
+@click.command()
+@_folder_option
+@home_option
+@as_json
+def token(*, project: Path | None, home: Path | None, as_json: bool) -> None:
+    """Print the owner's token: model requests with it as x-holdfast-token get the owner's memory."""
+    require("holdfast token", "starlette", extra="server")
+    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
+    from holdfast.server.guard import OWNER_TOKEN_FILE, load_token  # noqa: PLC0415 - an extra
+
+    memory = find_memory(home, project=None if project is None else project.absolute())
+    file = memory.folder / OWNER_TOKEN_FILE
+    value = load_token(file)
+    print_result({"token": value, "file": str(file)}, value, as_json=as_json)
 
 
 @click.command()

@@ -20,7 +20,6 @@ import base64
 import hashlib
 import hmac
 import re
-import secrets
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
@@ -31,11 +30,12 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 from msgspec import Struct
 
+from holdfast.memory.keys import open_keys
 from holdfast.messages import Message, Part, Text, ToolResult
 from holdfast.moments import minute
 from holdfast.patterns import compile_once, load
 from holdfast.quoting import escape_tags, fold, fold_character, remove_controls, tag_pattern
-from holdfast.store.base import FactType, Record, Scope, Select, Store
+from holdfast.store.base import FactType, Store
 from holdfast.store.codec import text_bytes
 
 # --- marks ---------------------------------------------------------------------
@@ -43,10 +43,7 @@ from holdfast.store.codec import text_bytes
 LENGTH: Final = 15
 """Characters of a mark: `a` to `z` and `2` to `7`."""
 _DIGEST: Final = 5
-_OWNER: Final = Scope(tenant="", project="", agent="", session="")
-"""The scope of the keys: they belong to the store."""
 _KIND: Final = "recall key"
-_KEY: Final = re.compile("(?:[0-9a-f]{2})+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,22 +70,8 @@ UNKEPT: Final = Marks((b"",))
 
 
 def open_marks(store: Store) -> Marks:
-    """Read the keys of a store; make one where there is none, unless the store cannot be written.
-
-    Two processes may each make one at the same time: both then read both, and sign with the older.
-    """
-    known = _read_keys(store)
-    if known.keys:
-        return known
-    key = {"key": secrets.token_hex(16)}
-    store.add_records([Record(scope=_OWNER, kind=_KIND, key=secrets.token_hex(8), data=key)])
-    return _read_keys(store)
-
-
-def _read_keys(store: Store) -> Marks:
-    rows: list[Record] = store.read_records(Select(scope=_OWNER), kind=_KIND)
-    keys = (row.data.get("key") for row in rows)
-    return Marks(tuple(bytes.fromhex(key) for key in keys if isinstance(key, str) and _KEY.fullmatch(key)))
+    """Read the keys of a store; make one where there is none, unless the store cannot be written."""
+    return Marks(open_keys(store, kind=_KIND))
 
 
 def _prove(key: bytes, digest: str) -> str:

@@ -15,6 +15,7 @@ from starlette.routing import BaseRoute, Route
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.server.guard import Activity, Guard, has_token, refuse_token
+from holdfast.server.identity import Callers
 from holdfast.server.inspector.data import Outside
 from holdfast.server.inspector.web import Inspector
 from holdfast.server.proxy import Proxy, Upstreams
@@ -27,6 +28,7 @@ def create_app(
     engine: Engine,
     *,
     token: str,
+    owner_token: str = "",
     upstreams: Upstreams | None = None,
     shadow: bool = False,
     activity: Activity | None = None,
@@ -38,13 +40,18 @@ def create_app(
         engine: The memory. The caller closes it.
         token: What calls must bring as `Authorization: Bearer TOKEN`. Model requests need none: they bring the
             provider's key.
+        owner_token: What the owner's clients bring as `x-holdfast-token` with a model request. Others are known by the
+            provider's key; empty if there is no owner's token.
         upstreams: Where model requests go; None for a server that forwards nothing.
         shadow: Whether model requests are sent as they came.
         activity: Counts requests, for a server that stops when idle.
         outside: What the inspector shows from outside the store.
     """
     rpc = Rpc(engine)
-    proxy = None if upstreams is None else Proxy(AsyncEngine(engine), upstreams=upstreams, shadow=shadow)
+    proxy = None
+    if upstreams is not None:
+        callers = Callers(engine, owner_token=owner_token)
+        proxy = Proxy(AsyncEngine(engine), upstreams=upstreams, callers=callers, shadow=shadow)
 
     async def call(request: Request) -> Response:
         if not has_token(request.headers.get("authorization", ""), token):

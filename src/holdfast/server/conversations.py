@@ -1,15 +1,29 @@
-"""Find out which session a model request belongs to."""
+"""Find out which session a model request belongs to.
+
+Hosts name their session. A client that names none is known by its history: a conversation is continued by a request
+that repeats everything that is known of it. Two users of one program may begin with the same words and get the same
+replies, so a shared beginning is never enough. What no two conversations share are ids that the provider has made up
+for a reply, such as those of tool calls: a request with one of them continues its conversation, also after the client
+has dropped, edited or summarised messages. Every other request begins a new conversation.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
-from collections.abc import Callable, Mapping, Sequence
-from itertools import takewhile
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Lock
 from typing import Any, Final
 
-from holdfast.messages import Message
+from holdfast.engine import Engine
+from holdfast.errors import StorageError
+from holdfast.messages import Message, RedactedThinking, Thinking, ToolCall
+from holdfast.store.base import Record, Scope, Select
 
 OWN_HEADER: Final = "x-holdfast-session"
 """The header in which a user names a session: every request with it belongs to the conversation."""
@@ -23,23 +37,37 @@ SESSION_HEADERS: Final = (
 """Headers in which hosts name their session, the most specific first."""
 SUBAGENT_HEADER: Final = "x-claude-code-agent-id"
 """The header in which Claude Code names a subagent. It has a conversation of its own inside the session."""
+CHAT: Final = "chat-"
+"""How the names of sessions begin that nobody has named."""
+RECORD: Final = "conversation"
+"""The kind of the records that say up to where a conversation is known."""
 MAX_CONVERSATIONS: Final = 1_000
-"""Conversations without a name that are kept in memory, and responses from which a request may go on."""
-COMPARED_MESSAGES: Final = 50
-"""Messages of a conversation by which it is recognised."""
+"""Conversations without a name of one caller that are compared, the newest, and responses that are remembered."""
+MAX_CALLERS: Final = 64
+"""Callers whose conversations are kept in memory; those of others are read from the store again."""
+MAX_MARKS: Final = 8
+"""Ids of a conversation's replies, the newest, by which it is recognised."""
+_RANDOM: Final = re.compile(r"[A-Za-z0-9+/]{20,}")
+MIN_KINDS: Final = 3
+"""Letters and digits that an id must have to be a random one: `call_9fK2…` is, `get_current_weather_0` is not."""
+_THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
+"""How reasoning at the beginning of a reply's text is marked. Clients leave it out when they send the reply back."""
 
 
 def host_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
-    """Return the session that the host names in its headers or in the body; empty where it names none."""
+    """Return the session that the host names in its headers or in the body; empty if it names none.
+
+    `prompt_cache_key` is no name: programs share one among all of their users.
+    """
     for name in SESSION_HEADERS:
-        if value := headers.get(name, "").strip():
+        value = headers.get(name, "").strip()
+        if value:
             subagent = headers.get(SUBAGENT_HEADER, "").strip()
             return f"{value}/{subagent}" if subagent else value
     conversation = body.get("conversation")
     named = conversation.get("id") if isinstance(conversation, Mapping) else conversation
-    for key in (body.get("prompt_cache_key"), named):
-        if isinstance(key, str) and key:
-            return key
+    if isinstance(named, str) and named:
+        return named
     metadata = body.get("metadata")
     user = metadata.get("user_id") if isinstance(metadata, Mapping) else None
     return _session_of_user(user) if isinstance(user, str) else ""
@@ -55,69 +83,352 @@ def _session_of_user(user: str) -> str:
     return named if isinstance(named, str) else ""
 
 
-class Conversations:
-    """The sessions of clients that name none: a conversation is known by its first user message.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Step:
+    """A message of the user or of a tool, or all that the model said between two of them, as a digest."""
 
-    Where two conversations begin with the same words, the second one gets a number: its history does not go on from
-    that of the first. After a restart a history goes on in the stored session whose messages it repeats.
+    is_reply: bool
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _End:
+    """Up to where a conversation is known, as keyed digests.
+
+    Attributes:
+        base: Everything up to the last message of the user or a tool.
+        reply: The reply to it; empty if none came, or only a part of it.
+        marks: The newest random ids in its replies.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, str], list[list[str]]] = {}
-        self._responses: dict[str, str] = {}
+    base: str
+    reply: str = ""
+    marks: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """What is known of a conversation.
+
+    `is_open` while a reply to it is on its way: the same request of another may not be taken for a second try. It is so
+    too if the store has no reply, because another server may wait for one.
+    """
+
+    end: _End
+    is_open: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class _Chats:
+    """The conversations of one caller by session, and the number of the last record that was read."""
+
+    known: dict[str, _Known] = field(default_factory=dict)
+    last_record: int = 0
+
+
+class _History:
+    """The steps of a history, and a digest of each of its beginnings.
+
+    Attributes:
+        places: The place of each message of the user or a tool by the digest of everything up to it.
+        base: The digest of everything up to the last of them.
+        opening: What follows it: the beginning of a reply that the model is to complete.
+    """
+
+    def __init__(self, messages: Sequence[Message], key: bytes) -> None:
+        self._key = key
+        self._steps = list(_read_steps(messages))
+        self._ids = set(_find_random_ids(messages))
+        self.places: dict[str, int] = {}
+        self.base = ""
+        self.opening = _trailing_replies(messages)
+        digest = ""
+        for place, step in enumerate(self._steps):
+            digest = self._sign("chain", digest, step.digest)
+            if not step.is_reply:
+                self.places[digest] = place
+                self.base = digest
+
+    def _sign(self, *parts: str) -> str:
+        return hmac.digest(self._key, json.dumps(parts).encode(), "sha256").hex()[:32]
+
+    def sign_reply(self, messages: Sequence[Message]) -> str:
+        """Return the digest of a reply to this history; empty if it says nothing."""
+        for step in _read_reply([*self.opening, *messages]):
+            return self._sign("reply", step.digest)
+        return ""
+
+    def sign_ids(self, messages: Sequence[Message]) -> tuple[str, ...]:
+        """Return the digests of the random ids in a reply."""
+        return tuple(self._sign("id", text) for text in _find_random_ids(messages))
+
+    def marks(self) -> set[str]:
+        """Return the digests of all random ids in this history."""
+        return {self._sign("id", text) for text in self._ids}
+
+    def repeats(self, known: _Known) -> bool:
+        """Whether this history repeats everything that is known of a conversation."""
+        place = self.places.get(known.end.base)
+        if place is None or known.is_open:
+            return False
+        if not known.end.reply:
+            return True
+        following = self._steps[place + 1 : place + 2]
+        return bool(following) and self._sign("reply", following[0].digest) == known.end.reply
+
+
+def _read_steps(messages: Sequence[Message]) -> Iterator[_Step]:
+    replies: list[Message] = []
+    for message in messages:
+        if message.role == "assistant":
+            replies.append(message)
+        elif message.role != "system":
+            yield from _read_reply(replies)
+            replies = []
+            yield _Step(is_reply=False, digest=message.digest)
+    yield from _read_reply(replies)
+
+
+def _read_reply(messages: Sequence[Message]) -> Iterator[_Step]:
+    """Yield the step that replies in a row are; none if they say nothing.
+
+    Clients do not send a reply back as it came: they drop the reasoning, trim spaces, or join its parts.
+    """
+    text = "".join("".join(_drop_thoughts(message.text).split()) for message in messages)
+    calls = [call.id or call.name for message in messages for call in message.calls]
+    if text or calls:
+        content = json.dumps([text, *calls]).encode()
+        yield _Step(is_reply=True, digest=hashlib.sha256(content).hexdigest())
+
+
+def _drop_thoughts(text: str) -> str:
+    for opening, closing in _THOUGHTS:
+        thoughts, is_closed, rest = text.partition(closing)
+        if is_closed and thoughts.lstrip().startswith(opening):
+            return rest
+    return text
+
+
+def _trailing_replies(messages: Sequence[Message]) -> list[Message]:
+    found: list[Message] = []
+    for message in reversed(messages):
+        if message.role != "assistant":
+            break
+        found.insert(0, message)
+    return found
+
+
+def _find_random_ids(messages: Sequence[Message]) -> Iterator[str]:
+    """Yield the ids that a provider has made up for a reply: of tool calls and of items, and signatures."""
+    for message in messages:
+        for result in message.results:
+            yield from _keep_random(result.call_id)
+        if message.role != "assistant":
+            continue
+        yield from _keep_random(message.id)
+        for part in message.parts:
+            match part:
+                case ToolCall():
+                    yield from _keep_random(part.id)
+                case Thinking():
+                    yield from _keep_random(part.signature)
+                case RedactedThinking():
+                    yield from _keep_random(part.data)
+
+
+def _keep_random(text: str | None) -> Iterator[str]:
+    """Yield an id that nobody can have by chance."""
+    for run in _RANDOM.findall((text or "").replace("-", "")):
+        digits = sum(character.isdigit() for character in run)
+        if digits >= MIN_KINDS and len(run) - digits >= MIN_KINDS:
+            yield str(text)
+            return
+
+
+class Conversation:
+    """A request of a conversation without a name, on its way.
+
+    Attributes:
+        session: The name of its session.
+    """
+
+    def __init__(self, session: str, *, finish: Callable[[Sequence[Message]], None]) -> None:
+        self.session = session
+        self._finish = finish
+
+    def finish(self, reply: Sequence[Message] = ()) -> None:
+        """Note the reply, before the client has all of it; without one, that none came, which never waits."""
+        self._finish(reply)
+
+
+class Conversations:
+    """The conversations of clients that name none, and the sessions of the provider's responses.
+
+    The store has where each conversation ends, as keyed digests, so that they go on after a restart. Of several servers
+    with one store each sees what the others have recorded.
+
+    Args:
+        engine: The memory.
+        key: Returns the key of the digests.
+    """
+
+    def __init__(self, engine: Engine, *, key: Callable[[], bytes]) -> None:
+        self._engine = engine
+        self._memory = engine.memory
+        self._key = key
+        self._chats: dict[Scope, _Chats] = {}
+        self._responses: dict[tuple[Scope, str], str] = {}
         self._lock = Lock()
 
-    def add_response(self, response: str, session: str) -> None:
+    # --- responses: for the thread of the event loop -----------------------------------
+
+    def add_response(self, response: str, *, session: Scope) -> None:
         """Remember the session of a response of the provider."""
-        with self._lock:
-            self._responses[response] = session
-            while len(self._responses) > MAX_CONVERSATIONS:
-                del self._responses[next(iter(self._responses))]
+        self._responses[replace(session, session=""), response] = session.session
+        while len(self._responses) > MAX_CONVERSATIONS:
+            del self._responses[next(iter(self._responses))]
 
-    def find_previous(self, body: Mapping[str, Any]) -> str:
-        """Return the session of the response that a request goes on from; empty where it is not known."""
-        with self._lock:
-            return self._responses.get(str(body.get("previous_response_id")), "")
+    def find_previous(self, body: Mapping[str, Any], *, owner: Scope) -> str:
+        """Return the session of the response that a request of a caller goes on from; empty if it is not known."""
+        return self._responses.get((owner, str(body.get("previous_response_id"))), "")
 
-    def find(
-        self, messages: Sequence[Message], *, owner: str, load: Callable[[str], Sequence[Sequence[Message]]]
-    ) -> str:
-        """Return the session of a conversation.
+    # --- histories: these calls read and write the store, and are not for the thread of the event loop ---
 
-        Args:
-            messages: Its history.
-            owner: Whose conversations are compared.
-            load: Returns the first messages of the stored sessions of a name: of NAME, NAME-2, NAME-3 and so on.
+    def begin(self, messages: Sequence[Message], *, owner: Scope, is_aside: bool = False) -> Conversation | None:
+        """Return the conversation that a request of a caller continues, or a new one; None without any message.
+
+        A request that is only an aside, such as one for a summary, does not move the end of a known conversation.
         """
-        history = [message for message in messages if message.role != "system"]
-        if not history:
-            return ""
-        digests = [message.digest for message in history[:COMPARED_MESSAGES]]
-        name = "chat-" + hashlib.sha256(digests[0].encode()).hexdigest()[:12]
+        history = _History(messages, self._key())
+        if not history.places:
+            return None
         with self._lock:
-            branches = self._known.pop((owner, name), None)
-            if branches is None:
-                branches = [  # clients do not send replies back as they came
-                    ["" if one.role == "assistant" else one.digest for one in stored if one.role != "system"]
-                    for stored in load(name)
-                ]
-            number = _best_branch(digests, branches)
-            branches[number : number + 1] = [digests]
-            self._known[owner, name] = branches  # the conversation that was used last is the last to go
-            while len(self._known) > MAX_CONVERSATIONS:
-                del self._known[next(iter(self._known))]
-        return name + (f"-{number + 1}" if number else "")
+            chats = self._load(owner)
+            found = self._find(history, chats, owner)
+            if found and is_aside:
+                return Conversation(found, finish=lambda _: None)
+            session = found or f"{CHAT}{self._memory.new_id().replace('-', '')[:12]}"
+            scope = replace(owner, session=session)
+            marks = chats.known[session].end.marks if found else ()
+            end = _End(base=history.base, marks=marks)
+            self._store(chats, scope, _Known(end=end, is_open=True))
+
+        def finish(reply: Sequence[Message]) -> None:
+            known = chats.known.get(session)
+            if known is None or known.end != end:
+                return  # another request has continued it meanwhile
+            if not reply:
+                known.is_open = False
+                return
+            newest = (*end.marks, *history.sign_ids(reply))[-MAX_MARKS:]
+            with self._lock:
+                self._store(
+                    chats, scope, _Known(end=_End(base=end.base, reply=history.sign_reply(reply), marks=newest))
+                )
+
+        return Conversation(session, finish=finish)
+
+    def name(self, scope: Scope) -> None:
+        """Note that a request names a session: what it adds is not known here, so that no history continues it."""
+        if not scope.session.startswith(CHAT):
+            return
+        with self._lock:
+            chats = self._load(replace(scope, session=""))
+            if chats.known.pop(scope.session, None) is not None:
+                remove = partial(self._memory.store.remove_records, Select(scope=scope), kind=RECORD)
+                with suppress(StorageError):
+                    self._engine.ask_memory(remove)
+
+    def _find(self, history: _History, chats: _Chats, owner: Scope) -> str:
+        """Return the session that a history continues; empty if there is none, or more than one may be meant."""
+        while True:
+            session = _match(history, chats.known)
+            if session:
+                known = chats.known[session]
+                stored = self._read_end(replace(owner, session=session))
+                if stored == known.end:
+                    return session
+                # Another server has continued the conversation, or its owner has forgotten it.
+                del chats.known[session]
+                if stored is not None:
+                    chats.known[session] = _Known(end=stored, is_open=not stored.reply)
+            elif not self._read_new(chats, owner):
+                return ""
+
+    # --- records ---------------------------------------------------------------------
+
+    def _load(self, owner: Scope) -> _Chats:
+        """Return the conversations of a caller. The callers that were here last are kept."""
+        chats = self._chats.pop(owner, None)
+        if chats is None:
+            chats = _Chats()
+            self._read_new(chats, owner)
+        self._chats[owner] = chats
+        while len(self._chats) > MAX_CALLERS:
+            del self._chats[next(iter(self._chats))]
+        return chats
+
+    def _read_new(self, chats: _Chats, owner: Scope) -> bool:
+        """Read the conversations that were begun since the last call; whether there are any."""
+        select = Select(scope=owner, across=True, after=chats.last_record, newest=True, limit=MAX_CONVERSATIONS)
+        is_new = False
+        for record in self._read_records(select):
+            chats.last_record = max(chats.last_record, record.id)
+            end = _read_end(record)
+            if end is not None and record.scope.session not in chats.known:
+                chats.known[record.scope.session] = _Known(end=end, is_open=not end.reply)
+                is_new = True
+        _forget_oldest(chats)
+        return is_new
+
+    def _read_end(self, scope: Scope) -> _End | None:
+        records = self._read_records(Select(scope=scope))
+        return _read_end(records[0]) if records else None
+
+    def _read_records(self, select: Select) -> list[Record]:
+        """Read records; none if the store fails, which assembling the window reports."""
+        read = partial(self._memory.store.read_records, select, kind=RECORD)
+        try:
+            return self._engine.ask_memory(read)
+        except StorageError:
+            return []
+
+    def _store(self, chats: _Chats, scope: Scope, known: _Known) -> None:
+        chats.known.pop(scope.session, None)
+        chats.known[scope.session] = known  # the one that was used last is the last to go
+        _forget_oldest(chats)
+        end = known.end
+        data = {"base": end.base, "reply": end.reply, "marks": end.marks}
+        record = Record(scope=scope, kind=RECORD, key="end", data=data, time=self._memory.clock(), is_durable=False)
+        with suppress(StorageError):  # assembling the window reports it
+            self._engine.ask_memory(lambda: self._memory.store.add_records([record]))
 
 
-def _best_branch(digests: Sequence[str], branches: Sequence[Sequence[str]]) -> int:
-    """Return the number of the known history that shares most with this one; a new number where none does.
+def _read_end(record: Record) -> _End | None:
+    base, reply, marks = (record.data.get(name) for name in ("base", "reply", "marks"))
+    if not isinstance(base, str) or not isinstance(reply, str) or not isinstance(marks, list | tuple):
+        return None
+    return _End(base=base, reply=reply, marks=tuple(map(str, marks)))
 
-    A history goes on from a known one where it repeats it, or goes back in it but not to its beginning.
+
+def _forget_oldest(chats: _Chats) -> None:
+    while len(chats.known) > MAX_CONVERSATIONS:
+        del chats.known[next(iter(chats.known))]
+
+
+def _match(history: _History, known: Mapping[str, _Known]) -> str:
+    """Return the session that a history continues; empty if there is none.
+
+    Of several conversations that it repeats, it continues the longest. If several have the same id, none is meant.
     """
-    shared = [sum(takewhile(bool, map(_is_same, digests, known))) for known in branches]
-    going_on = [number for number, known in enumerate(branches) if shared[number] > 1 or shared[number] == len(known)]
-    return max(going_on, key=shared.__getitem__, default=len(branches))
-
-
-def _is_same(digest: str, known: str) -> bool:
-    return known in {"", digest}
+    best = ""
+    longest = -1
+    for session, one in known.items():
+        if history.repeats(one) and history.places[one.end.base] >= longest:
+            best = session
+            longest = history.places[one.end.base]
+    if best:
+        return best
+    marks = history.marks()
+    marked = [session for session, one in known.items() if not marks.isdisjoint(one.end.marks)]
+    return marked[0] if len(marked) == 1 else ""

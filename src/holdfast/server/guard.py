@@ -18,7 +18,7 @@ from starlette.datastructures import Headers
 from starlette.requests import HTTPConnection
 from starlette.responses import JSONResponse, Response
 
-from holdfast.files import write_private
+from holdfast.files import create_private
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names under which the server answers. Others are web pages that resolve a name of theirs to this machine."""
@@ -27,6 +27,10 @@ RESERVED: Final = ("holdfast", "ui")
 """How the first part of a path begins that belongs to this server and never goes to a provider."""
 MAX_DECODINGS: Final = 8
 """How often a path is percent-decoded to see what it means. No client encodes one more often."""
+OWN_HEADERS: Final = b"x-holdfast-"
+"""How headers begin that are for this server and not for the provider."""
+OWNER_TOKEN_FILE: Final = "owner.token"  # noqa: S105 - a name
+"""The file in the folder of a memory that has the owner's token: with it, a model request is one of the owner."""
 TOKEN_MARK: Final = "holdfast_"  # noqa: S105 - not a token
 """How tokens and keys of Holdfast begin, so that those of another server are recognised too."""
 _TOKEN: Final = re.compile(rf"{TOKEN_MARK}[\w-]{{43,}}", re.ASCII)
@@ -143,13 +147,14 @@ def derive(token: str, purpose: str) -> str:
 
 
 def carries_own_token(request: HTTPConnection) -> bool:
-    """Whether the address or a header of a request has a token or key of Holdfast, of this server or another."""
+    """Whether what a provider would get of a request has a token or key of Holdfast, of this server or another."""
     return any(_TOKEN.search(text) for text in _find_texts(request))
 
 
 def _find_texts(request: HTTPConnection) -> Iterator[str]:
-    """Yield every text of a request in which a credential may be, as it came and decoded."""
-    values = [value.decode("latin-1") for _, value in request.headers.raw]
+    """Yield every text for the provider in which a credential may be, as it came and decoded."""
+    headers = [(name.lower(), value.decode("latin-1")) for name, value in request.headers.raw]
+    values = [value for name, value in headers if not name.startswith(OWN_HEADERS)]
     values += [request.scope[key].decode("latin-1") for key in ("raw_path", "query_string")]
     for value in values:
         yield value
@@ -177,8 +182,8 @@ def refuse_token() -> JSONResponse:
 
 
 def load_token(file: Path) -> str:
-    """Read the token in a file; a new one is made where there is none, readable by its owner alone."""
+    """Read the token in a file; if there is none, a new one is made, readable by its owner alone."""
     if not file.exists():
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_private(file, make_token().encode())
+        create_private(file, make_token().encode())
     return file.read_text("ascii").strip()

@@ -192,13 +192,26 @@ def run(
 
     from holdfast.server.app import create_app  # noqa: PLC0415 - as above
     from holdfast.server.connections import Limits, make_config  # noqa: PLC0415 - as above
-    from holdfast.server.guard import Activity, make_token  # noqa: PLC0415 - as above
+    from holdfast.server.guard import (  # noqa: PLC0415 - as above
+        OWNER_TOKEN_FILE,
+        Activity,
+        load_token,
+        make_token,
+    )
 
     _allow_open_files(MAX_OPEN_FILES)
     trim_heap = _share_heap()
     activity = Activity()
     token = make_token()
-    app = create_app(engine, token=token, upstreams=upstreams, shadow=shadow, activity=activity, outside=outside)
+    app = create_app(
+        engine,
+        token=token,
+        owner_token=load_token(home / OWNER_TOKEN_FILE),
+        upstreams=upstreams,
+        shadow=shadow,
+        activity=activity,
+        outside=outside,
+    )
     server = uvicorn.Server(
         make_config(
             app,

@@ -13,7 +13,6 @@ import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, count, takewhile
 from typing import Any, Final, TypeVar
 from urllib.request import getproxies
 
@@ -36,8 +35,9 @@ from holdfast.providers.rules import blocks
 from holdfast.redact import redact
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.client_model import ClientModel
-from holdfast.server.conversations import COMPARED_MESSAGES, OWN_HEADER, Conversations, host_session
-from holdfast.server.guard import carries_own_token, is_reserved
+from holdfast.server.conversations import OWN_HEADER, Conversation, Conversations, host_session
+from holdfast.server.guard import OWN_HEADERS, carries_own_token, is_reserved
+from holdfast.server.identity import TOKEN_HEADER, Caller, Callers
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import (
     CONNECT_SECONDS,
@@ -49,7 +49,7 @@ from holdfast.server.transport import (
     reply_decoder,
 )
 from holdfast.session import Session
-from holdfast.store.base import Scope, Select
+from holdfast.store.base import Scope
 from holdfast.text import printable
 from holdfast.window import Window
 
@@ -69,6 +69,8 @@ CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
 ERROR_TYPES: Final = {403: "permission_error", 404: "not_found_error", 502: "api_error"}
 """The types of our own errors, by status. Both APIs have them."""
+MAX_WARNED: Final = 1_000
+"""Callers whose warning is in the log already."""
 MAX_LIMITS: Final = 1_000
 """Sessions whose limit is remembered after the provider has refused a window."""
 OPENING_SECONDS: Final = 0.3
@@ -80,8 +82,6 @@ LARGE_WINDOW: Final = ("context-1m", 1_000_000)
 _HOP_HEADERS: Final = frozenset(
     b"connection expect keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
 )
-OWN_HEADERS: Final = b"x-holdfast-"
-"""How headers begin that are for this server and not for the provider."""
 _TIMEOUT: Final = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
 _LIMITS: Final = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
 
@@ -129,7 +129,9 @@ class _Exchange:
     format: str
     body: dict[str, Any]
     content: bytes
+    caller: Caller | None = None
     session: AsyncSession | None = None
+    conversation: Conversation | None = None
     messages: list[Message] = field(default_factory=list)
     window: Window | None = None
     milliseconds: float = 0
@@ -146,6 +148,11 @@ class _Exchange:
         """The name of its session; empty where it has none."""
         return "" if self.session is None else self.session.id
 
+    def end_conversation(self) -> None:
+        """Note that no reply comes that is archived."""
+        if self.conversation is not None:
+            self.conversation.finish()
+
     def is_stream(self, sent: httpx.Response) -> bool:
         """Whether its reply is streamed; some servers do not say so."""
         is_json = "json" in sent.headers.get("content-type", "")
@@ -154,6 +161,8 @@ class _Exchange:
     def headers(self) -> dict[str, str]:
         """The headers about it that are added to the reply."""
         found: dict[str, str] = {}
+        if self.caller is not None:
+            found["x-holdfast-identity"] = self.caller.name or "owner"
         if self.session is not None:
             found["x-holdfast-session"] = _header(self.session_id)
         if self.window is not None:
@@ -173,18 +182,21 @@ class Proxy:
     Args:
         engine: The memory.
         upstreams: Where requests go.
+        callers: Recognises who sends a request.
         shadow: Whether requests are sent as they came; reports then say what would have been done.
     """
 
-    def __init__(self, engine: AsyncEngine, *, upstreams: Upstreams, shadow: bool = False) -> None:
+    def __init__(self, engine: AsyncEngine, *, upstreams: Upstreams, callers: Callers, shadow: bool = False) -> None:
         self._engine = engine
+        self._callers = callers
         self._upstreams = upstreams
         self._shadow = shadow
         has_proxy = not {"http", "https", "all"}.isdisjoint(getproxies())
         way = None if has_proxy else Transport()  # httpx itself sends through a proxy of the user
         self._client = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS, transport=way)
-        self._conversations = Conversations()
+        self._conversations = Conversations(engine.sync, key=lambda: callers.key)
         self._limits: dict[Scope, int] = {}
+        self._warned: dict[str, None] = {}
 
     async def close(self) -> None:
         """Close the connections."""
@@ -196,14 +208,21 @@ class Proxy:
             path = request.url.path
             return _refuse(request, f"{path} is a path of Holdfast, and not one that it answers", status=404)
         if carries_own_token(request):
-            reason = "the request has a token of Holdfast, which no provider may see: send the key of the provider"
+            reason = (
+                "the request has a token of Holdfast, which no provider may see: send the key of the provider, and the"
+                f" owner's token as {TOKEN_HEADER}"
+            )
             return _refuse(request, reason, status=403)
         format = ROUTES.get(request.url.path)
         exchange = _Exchange(format="", body={}, content=b"")
         try:
             if request.method == "POST" and format:
                 exchange = await self._prepare(request, format)
-                return await _while_connected(request, self._answer(request, exchange))
+                try:
+                    return await _while_connected(request, self._answer(request, exchange))
+                except BaseException:
+                    exchange.end_conversation()
+                    raise
             if request.method == "POST" and request.url.path == COUNT_PATH:
                 content = await request.body()
                 counted = await self._preview(request, content)
@@ -234,6 +253,9 @@ class Proxy:
             body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
             exchange.messages = read_request(body, format=format)
             exchange.body = body
+            exchange.caller = await self._identify(request, body)
+            if exchange.caller.warning:
+                exchange.warnings.append(exchange.caller.warning)
             exchange.is_summary = is_summary_request(exchange.messages)
             exchange.model = ClientModel(
                 body, format=format, send=partial(self._send, request, is_changed=True), loop=asyncio.get_running_loop()
@@ -272,10 +294,11 @@ class Proxy:
             body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
             exchange = _Exchange(format="anthropic", body=body, content=content)
             exchange.messages = read_request(body, format=exchange.format)
-            name, owner = host_session(request.headers, body), _owner(request)
+            name = host_session(request.headers, body)
             if not name or self._shadow:
                 return content
-            session = await self._open_session(owner, name)
+            caller = await self._identify(request, body)
+            session = await self._open_session(name, owner=caller.scope(request.headers))
             window = await session.preview(exchange.messages, provider=exchange.format)
             changed = changed_fields(body, exchange.messages, window, format=exchange.format) if window else {}
             return json.dumps({**body, **changed}, separators=(",", ":")).encode() if changed else content
@@ -293,30 +316,36 @@ class Proxy:
         signs = (not name, OWN_HEADER in request.headers, exchange.body.get("tools"), is_continued(exchange.body))
         if has_one_message and not any(signs):
             return None  # a title, a topic, a probe
-        owner = _owner(request)
         if exchange.is_summary and has_one_message:
             return None  # it quotes a conversation that is known from its own requests
-        name = name or self._conversations.find_previous(exchange.body)
-        if not name:
-            name = await asyncio.to_thread(
-                self._conversations.find,
-                exchange.messages,
-                owner=json.dumps([owner.project, owner.agent]),
-                load=lambda name: self._engine.sync.ask_memory(lambda: self._load_conversations(owner, name)),
-            )
-        return await self._open_session(owner, name) if name else None
+        assert exchange.caller is not None
+        owner = exchange.caller.scope(request.headers)
+        name = name or self._conversations.find_previous(exchange.body, owner=owner)
+        if name:
+            await asyncio.to_thread(self._conversations.name, replace(owner, session=name))
+            return await self._open_session(name, owner=owner)
+        exchange.conversation = await asyncio.to_thread(
+            self._conversations.begin, exchange.messages, owner=owner, is_aside=exchange.is_summary
+        )
+        if exchange.conversation is None:
+            return None
+        return await self._open_session(exchange.conversation.session, owner=owner)
 
-    async def _open_session(self, owner: Scope, name: str) -> AsyncSession:
+    async def _open_session(self, name: str, *, owner: Scope) -> AsyncSession:
         # In a thread: the settings of the project are files.
-        return await asyncio.to_thread(self._engine.session, name, project=owner.project, agent=owner.agent)
+        return await asyncio.to_thread(
+            self._engine.session, name, tenant=owner.tenant, project=owner.project, agent=owner.agent
+        )
 
-    def _load_conversations(self, owner: Scope, name: str) -> list[list[Message]]:
-        """Read the first messages of the stored sessions NAME, NAME-2, NAME-3 and so on."""
-        engine = self._engine.sync
-        stored = {scope.session for scope in engine.sessions() if replace(scope, session=owner.session) == owner}
-        names = takewhile(stored.__contains__, chain([name], (f"{name}-{number}" for number in count(2))))
-        selects = [Select(scope=replace(owner, session=one), limit=COMPARED_MESSAGES) for one in names]
-        return [[row.message for row in engine.memory.store.read_messages(select)] for select in selects]
+    async def _identify(self, request: Request, body: Mapping[str, Any]) -> Caller:
+        """Return who sends a request. The log has one line for each caller whose next request may be of another."""
+        caller = await asyncio.to_thread(self._callers.identify, request, body)
+        if caller.warning and caller.name not in self._warned:
+            self._warned[caller.name] = None
+            while len(self._warned) > MAX_WARNED:
+                del self._warned[next(iter(self._warned))]
+            _warn(caller.warning, session=host_session(request.headers, body))
+        return caller
 
     async def _apply_memory(self, exchange: _Exchange, headers: Mapping[str, str]) -> None:
         """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
@@ -372,18 +401,21 @@ class Proxy:
         body = await self._send_until_it_fits(request, exchange)
         sent, passing = body.sent, body.pass_on()
         if not sent.is_success:
+            exchange.end_conversation()
             return _reply(sent, passing, exchange)
         if exchange.is_summary and not self._shadow and "content-encoding" not in sent.headers:
+            exchange.end_conversation()
             return await self._complete_summary(sent, passing, exchange)
         if exchange.session is None:
             return _reply(sent, passing, exchange)
         if reply_decoder(sent) is None:
             how = sent.headers["content-encoding"]
             _warn(f"a reply was not archived: it is compressed with {how}", session=exchange.session_id)
+            exchange.end_conversation()
             return _reply(sent, passing, exchange)
         is_stream = exchange.is_stream(sent)
         collector = ReplyCollector(exchange.format, is_stream=is_stream)
-        archived = self._archive_on_the_way(sent, passing, exchange.session, collector)
+        archived = self._archive_on_the_way(sent, passing, exchange.session, exchange.conversation, collector)
         return _reply(sent, archived if is_stream else b"".join([chunk async for chunk in archived]), exchange)
 
     async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> Body:
@@ -419,7 +451,12 @@ class Proxy:
         return _reply(sent, content, exchange)
 
     async def _archive_on_the_way(
-        self, sent: httpx.Response, chunks: AsyncIterator[bytes], session: AsyncSession, collector: ReplyCollector
+        self,
+        sent: httpx.Response,
+        chunks: AsyncIterator[bytes],
+        session: AsyncSession,
+        conversation: Conversation | None,
+        collector: ReplyCollector,
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
         decode = reply_decoder(sent) or bytes
@@ -430,7 +467,7 @@ class Proxy:
                 collector.feed(decode(chunk))
                 if collector.is_complete and not is_archived:
                     is_archived = True
-                    await self._archive(session, collector)
+                    await self._archive(session, conversation, collector)
                 yield chunk
             warning = f"{reply} broke off: {collector.error[:200] or 'no last event'}"
         except httpx.HTTPError:
@@ -438,7 +475,7 @@ class Proxy:
             raise
         finally:  # also of a reply that broke off, or whose client has left
             if not is_archived:
-                await self._archive(session, collector)
+                await self._archive(session, conversation, collector)
             if collector.is_cut and warning:
                 _warn(warning, session=session.id)
 
@@ -464,13 +501,18 @@ class Proxy:
             return False
         return True
 
-    async def _archive(self, session: AsyncSession, collector: ReplyCollector) -> None:
+    async def _archive(
+        self, session: AsyncSession, conversation: Conversation | None, collector: ReplyCollector
+    ) -> None:
         """Archive a reply, or what has come of it."""
         format = collector.format
+        reply: Sequence[Message] = ()
         try:
             messages: Sequence[Incoming] = collector.received()
             if collector.id and format == "openai_responses":
-                self._conversations.add_response(collector.id, session.id)
+                self._conversations.add_response(collector.id, session=session.sync.scope)
+            if not collector.is_cut:
+                reply = providers.read(messages, format=format)
             if collector.is_cut:
                 read = providers.read(messages, format=format)
                 messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
@@ -480,6 +522,9 @@ class Proxy:
                     await session.exclude(numbers)
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
+        finally:
+            if conversation is not None:
+                await asyncio.to_thread(conversation.finish, reply)
 
     async def _send(
         self, request: Request, content: bytes | AsyncIterator[bytes] | None, *, is_changed: bool = False
@@ -556,12 +601,6 @@ def _refuse(request: Request, reason: str, *, status: int) -> Response:
     if format == "anthropic" or (format is None and _is_anthropic(request)):
         return JSONResponse({"type": "error", "error": error}, status_code=status)
     return JSONResponse({"error": {**error, "param": None, "code": None}}, status_code=status)
-
-
-def _owner(request: Request) -> Scope:
-    """Return the project and the agent that a request names."""
-    headers = request.headers
-    return Scope(project=headers.get("x-holdfast-project", ""), agent=headers.get("x-holdfast-agent", "main"))
 
 
 async def _read_refusal(body: Body, exchange: _Exchange) -> str:

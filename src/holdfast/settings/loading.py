@@ -45,7 +45,8 @@ PROJECT_FILE: Final = "holdfast.toml"
 """The settings file in the folder of a project."""
 _NONE: Final[Mapping[str, str]] = {}
 _PREFIX: Final = "HOLDFAST_"
-_NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME"})
+_NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME", "HOLDFAST_TOKEN"})
+"""Variables that are no settings: the folder of the memory, and the owner's token for hosts that read it from one."""
 _SIMILAR: Final = 0.9
 _LIKELY: Final = 0.45
 _MAX_NAME_CHARS: Final = 120

@@ -551,9 +551,11 @@ class Trim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What clients may take of `holdfast serve`, `holdfast ui` and `holdfast mcp --http`."""
+    """`holdfast serve`, `holdfast ui` and `holdfast mcp --http`: what clients may take, and who is who among them."""
 
     max_connections: Positive = 1_000
+    identity: Literal["credential", "one-person"] = "credential"
+    owner_keys: tuple[str, ...] = ()
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
