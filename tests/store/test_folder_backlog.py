@@ -175,6 +175,21 @@ class TestCopying:
                 store.search(asks(question, scope=EVERYONE, across=True))
             check_complete(store)
 
+    def test_words_are_found_at_any_moment(self, folder: Path) -> None:
+        """Before a line is copied, while it is, and after."""
+        with FolderStore(folder) as store:
+            is_copying = True
+            while is_copying:
+                is_copying = bool(store.progress)
+                for question, number in (
+                    ("Zanzibar", 3),
+                    ("端口", 400),
+                    ("tide_table", 900),
+                    ("deployments", COUNT - 1),
+                ):
+                    assert number + 1 in find_messages(store.search(asks(question, scope=EVERYONE, across=True)))
+            check_complete(store)
+
     def test_a_call_that_needs_all_waits_and_says_how_far_it_is(self, folder: Path) -> None:
         """The list of sessions is complete; the numbers that are reported rise to the total."""
         seen: list[tuple[int, int]] = []

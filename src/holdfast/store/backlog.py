@@ -102,9 +102,8 @@ class Backlog:
             rarity = math.log1p(len(self.lines) / max(1, len(places)))
             for place in places:
                 scores[place] += terms[term] * rarity
-        for place in without:
-            scores.pop(place, None)
-        best = sorted(scores, key=lambda place: (-scores[place], -place))
+        found = [place for place in scores if place not in without]
+        best = sorted(found, key=lambda place: (-scores[place], -place))
         return sorted(best[:limit])
 
     @cached_property

@@ -667,6 +667,7 @@ class FolderStore:
                 numbers = self._copy_places(backlog, range(place, stop))
                 state.is_forgetting = state.is_forgetting or 0 in numbers
                 self._store.add_records([state.record()])
+            backlog.copied.update(range(place, stop))  # not before: a search may rely on what is copied
             self._contents_read = (*identity[:2], state.read[SEGMENTS][2])
             if is_last:
                 self._backlog = None
@@ -686,7 +687,6 @@ class FolderStore:
         """Copy lines of the backlog under the numbers that are reserved for them; return the numbers they have."""
         wanted = [place for place in places if place not in backlog.copied]
         rows = self._segment_rows([parse_line(backlog.lines[place], place) for place in wanted])
-        backlog.copied.update(wanted)
         if not rows:
             return []
         numbers = [backlog.first_number + place for place in rows]
@@ -695,7 +695,7 @@ class FolderStore:
     def _copied_lines(self, backlog: Backlog) -> int:
         """Count the lines of a backlog that are in the database."""
         place = backlog.place_of(self._load_state().offset(SEGMENTS, self._identity(SEGMENTS)))
-        return place + sum(1 for each in backlog.copied if each >= place)
+        return place + sum(1 for each in list(backlog.copied) if each >= place)  # a thread may add to them meanwhile
 
     def _copied(self) -> SqliteStore:
         """Return the database after copying everything that is in the files."""
@@ -749,6 +749,7 @@ class FolderStore:
                 return
             with self._forgetting_backlog():
                 numbers = self._copy_places(backlog, places)
+            backlog.copied.update(places)
             if 0 in numbers:
                 state = self._load_state()
                 state.is_forgetting = True
