@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from holdfast import turn
 from holdfast.context.budget import Budget, budget
 from holdfast.context.edits import Edit, Pinned, Restored, tokens
+from holdfast.context.plan import added_tokens_of
 from holdfast.context.validate import validate
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError, UnavailableError
 from holdfast.memory.archive import Ingested
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.memory import Memory
+from holdfast.memory.query import find_recall_switch
 from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Message
 from holdfast.past import rebuild
@@ -254,12 +256,22 @@ class Session:
         self.engine.notify()
         return done
 
-    def compact_if_due(self, *, coming: int = 0) -> None:
-        """Compact near the limit of the last request, here or in the background. Internal: requests call it."""
-        auto = self.engine.auto or ("background" if self.engine.model else "inline" if self.model else "off")
-        if auto == "off" or not self.engine.settings.compaction.enabled or not self._is_near_limit(coming):
+    def compact_if_due(self, *, coming: int = 0, is_recalling: bool = True) -> None:
+        """Compact near the limit of the last request, here or in the background. Internal: requests call it.
+
+        Without recall, nothing else makes room: then it is also done without a model, by rule, and one that was left
+        to the background is done here before a message has to be cut.
+        """
+        settings = self.engine.settings
+        is_recalling = is_recalling and not find_recall_switch(settings)
+        auto = self.engine.auto
+        if auto is None and self.engine.model:
+            auto = "background"
+        elif auto is None:
+            auto = "inline" if self.model or not is_recalling else "off"
+        if auto == "off" or not settings.compaction.enabled or not self._is_near_limit(coming):
             return
-        if auto == "inline":
+        if auto == "inline" or (not is_recalling and self._is_over_limit(coming)):
             self.compact_near_limit(coming)
         else:
             self.engine.queue_compaction(self, coming)
@@ -295,6 +307,14 @@ class Session:
             return False
         used = tokens(state.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
         return 0 < limits.flush_at <= used
+
+    def _is_over_limit(self, coming: int) -> bool:
+        """Whether the next window would have to be cut."""
+        limits = self.state.limits
+        if limits is None:
+            return False
+        items = self.state.replay(limit=limits.safe_limit)[0]
+        return tokens(items) + added_tokens_of([item.message for item in items]) + coming > limits.prompt
 
     # --- memory --------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ from holdfast.context.plan import Plan, clear_blocks, place, plan_edits, recall_
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
-from holdfast.memory.query import build_query
+from holdfast.memory.query import build_query, find_recall_switch
 from holdfast.memory.recall import SHOWN, Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
@@ -108,7 +108,7 @@ def assemble(
         engine.ask_memory(lambda: _archive(state, messages, turn, format=format), messages=len(messages))
         doing = "compact"
         with turn.step("compact"):
-            session.compact_if_due()
+            session.compact_if_due(is_recalling=turn.is_recalling)
         doing = "plan"
         return engine.ask_memory(lambda: _assemble_archived(session, state, turn, provider=provider))
     except WindowError:
@@ -222,6 +222,7 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
     """Replay the recorded edits, then prune, trim, recall and place."""
     settings = state.memory.settings
     query = state.question(most=settings.recall.query_messages, newest=turn.question)
+    switch = find_recall_switch(settings) if turn.is_recalling else "no recall was asked for"
 
     def score() -> dict[int, float]:
         """Score messages by relevance to the question; where memory fails, the oldest go first."""
@@ -245,13 +246,11 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
             idle=None if pause is None else timedelta(milliseconds=pause),
             tool=turn.archive_tool,
             question_follows=bool(turn.question),
+            is_recalling=not switch,
             count=state.count,
         )
     with turn.guard("recall"):
-        if not turn.is_recalling:
-            turn.recall = Recall(reason="no recall was asked for")
-        elif not settings.recall.automatic or settings.slots.memory == "none":
-            switch = "slots.memory is none" if settings.recall.automatic else "recall.automatic is off"
+        if switch:
             turn.recall = Recall(reason=switch)
         else:
             planned = planned.add(_place_recall(state, turn, query, planned))

@@ -20,6 +20,7 @@ from holdfast.compact import Compaction
 from holdfast.compaction import flush
 from holdfast.compaction.summarise import Progress
 from holdfast.context.budget import Budget, budget
+from holdfast.context.plan import added_tokens_of
 from holdfast.engine import Engine
 from holdfast.errors import (
     CompactionError,
@@ -454,9 +455,11 @@ class Agent:
         if len(self.history) <= MIN_MESSAGES:
             return
         with self.guard_memory():
-            used = self.session.size(self.build_messages(), limit=self.limit) + self._tool_tokens
+            messages = self.build_messages()
+            used = self.session.size(messages, limit=self.limit) + self._tool_tokens
             self.flush(used=used - coming, coming=coming, heartbeat=heartbeat)
-            if self.settings.compaction.enabled and used > self.limits.compact_at:
+            # A window has to leave room for what its validation may add, else it is cut.
+            if self.settings.compaction.enabled and used + added_tokens_of(messages) > self.limits.compact_at:
                 try:
                     self.compact()
                 except CompactionError as error:

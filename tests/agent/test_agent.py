@@ -7,14 +7,15 @@ import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from agent_fixture import AgentFixture, Watched, talker
+from agent_fixture import BASE, AgentFixture, Watched, talker
 from holdfast.errors import ModelBusyError, ModelError, StorageError
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.providers import check, render
-from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Trim, Workspace
+from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Slots, Trim, Workspace
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read
 from holdfast_agent import agent as agent_module
@@ -239,6 +240,17 @@ class TestRoom:
         assert sum(change.kind == "trimmed" for turn in reports for change in turn.changes) >= 2
         assert max(turn.total_tokens for turn in reports) <= 12_000
         assert agent.opened.entry.compaction_count == 0
+
+    def test_without_a_memory_plugin_compactions_make_room(self, fixture: AgentFixture) -> None:
+        """`slots.memory = "none"`: nothing brings a message back, so none is trimmed, whatever is said."""
+        fixture.settings = replace(BASE, slots=Slots(memory="none"))
+        agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
+        for number in range(60):
+            agent.say(f"Step {number}: what about module {number}? " + f"d{number} " * (7 * number % 41))
+        reports = agent.session.timeline()
+        assert [change.reason for turn in reports for change in turn.changes if change.kind == "trimmed"] == []
+        assert max(turn.total_tokens for turn in reports) <= 12_000
+        assert agent.opened.entry.compaction_count >= 2
 
     def test_by_hand(self, fixture: AgentFixture) -> None:
         """A compaction can be asked for, with instructions; the model tells it."""

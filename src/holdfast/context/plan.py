@@ -78,6 +78,7 @@ def plan_edits(
     idle: timedelta | None = None,
     tool: str = "",
     question_follows: bool = False,
+    is_recalling: bool = True,
     is_recorded: bool = True,
     count: TokenCounter = count_text,
 ) -> Plan:
@@ -85,7 +86,8 @@ def plan_edits(
 
     `items` are the window with the `standing` edits applied, `idle` is the time since the last request, and `tool` the
     name of the tool that shows archived messages, if the model has one. With `question_follows` the caller sends the
-    user's question after the window. Edits that are not recorded are planned anew for the next request.
+    user's question after the window. Without recall (`is_recalling`) nothing brings a message back, so none is trimmed
+    as long as the window fits. Edits that are not recorded are planned anew for the next request.
 
     If protected messages do not fit, their longest tool results are shortened, whatever their age, and the reply gets
     less room. Then protected messages leave the window, the largest first, until only those are left that the next
@@ -131,6 +133,7 @@ def plan_edits(
                 last_resort=attempt != _ATTEMPTS[0],
                 yields=attempt.yields,
                 question_follows=question_follows,
+                is_recalling=is_recalling,
                 is_recorded=is_recorded,
             )
         except WindowTooSmallError as error:
@@ -142,6 +145,7 @@ def plan_edits(
 
 
 _OLDEST: Final = "oldest"
+_LAST_RESORT: Final = "oldest, as a last resort: the window is full, nothing was compacted, and recall is off"
 _LEAST_RELEVANT: Final = "least to do with the question"
 _TOO_LARGE: Final = "too large to stay next to what is new"
 _NOTHING_LEFT: Final = "room for what is new"
@@ -171,18 +175,19 @@ def trim(
     last_resort: bool = False,
     yields: bool = False,
     question_follows: bool = False,
+    is_recalling: bool = True,
     is_recorded: bool = True,
 ) -> tuple[Edit, ...]:
     """Return the cut that makes a window fit; none where it does.
 
     Where what is protected fits only without a recalled block, the block gets less room; as a last resort the reply
     does. If that is not enough and protected messages may yield, the largest of them go, except those that must stay.
-    Switched off, trimming only keeps a window from overflowing.
+    Switched off, trimming only keeps a window from overflowing. So it does without recall, and removes the oldest.
 
     Raises:
         WindowTooSmallError: What is protected does not fit, or what must stay if the rest may yield.
     """
-    usual = budget.safe_limit if settings.enabled else budget.prompt
+    usual = budget.safe_limit if settings.enabled and is_recalling else budget.prompt
     if _fits(items, usual, budget):
         return ()
     spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
@@ -195,7 +200,9 @@ def trim(
     limit = next(limit for limit in limits if needed <= limit)
     if _fits(items, limit, budget):
         return ()
-    known = scores() if len(query.strip()) >= settings.min_query_chars else {}
+    known: Mapping[int, float] = {}
+    if is_recalling and len(query.strip()) >= settings.min_query_chars:
+        known = scores()
     target = max(limit - int(settings.hysteresis * budget.window), (needed + limit) // 2)
     step = limit - target
     excess = added_tokens(()) + sum(span.tokens for span in spans) - limit
@@ -203,7 +210,8 @@ def trim(
         excess += step
     elif step > 0:  # in whole steps: the next request makes the same cut again until it needs one step more
         excess = step * (excess // step + 1)
-    return (_make_cut(items, spans, known, excess=excess, limit=budget.safe_limit),)
+    oldest = _OLDEST if is_recalling else _LAST_RESORT
+    return (_make_cut(items, spans, known, excess=excess, limit=budget.safe_limit, oldest=oldest),)
 
 
 def _protected_tokens(spans: Iterable[_Span]) -> int:
@@ -230,9 +238,12 @@ def _fits(items: Sequence[Item], limit: int, budget: Budget) -> bool:
 
 
 def _make_cut(
-    items: Sequence[Item], spans: Sequence[_Span], scores: Mapping[int, float], *, excess: int, limit: int
+    items: Sequence[Item], spans: Sequence[_Span], scores: Mapping[int, float], *, excess: int, limit: int, oldest: str
 ) -> Edit:
-    """Choose the messages to remove: those that yielded, then the lowest scores, of equal scores the oldest."""
+    """Choose the messages to remove: those that yielded, then the lowest scores, of equal scores the oldest.
+
+    `oldest` is the reason where only their age decides.
+    """
     removed: set[int] = set()
     reason = _NOTHING_LEFT
     for span in spans:
@@ -247,7 +258,7 @@ def _make_cut(
         removed.update(item.id for item in span.items)
         excess -= span.tokens
         if reason == _NOTHING_LEFT:
-            reason = _LEAST_RELEVANT if scores else _OLDEST
+            reason = _LEAST_RELEVANT if scores else oldest
     cut = [item for item in items if item.id in removed]
     return Edit(
         change=Trimmed(limit=limit),

@@ -64,6 +64,17 @@ class RecallQuery:
     facts: Sequence[FactRow] = ()
 
 
+def find_recall_switch(settings: Settings) -> str:
+    """Return which setting turns automatic recall off; empty if none does."""
+    if not settings.recall.enabled:
+        return "recall.enabled is off"
+    if not settings.recall.automatic:
+        return "recall.automatic is off"
+    if settings.slots.memory == "none":
+        return "slots.memory is none"
+    return ""
+
+
 def build_query(
     settings: Settings,
     texts: Sequence[str],

@@ -25,7 +25,7 @@ from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
-from holdfast.memory.query import build_query
+from holdfast.memory.query import build_query, find_recall_switch
 from holdfast.session import Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
 from holdfast.turn import MIN_BLOCK
@@ -113,7 +113,7 @@ def _recall_from_subagents(session: Session, window: Window, question: str) -> I
     """Make a block for each subagent of a session that has something to say to a question, the newest first."""
     memory, report = session.engine.memory, window.report
     settings = memory.settings
-    if not question or not settings.recall.automatic or settings.slots.memory == "none":
+    if not question or find_recall_switch(settings):
         return
     left = report.raw_max_tokens - report.reserved_tokens - report.total_tokens
     left = min(settings.recall.hard_cap_tokens, left) - session.engine.count(window.block)
