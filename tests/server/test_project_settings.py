@@ -192,23 +192,29 @@ def serving(machine: Machine, *options: str, cwd: Path) -> Iterator[tuple[Server
 
 
 def test_a_server_that_the_user_starts_in_a_project(machine: Machine) -> None:
-    """Its file does not count for requests of others through the proxy, and the server says so."""
+    """Its file counts for requests that name the folder, of the owner alone; the server says so."""
     body = {"model": "m", "max_tokens": 50, "messages": QUESTION}
+    token = machine.run("token", cwd=machine.home).strip()
+    owner = {"x-holdfast-token": token}
+    callers = {
+        "of-none": owner,
+        "of-small": {**owner, "x-holdfast-project": str(machine.small)},
+        "of-a-stranger": {"x-holdfast-project": str(machine.small)},
+    }
     with (
-        ScriptedProvider(["5433.", "5433."]) as provider,
+        ScriptedProvider(["5433."] * len(callers)) as provider,
         serving(machine, "--upstream", provider.url, cwd=machine.small) as (server, printed),
     ):
         assert f"note: {machine.small / 'holdfast.toml'} counts for the sessions of that folder alone" in printed
-        for session, project in (("of-none", ""), ("of-small", str(machine.small))):
-            headers = {"x-holdfast-session": session, "x-holdfast-project": project}
-            reply = patient.post(f"{server.url}/v1/messages", json=body, headers=headers)
+        for session, headers in callers.items():
+            named = {**headers, "x-holdfast-session": session, "x-api-key": "k"}
+            reply = patient.post(f"{server.url}/v1/messages", json=body, headers=named)
             assert reply.status_code == 200
-            assert reply.headers["x-holdfast-session"] == session
         with Engine.open(machine.memory, settings=Settings(), background=False) as engine:
             windows = {
                 scope.session: engine.open_session(scope).timeline()[-1].raw_max_tokens for scope in engine.sessions()
             }
-        assert windows == {"of-none": 200_000, "of-small": 20_000}
+        assert windows == {"of-none": 200_000, "of-small": 20_000, "of-a-stranger": 200_000}
 
 
 def test_a_project_with_a_memory_of_its_own(machine: Machine) -> None:
