@@ -14,6 +14,7 @@ from holdfast import settings as configuration
 from holdfast.cli.opening import require
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo
+from holdfast.errors import InputError
 from holdfast.programs import search_path
 
 if TYPE_CHECKING:
@@ -47,7 +48,12 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
             os.environ["PATH"] = search_path(os.environ, project=Path.cwd())
             webbrowser.open(url)
 
-    if (running := find(folder)) is not None:
+    running = find(folder)
+    if running is not None and running.socket_path:
+        raise InputError(
+            f"process {running.pid} serves this memory on {running.url}, which no browser can open: stop it first"
+        )
+    if running is not None:
         show(running)
         return
     with memory.open() as engine:

@@ -28,6 +28,12 @@ _folder_option: Final = click.option(
 @click.command()
 @click.option("--port", type=click.IntRange(0, 65535), default=None, help="The port on 127.0.0.1; default 8790, 0 any.")
 @click.option(
+    "--socket",
+    "socket_path",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="A Unix socket to listen on instead of a port, for you alone: its mode is 0600.",
+)
+@click.option(
     "--upstream",
     "upstreams",
     multiple=True,
@@ -42,6 +48,7 @@ _folder_option: Final = click.option(
 def serve(
     *,
     port: int | None,
+    socket_path: Path | None,
     upstreams: tuple[str, ...],
     shadow: bool,
     idle: float | None,
@@ -50,6 +57,8 @@ def serve(
     as_json: bool,
 ) -> None:
     """Serve memory to other programs: a proxy for model requests, and calls for plugins."""
+    if port is not None and socket_path is not None:
+        raise click.UsageError("--port and --socket: name one of them")
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
     from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
@@ -77,6 +86,7 @@ def serve(
             engine,
             home=memory.folder,
             port=DEFAULT_PORT if port is None else port,
+            socket_path=socket_path,
             upstreams=targets,
             shadow=shadow,
             idle=idle,

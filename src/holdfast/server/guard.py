@@ -97,13 +97,20 @@ class Guard:
         if len(hosts) != 1:
             return JSONResponse({"error": "a request must have one Host header"}, status_code=400)
         host = _PORT.sub("", hosts[0].lower())
-        if host not in LOOPBACK or not _is_own_page(scope["path"], headers):
+        is_here = host in LOOPBACK or _is_unix_socket(scope)
+        if not is_here or not _is_own_page(scope["path"], headers):
             return JSONResponse({"error": "only programs of this machine may ask"}, status_code=403)
         if self._token and not has_token(headers.get("authorization", ""), self._token):
             return refuse_token()
         if scope["type"] == "websocket" or headers.get("upgrade", "").lower() == "websocket":
             return Response(status_code=426)  # clients then go on without
         return self._app
+
+
+def _is_unix_socket(scope: Scope) -> bool:
+    """Whether a request came over a Unix socket, which no web page can open: clients name any host there."""
+    server = scope.get("server")
+    return server is not None and server[1] is None
 
 
 def _is_own_page(path: str, headers: Headers) -> bool:

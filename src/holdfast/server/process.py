@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -47,17 +47,24 @@ _started: Final[dict[Path, subprocess.Popen[bytes]]] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Server:
-    """A running server, as its file describes it. One that was started on demand has `idle` seconds."""
+    """A running server, as its file describes it.
+
+    Attributes:
+        port: The port on 127.0.0.1; 0 if it listens on a Unix socket.
+        socket_path: The path of the socket; empty if it listens on a port.
+        idle: After how many seconds without a request it stops, if it was started on demand.
+    """
 
     port: int
     pid: int
     token: str
     idle: float | None = None
+    socket_path: str = ""
 
     @property
     def url(self) -> str:
         """Its address."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"unix:{self.socket_path}" if self.socket_path else f"http://127.0.0.1:{self.port}"
 
     def call(self, method: str, *, timeout: float = 30.0, **params: Any) -> Any:
         """Call a method and return its result.
@@ -67,11 +74,11 @@ class Server:
         """
         data = json.dumps({"id": 1, "method": method, "params": params}).encode()
         head = (
-            f"POST /holdfast/rpc HTTP/1.0\r\nHost: 127.0.0.1:{self.port}\r\nAuthorization: Bearer {self.token}\r\n"
+            f"POST /holdfast/rpc HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.token}\r\n"
             f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
         )
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as connection:
+            with self._connect(timeout) as connection:
                 connection.sendall(head.encode() + data)
                 received = b"".join(iter(lambda: connection.recv(65_536), b""))
             answer = json.loads(received.partition(b"\r\n\r\n")[2])
@@ -80,6 +87,18 @@ class Server:
         if not isinstance(answer, dict) or "result" not in answer:
             raise HoldfastError(f"{method}: {answer.get('error') if isinstance(answer, dict) else answer}")
         return answer["result"]
+
+    def _connect(self, timeout: float) -> socket.socket:
+        if not self.socket_path:
+            return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connection.settimeout(timeout)
+            connection.connect(self.socket_path)
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
 
 def find(home: Path) -> Server | None:
@@ -174,6 +193,7 @@ def run(
     *,
     home: Path,
     port: int,
+    socket_path: Path | None = None,
     upstreams: Upstreams | None,
     shadow: bool = False,
     idle: float | None = None,
@@ -182,8 +202,10 @@ def run(
 ) -> None:
     """Serve until stopped, or until nothing was asked for `idle` seconds. Without upstreams nothing is forwarded.
 
+    It listens on a port of 127.0.0.1, or on a Unix socket if `socket_path` names one.
+
     Raises:
-        InputError: The port is taken, or another server runs for this memory.
+        InputError: The port or the path cannot be used, or another server runs for this memory.
     """
     import asyncio  # noqa: PLC0415 - slow to import
     import logging  # noqa: PLC0415 - as above
@@ -227,8 +249,11 @@ def run(
     # The proxy says why it has ended a reply in its middle.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.msg)
 
+    path = "" if socket_path is None else str(socket_path.absolute())
+
     async def serve(bound: socket.socket) -> None:
-        described = Server(port=bound.getsockname()[1], pid=os.getpid(), token=token, idle=idle)
+        used = 0 if path else bound.getsockname()[1]
+        described = Server(port=used, socket_path=path, pid=os.getpid(), token=token, idle=idle)
         task = asyncio.create_task(server.serve(sockets=[bound]))
         while not server.started and not task.done():
             await asyncio.wait({task}, timeout=0.01)
@@ -244,7 +269,7 @@ def run(
                 server.should_exit = True
         await task
 
-    with _only_server(home, on_demand=idle is not None), _bind(port) as bound:
+    with _only_server(home, on_demand=idle is not None), _listen(port, socket_path) as bound:
         # uvicorn raises the signal again once it has stopped, inside of its task.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         try:
@@ -280,6 +305,15 @@ def _share_heap() -> Callable[[], object]:
         return partial(library.malloc_trim, 0)
     except (AttributeError, OSError, TypeError):
         return lambda: None
+
+
+def _listen(port: int, path: Path | None) -> AbstractContextManager[socket.socket]:
+    """Bind a port, or a Unix socket if there is a path."""
+    if path is None:
+        return _bind(port)
+    from holdfast.server.unix_socket import listen  # noqa: PLC0415 - as above
+
+    return listen(path)
 
 
 def _bind(port: int) -> socket.socket:
