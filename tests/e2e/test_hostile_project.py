@@ -79,7 +79,6 @@ def test_the_server_that_a_hook_starts(user: User) -> None:
     user.run(HOLDFAST, "hook", stdin=user.event("SessionStart", source="startup"))
     until(lambda: find(user.memory) or user.project.traces())
     assert user.project.traces() == []
-    user.run(HOLDFAST, "hook", stdin=user.event("UserPromptSubmit", prompt="Which port does the replica use?"))
     user.run(HOLDFAST, "hook", stdin=user.event("Stop"))
     assert user.project.traces() == []
     assert not (user.memory / "hooks.log").exists()
