@@ -486,7 +486,7 @@ def scopes(*, reads: int, seed: int, as_json: bool) -> None:
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path, exists=True))
 @click.option("--limit", type=click.IntRange(min=4000), default=64_000, show_default=True, help="Tokens of the window.")
 @click.option(
-    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default: the setting."
+    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply; default 20,000, at most a quarter."
 )
 @click.option("--requests", "most", type=click.IntRange(min=1), help="Only so many requests of each conversation.")
 @as_json

@@ -58,10 +58,13 @@ class Policy:
         """The settings that make the engine behave so. Without memory messages may fill what recall would take."""
         recall = {"position": self.recall, "deadline_ms": 60_000}  # a busy machine recalls what any other does
         tables: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": recall}
+        compaction: dict[str, Any] = {}
         if self.recall is None:
-            tables |= {"recall": {"enabled": False}, "trim": {"min_query_chars": 10**9}}
+            tables["recall"] = {"enabled": False}
+            compaction["enabled"] = False  # the oldest messages go instead
         if reserve is not None:
-            tables["compaction"] = {"reserve_tokens": reserve, "reserve_tokens_floor": 0}
+            compaction |= {"reserve_tokens": reserve, "reserve_tokens_floor": 0}
+        tables["compaction"] = compaction
         return load(files=(), environ={}, **tables).settings
 
 

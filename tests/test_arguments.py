@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.errors import FormatError, InputError, SettingsError, WindowTooSmallError
 from holdfast.models.scripted import Scripted
-from holdfast.settings import Agent, Compaction, Embedding, Settings
+from holdfast.settings import Agent, Compaction, Embedding, Settings, load
 from holdfast.store.base import Record
 from waiting import UNHURRIED
 
@@ -74,11 +75,33 @@ class TestLimit:
         assert (unknown.limit_source, unknown.raw_max_tokens) == ("default", 200_000)
 
     def test_the_floor_of_the_settings_still_raises_the_reserve(self, tmp_path: Path) -> None:
-        """`reserve_tokens_floor` keeps its meaning, below a quarter of the window."""
+        """`reserve_tokens_floor` keeps its meaning, as long as it leaves room for messages."""
         high = Settings(embedding=Embedding(provider="none"), compaction=Compaction(reserve_tokens_floor=24_000))
         with Engine.open(tmp_path, settings=high, background=False) as engine:
             assert engine.session("s").assemble(HELLO, limit=200_000).report.reserved_tokens == 24_000
-            assert engine.session("s").assemble(HELLO, limit=40_000).report.reserved_tokens == 10_000
+            assert engine.session("s").assemble(HELLO, limit=40_000).report.reserved_tokens == 24_000
+            refused = engine.session("s").assemble(HELLO, limit=24_000).report
+            assert refused.reserved_tokens == 6_000
+            assert any("compaction.reserve_tokens_floor = 24,000" in warning for warning in refused.warnings)
+
+    @pytest.mark.parametrize(("reserve", "share"), [(60_000, 0.7), (80_000, 0.6), (100_000, 0.5)])
+    def test_a_compaction_starts_where_openclaw_says(self, tmp_path: Path, reserve: int, share: float) -> None:
+        """`reserveTokens` of openclaw.json: half to two thirds of the window is enough for a compaction."""
+        file = tmp_path / "openclaw.json"
+        file.write_text(json.dumps({"agents": {"defaults": {"compaction": {"reserveTokens": reserve}}}}))
+        quiet: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": {"automatic": False}}
+        settings = load(files=[file], environ={}, **quiet).settings
+        talk = long_talk(400)
+        with Engine.open(tmp_path / "memory", settings=settings, background=False, model=lambda _: "So far.") as engine:
+            sizes = []
+            for stop in range(1, len(talk), 24):
+                report = engine.session("s").assemble(talk[:stop], limit=200_000).report
+                if any(change.kind == "compacted" for change in report.changes):
+                    break
+                sizes.append(report.total_tokens)
+            else:
+                raise AssertionError("nothing was compacted")
+        assert share - 0.1 < sizes[-1] / 200_000 <= share
 
     def test_what_is_reserved_can_be_given_with_the_call(self, engine: Engine) -> None:
         """Exactly so much is kept free, also more than a quarter."""

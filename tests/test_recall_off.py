@@ -14,12 +14,14 @@ from holdfast.settings import Compaction, Embedding, Recall, Settings, Slots, lo
 
 LIMIT = 8_000
 FACT = "The vault code is 8841-tulip."
+BY_CALL = "no recall was asked for"
+"""The reason in the report of a call with `recall=False`."""
 BASE = Settings(embedding=Embedding(provider="none"))
 SWITCHES: dict[str, dict[str, Any]] = {
     "slots.memory is none": {"slots": Slots(memory="none")},
     "recall.automatic is off": {"recall": Recall(automatic=False)},
     "recall.enabled is off": {"recall": Recall(enabled=False)},
-    "no recall was asked for": {},
+    BY_CALL: {},
 }
 """Every way to turn recall off, by the reason in the report; the last one is the argument `recall=False`."""
 
@@ -30,7 +32,7 @@ def talk(engine: Engine, reason: str, *, turns: int = 40) -> list[Window]:
     windows: list[Window] = []
     for number in range(turns):
         history.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
-        is_recalling = reason != "no recall was asked for"
+        is_recalling = reason != BY_CALL
         windows.append(engine.session("s").assemble(history, limit=LIMIT, recall=is_recalling))
         history.append({"role": "assistant", "content": f"Ledger {number} is fine. " + f"quay{number} " * 60})
     return windows
@@ -41,10 +43,12 @@ def changes(windows: list[Window], kind: str) -> list[str]:
     return [change.reason for window in windows for change in window.report.changes if change.kind == kind]
 
 
-@pytest.mark.parametrize("reason", SWITCHES)
-@pytest.mark.parametrize("has_model", [True, False])
+@pytest.mark.parametrize(
+    ("reason", "has_model"),
+    [*((reason, True) for reason in SWITCHES), *((reason, False) for reason in SWITCHES if reason != BY_CALL)],
+)
 def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -> None:  # noqa: FBT001 - parametrised
-    """With a model its summary is in the window, without one a digest; no message is trimmed."""
+    """With a model its summary is in the window, with settings alone a digest; no message is trimmed."""
     settings = msgspec.structs.replace(BASE, **SWITCHES[reason])
     model = (lambda _: f"## Goal\nRead ledgers.\n\n## Facts\n{FACT}") if has_model else None
     with Engine.open(tmp_path, settings=settings, background=False, model=model) as engine:
@@ -58,8 +62,14 @@ def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -
         assert FACT in str(windows[-1].request())
 
 
-@pytest.mark.parametrize("reason", SWITCHES)
-@pytest.mark.parametrize("compaction", [Compaction(enabled=False), Compaction(auto="off")], ids=["disabled", "off"])
+@pytest.mark.parametrize(
+    ("reason", "compaction"),
+    [
+        *((reason, Compaction(enabled=False)) for reason in SWITCHES),
+        *((reason, Compaction(auto="off")) for reason in SWITCHES),
+        (BY_CALL, Compaction()),
+    ],
+)
 def test_the_oldest_go_where_nothing_compacts(tmp_path: Path, reason: str, compaction: Compaction) -> None:
     """Only once the window is full, in their order, and the report says why."""
     settings = msgspec.structs.replace(BASE, compaction=compaction, **SWITCHES[reason])

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from agent_fixture import AgentFixture, Watched
+from holdfast.engine import Engine
 from holdfast.errors import ModelOverflowError
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said
@@ -277,3 +278,26 @@ def test_the_weighted_formula_is_reachable(tmp_path: Path) -> None:
         assert (known.search.fusion, known.search.vector_weight, known.search.bm25_weight) == ("weighted", 0.6, 0.4)
         assert (known.search.time_decay, known.recall.min_score) == (0.9, 0.5)
         assert (known.search.mmr.enabled, known.search.mmr.relevance_weight) == (True, 0.3)
+
+
+@pytest.mark.parametrize(
+    ("context", "named"),
+    [
+        ({"autoRecallMinScore": 0.9}, "autoRecallMinScore = 0.9"),
+        ({"search": {"vectorWeight": 0.6, "bm25Weight": 0.4}}, "search.vectorWeight = 0.6"),
+        ({"search": {"timeDecay": 0.9}}, "search.timeDecay = 0.9"),
+    ],
+)
+def test_settings_of_the_weighted_formula_alone_are_named(shell: Shell, context: dict[str, Any], named: str) -> None:
+    """They have no effect on the measured order: `holdfast chat` and every report say so, with the fix."""
+    openclaw(shell, {"agents": {"defaults": {"memoryContext": context}}})
+    assert f"{named} has no effect" in shell.chat("Hello.\n", "Hi.")[2]
+    home = shell.folder / "memory"
+    with Engine.open(home, background=False) as engine:
+        report = engine.session("s").assemble([{"role": "user", "content": "Hello."}]).report
+    assert any(named in warning and 'search.fusion = "weighted"' in warning for warning in report.warnings)
+    weighted = {**context, "search": {**context.get("search", {}), "fusion": "weighted"}}
+    openclaw(shell, {"agents": {"defaults": {"memoryContext": weighted}}})
+    with Engine.open(home, background=False) as engine:
+        report = engine.session("s").assemble([{"role": "user", "content": "Hello."}]).report
+    assert not any("has no effect" in warning for warning in report.warnings)

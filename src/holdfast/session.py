@@ -93,7 +93,7 @@ class Session:
                 system prompt.
             format: The format of the messages, such as `anthropic`; by default it is detected for each message.
             limit: The context window of the model; by default that of the settings or of the model.
-            reserve: Tokens kept for the reply; by default as the settings say, and at most a quarter of the window.
+            reserve: Tokens kept for the reply; by default as the settings say.
             model: The model that the request goes to.
             provider: The provider whose rules the window must keep; by default the format of the newest message that
                 shows one, else `anthropic` for a Claude model, else `openai_chat`.
@@ -225,7 +225,7 @@ class Session:
             messages: The conversation so far; by default that of the last request, else the archived messages.
             format: The format of the messages, as for `assemble`.
             limit: The context window of the model; by default that of the settings or of the model.
-            reserve: Tokens kept for the reply; by default as the settings say, and at most a quarter of the window.
+            reserve: Tokens kept for the reply; by default as the settings say.
             instructions: What the summary should cover.
             force: Compact even if the conversation fits.
             dry_run: Only plan.
@@ -259,16 +259,17 @@ class Session:
     def compact_if_due(self, *, coming: int = 0, is_recalling: bool = True) -> None:
         """Compact near the limit of the last request, here or in the background. Internal: requests call it.
 
-        Without recall, nothing else makes room: then it is also done without a model, by rule, and one that was left
-        to the background is done here before a message has to be cut.
+        If the settings turn recall off, nothing else makes room: then it is done without a model too, by rule. Without
+        recall, one that was left to the background is done here before a message has to be cut.
         """
         settings = self.engine.settings
-        is_recalling = is_recalling and not find_recall_switch(settings)
+        is_off = bool(find_recall_switch(settings))
+        is_recalling = is_recalling and not is_off
         auto = self.engine.auto
         if auto is None and self.engine.model:
             auto = "background"
         elif auto is None:
-            auto = "inline" if self.model or not is_recalling else "off"
+            auto = "inline" if self.model or is_off else "off"
         if auto == "off" or not settings.compaction.enabled or not self._is_near_limit(coming):
             return
         if auto == "inline" or (not is_recalling and self._is_over_limit(coming)):

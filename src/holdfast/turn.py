@@ -333,6 +333,9 @@ def _make_report(
         turn.warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
     pairs = zip(state.sent, items, strict=False)
     same = takewhile(lambda pair: pair[0] is pair[1] or pair[0].sent == pair[1].sent, pairs)
+    warnings = [*turn.warnings, *turn.recall.notes, *warn_opaque(items)]
+    if turn.limits.note:
+        warnings.append(turn.limits.note)
     report = ContextReport(
         session=state.scope.session,
         turn=state.turn + 1,
@@ -348,7 +351,7 @@ def _make_report(
         recall_reason=turn.recall.reason,
         prefix_kept=tokens(old for old, _ in same) / tokens(state.sent) if state.sent else None,
         repairs=(*state.stripped, *map(str, valid.repairs)),
-        warnings=tuple(dict.fromkeys((*turn.warnings, *turn.recall.notes, *warn_opaque(items)))),
+        warnings=tuple(dict.fromkeys(warnings)),
         milliseconds=turn.milliseconds,
         files=workspace_files(items),
         token_scale=turn.limits.scale,

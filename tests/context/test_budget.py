@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from holdfast.context.budget import budget
 from holdfast.settings import Agent, Compaction, MemoryFlush, Recall, Settings
@@ -55,6 +56,23 @@ class TestReserve:
     def test_a_small_window_keeps_three_quarters_for_the_prompt(self, window: int, prompt: int) -> None:
         """The settings reserve a quarter at most."""
         assert budget(Settings(), window=window).prompt == prompt
+
+    @pytest.mark.parametrize("name", ["reserve_tokens", "reserve_tokens_floor"])
+    @pytest.mark.parametrize(("window", "reserve"), [(200_000, 80_000), (200_000, 160_000), (32_000, 24_000)])
+    def test_a_set_reserve_is_kept(self, name: str, window: int, reserve: int) -> None:
+        """So a compaction can start at any part of the window: 80,000 of 200,000 is 60 %."""
+        found = budget(Settings(compaction=structs.replace(Compaction(), **{name: reserve})), window=window)
+        assert (found.reserve, found.note) == (reserve, "")
+        assert found.compact_at == window - reserve
+
+    @pytest.mark.parametrize("name", ["reserve_tokens", "reserve_tokens_floor"])
+    def test_a_reserve_that_leaves_no_room_is_refused(self, name: str) -> None:
+        """The usual quarter is kept instead, and a note names the setting and both figures."""
+        found = budget(Settings(compaction=structs.replace(Compaction(), **{name: 80_000})), window=32_000)
+        assert found.reserve == 8_000
+        assert f"compaction.{name} = 80,000" in found.note
+        assert "32,000" in found.note
+        assert "8,000 are kept" in found.note
 
     def test_what_goes_beside_the_messages_is_taken_off(self) -> None:
         """Tool definitions take their room."""

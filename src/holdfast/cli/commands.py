@@ -23,7 +23,9 @@ _format: Final = click.option(
 _replayed: Final = add_options(
     click.option("--turn", type=click.IntRange(min=1), help="Up to this request of the file; default the last."),
     click.option("--limit", type=click.IntRange(min=1000), help="Tokens of the window; default the model's."),
-    click.option("--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter of it."),
+    click.option(
+        "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply; default 20,000, at most a quarter."
+    ),
     click.option("--position", type=click.Choice(["tail", "head"]), help="Where recalled blocks go."),
     click.option("--home", "--store", "home", type=PLACE, help="A memory to use; default a new one."),
 )
@@ -88,7 +90,7 @@ def diff(**options: Any) -> None:
 @click.command()
 @_file_or_session
 @click.option("--limit", type=click.IntRange(min=1000), help="Of a FILE: tokens of the window; default the model's.")
-@click.option("--reserve", type=click.IntRange(min=0), help="Of a FILE: tokens kept for the reply, at most a quarter.")
+@click.option("--reserve", type=click.IntRange(min=0), help="Of a FILE: tokens kept for the reply.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N requests.")
 @opens_memory
 @as_json
@@ -105,7 +107,7 @@ def timeline(*, file: Path | None, session: str | None, **options: Any) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--limit", type=click.IntRange(min=1000), default=32_000, show_default=True, help="Tokens of the window.")
 @click.option(
-    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply, at most a quarter; default: the setting."
+    "--reserve", type=click.IntRange(min=0), help="Tokens kept for the reply; default 20,000, at most a quarter."
 )
 @click.option("--position", type=click.Choice(["tail", "head"]), default="tail", show_default=True)
 @as_json

@@ -103,8 +103,7 @@ def run_demo(*, limit: int, save: Path | None, as_json: bool) -> None:
         messages = [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
     screen = Console(quiet=True) if as_json else open_console()
     stats = ReplayStats(files=1)
-    settings = make_settings(reserve=_RESERVE)
-    with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=settings, background=False) as engine:
+    with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=make_settings(), background=False) as engine:
         run = _Run(engine, messages, limit, stats, screen)
         run.replay()
         answers = list(run.ask_questions())
@@ -150,18 +149,23 @@ class _Run:
     stats: ReplayStats
     screen: Console
 
+    @property
+    def reserve(self) -> int:
+        """The tokens that are kept for the reply."""
+        return min(_RESERVE, self.limit // 4)
+
     def replay(self) -> None:
         messages, limit, screen = self.messages, self.limit, self.screen
         whole = sum(count_message(message) for message in messages)
         screen.print(Styled("Context compacts. Memory holds fast.", style="bold"))
         screen.print(
             f"A payments migration: {len(messages):,} messages, {human_tokens(whole)} tokens, in a window of"
-            f" {human_tokens(limit)} ({human_tokens(_RESERVE)} of it kept for the reply).\n"
+            f" {human_tokens(limit)} ({human_tokens(self.reserve)} of it kept for the reply).\n"
         )
-        top = budget(self.engine.settings, window=limit).prompt
+        top = budget(self.engine.settings, window=limit, reserve=self.reserve).prompt
         total = sum(1 for _ in find_requests(messages))
         with LivePlot(total, words="replaying", height=_HEIGHT, screen=screen) as live:
-            for _, window in replay_requests(self.engine, messages, limit=limit):
+            for _, window in replay_requests(self.engine, messages, limit=limit, reserve=self.reserve):
                 live.add(record_window(window, self.stats), ceiling=top)
         screen.print(draw_chart(self.stats.points, ceiling=top, width=min(MAX_WIDTH, screen.width - 2), height=_HEIGHT))
         screen.print()
@@ -171,7 +175,9 @@ class _Run:
         history = list(self.messages)
         for question in QUESTIONS:
             history.append(Message(role="user", parts=(Text(text=question.question),)))
-            window = self.engine.session("replay").assemble(history, limit=self.limit, provider="anthropic")
+            window = self.engine.session("replay").assemble(
+                history, limit=self.limit, reserve=self.reserve, provider="anthropic"
+            )
             record_window(window, self.stats)
             texts = (str(getattr(part, "text", "")) for item in window.items for part in item.message.parts)
             block = "\n".join(item.block.text for item in window.items[-1:] if item.block)

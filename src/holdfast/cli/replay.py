@@ -130,8 +130,8 @@ def replay_transcripts(
     *, files: tuple[Path, ...], limit: int, reserve: int | None, position: str, as_json: bool
 ) -> None:
     """Run transcripts request by request through the engine, and print figures."""
-    settings = make_settings(reserve=reserve, position=position)
-    stats, top = ReplayStats(), budget(settings, window=limit).prompt
+    settings = make_settings(position=position)
+    stats, top = ReplayStats(), budget(settings, window=limit, reserve=reserve).prompt
     for file in files:
         sessions = list(transcripts.sessions(file))
         if not sessions:
@@ -144,7 +144,7 @@ def replay_transcripts(
                 Engine.open(home, settings=settings, background=False) as engine,
                 LivePlot(sum(1 for _ in find_requests(messages)), words=printable(session.path.name)) as live,
             ):
-                for _, window in replay_requests(engine, messages, limit=limit):
+                for _, window in replay_requests(engine, messages, limit=limit, reserve=reserve):
                     live.add(record_window(window, stats), ceiling=top)
     stats.summarise()
     if as_json:
@@ -181,13 +181,11 @@ class Replay:
         return replace(report, files=files, model=report.model or self.transcript.model)
 
 
-def make_settings(*, reserve: int | None = None, position: str | None = None) -> Settings:
+def make_settings(*, position: str | None = None) -> Settings:
     """Return the default settings without an embedder and with a long deadline, so that every run is the same."""
     tables: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": {"deadline_ms": _RECALL_DEADLINE_MS}}
     if position is not None:
         tables["recall"]["position"] = position
-    if reserve is not None:
-        tables["compaction"] = {"reserve_tokens": reserve, "reserve_tokens_floor": 0}
     return configuration.load(files=(), environ={}, **tables).settings
 
 
@@ -207,7 +205,7 @@ def replay_file(
     turn = turn or total
     if turn > total:
         raise InputError(f"{file.name} has {total} requests: --turn takes 1 to {total}")
-    settings = make_settings(reserve=reserve, position=position)
+    settings = make_settings(position=position)
     if home is not None:
         settings = msgspec.structs.replace(settings, postgres=load_settings().postgres)
     with (
@@ -215,7 +213,9 @@ def replay_file(
         Engine.open(home or folder, settings=settings, background=False) as engine,
     ):
         session = transcript.session if home else "replay"
-        windows = replay_requests(engine, transcript.messages, session=session, limit=limit, model=transcript.model)
+        windows = replay_requests(
+            engine, transcript.messages, session=session, limit=limit, reserve=reserve, model=transcript.model
+        )
         with LivePlot(turn, words=printable(file.name)) as live:
             last: Window | None = None
             reports: list[ContextReport] = []
@@ -248,12 +248,15 @@ def replay_requests(
     *,
     session: str = "replay",
     limit: int | None = None,
+    reserve: int | None = None,
     model: str | None = None,
 ) -> Iterator[tuple[int, Window | None]]:
     """Assemble every request again: yield its number of messages and its window, None if it did not fit."""
     for stop in find_requests(messages):
         try:
-            window = engine.session(session).assemble(messages[:stop], limit=limit, model=model, provider="anthropic")
+            window = engine.session(session).assemble(
+                messages[:stop], limit=limit, reserve=reserve, model=model, provider="anthropic"
+            )
         except WindowTooSmallError:
             yield stop, None
         else:

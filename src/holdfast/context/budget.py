@@ -7,14 +7,16 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.providers.models import find_tokens
-from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Settings
+from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Compaction, Settings
 
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
 """Where the size of a window comes from: the call, `agent.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000
 """Tokens that are left for the reply where protected messages need the rest."""
-MAX_RESERVE_SHARE: Final = 0.25
-"""The largest share of a window that the settings reserve for the reply."""
+USUAL_RESERVE_SHARE: Final = 0.25
+"""The largest share of a window that is reserved by default: 20,000 of 32,000 would leave little for messages."""
+MAX_RESERVE_SHARE: Final = 0.8
+"""The largest share of a window that the settings can reserve. With less for messages, no conversation is possible."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +30,7 @@ class Budget:
         soft_threshold: How far below the compaction threshold the memory flush runs.
         history: The most that history kept by a compaction may take.
         source: Where `window` comes from.
+        note: Why less is reserved than the settings say; empty if it is not.
         scale: How many tokens the provider may count for each one that we count. `window` and `reserve` are the
             provider's tokens, everything else is ours.
     """
@@ -41,6 +44,7 @@ class Budget:
     history: int
     source: LimitSource = "argument"
     scale: float = 1.0
+    note: str = ""
 
     @property
     def prompt(self) -> int:
@@ -82,16 +86,17 @@ def budget(
     """Compute the limits of a request.
 
     The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
-    what is known of the model's name. The reserve is by default that of the settings, at most a quarter of the window.
+    what is known of the model's name. The reserve is by default that of the settings: their defaults up to a quarter of
+    the window, other values up to `MAX_RESERVE_SHARE` of it. A higher value is refused, with a note.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
     """
     size, source = _window(settings.agent, window, model, model_window)
     compaction = settings.compaction
+    note = ""
     if reserve is None:
-        wanted = max(compaction.reserve_tokens, compaction.reserve_tokens_floor)
-        reserve = min(wanted, int(MAX_RESERVE_SHARE * size))  # 20,000 of 32,000 would leave little for messages
+        reserve, note = _reserve(compaction, size)
     if type(reserve) is not int or not 0 <= reserve < size:
         raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
@@ -110,7 +115,28 @@ def budget(
         history=int(compaction.max_history_share * size),
         source=source,
         scale=scale,
+        note=note,
     )
+
+
+def _reserve(compaction: Compaction, size: int) -> tuple[int, str]:
+    """Return the reserve that the settings ask for in a window, and why it is less, if it is."""
+    usual = Compaction()
+    reserve = 0
+    note = ""
+    for name in ("reserve_tokens", "reserve_tokens_floor"):
+        wanted: int = getattr(compaction, name)
+        allowed = min(wanted, int(USUAL_RESERVE_SHARE * size))
+        if wanted != getattr(usual, name):
+            if wanted <= MAX_RESERVE_SHARE * size:
+                allowed = wanted
+            else:
+                note = (
+                    f"compaction.{name} = {wanted:,} is more than {MAX_RESERVE_SHARE:.0%} of the window of {size:,} "
+                    f"tokens and is not used: {allowed:,} are kept for the reply"
+                )
+        reserve = max(reserve, allowed)
+    return reserve, note
 
 
 def _window(agent: Agent, window: int | None, model: str | None, model_window: int | None) -> tuple[int, LimitSource]:

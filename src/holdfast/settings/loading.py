@@ -47,6 +47,8 @@ _NONE: Final[Mapping[str, str]] = {}
 _PREFIX: Final = "HOLDFAST_"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME", "HOLDFAST_TOKEN"})
 """Variables that are no settings: the folder of the memory, and the owner's token for hosts that read it from one."""
+_WEIGHTED_ONLY: Final = ("recall.min_score", "search.vector_weight", "search.bm25_weight", "search.time_decay")
+"""Settings of the formula of `search.fusion = "weighted"`."""
 _SIMILAR: Final = 0.9
 _LIKELY: Final = 0.45
 _MAX_NAME_CHARS: Final = 120
@@ -79,14 +81,30 @@ class Loaded:
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """One sentence for each file that was left out or has refused settings, with the names and the fix."""
+        """One sentence for each file or setting that is left out or has no effect, with the names and the fix."""
         refusals = (
             f"{path} is not trusted, so these settings in it are ignored: {', '.join(keys)}. Read the file, then run "
             f"`holdfast trust {shlex.quote(str(path.parent))}`, or set them in {trust_file().with_name(path.name)} or "
             "in the environment."
             for path, keys in self.refused.items()
         )
-        return (*self.problems, *refusals)
+        return (*self.problems, *refusals, *self._without_weights())
+
+    def _without_weights(self) -> Iterator[str]:
+        """Say which settings have no effect because they belong to another order of passages than the one in use."""
+        fusion = self.settings.search.fusion
+        if fusion == "weighted":
+            return
+        usual = Settings()
+        for key in _WEIGHTED_ONLY:
+            section, _, name = key.partition(".")
+            value = getattr(getattr(self.settings, section), name)
+            if value != getattr(getattr(usual, section), name):
+                shown = self.origins[key].rpartition(": ")[2]
+                yield (
+                    f'{shown} = {value} has no effect: search.fusion is "{fusion}", which ranks and tests passages '
+                    'by other rules. Set search.fusion = "weighted" to use it.'
+                )
 
     def set_by(self, folder: Path) -> list[str]:
         """Return the settings whose value comes from the file in a project's folder."""
