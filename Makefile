@@ -64,7 +64,7 @@ fuzz: $(STAMP)
 check: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy --num-workers 2
+	$(BIN)/mypy  # no workers: on a busy machine they do not start in time
 	$(BIN)/lint-imports
 	$(BIN)/python -m holdfast.settings | diff --strip-trailing-cr docs/settings.md -  # stale? make docs
 
