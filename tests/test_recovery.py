@@ -67,6 +67,33 @@ def test_a_provider_that_counts_more_than_we_do_gets_less(tmp_path: Path) -> Non
     assert 3 * count_messages(found.window.messages) <= 60_000
 
 
+@pytest.mark.parametrize(
+    ("limit", "requested"),
+    [
+        (16, 9_000),  # no model has such a window
+        (8_192, 99_999_999),  # not tokens, or nonsense
+        (200_000, 100),  # would fit
+        (None, 99_999_999),
+        (1, None),
+    ],
+)
+def test_numbers_that_do_not_fit_are_ignored(tmp_path: Path, limit: int | None, requested: int | None) -> None:
+    """The window gets smaller as after an overflow without numbers, not so small that nothing fits."""
+    sent: list[int] = []
+
+    def first(prompt: Prompt) -> Answer:
+        sent.append(count_messages(prompt.messages))
+        if len(sent) == 1:
+            raise ModelOverflowError("too long", model="m", limit=limit, requested=requested)
+        return "Fine."
+
+    with opened(tmp_path) as engine:
+        asked = ModelRequest(limit=16_000, tools=[TOOL])
+        found = complete_with_recovery(engine.session("s"), session(80), asked, model=Scripted(first))
+    assert found.reply.text == "Fine."
+    assert sent[0] / 4 < sent[1] < sent[0]
+
+
 def test_a_provider_that_counts_the_reply_too_is_not_taken_for_one_that_miscounts(tmp_path: Path) -> None:
     """The longest reply may be a part of what the provider says was asked for: then the window need not shrink."""
     asked: list[int] = []

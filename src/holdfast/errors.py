@@ -103,12 +103,19 @@ class WindowTooSmallError(WindowError):
     """
 
     def __init__(self, *, needed: int, limit: int) -> None:
-        super().__init__(
-            f"what must stay in the window takes {needed:,} tokens, and messages may take {limit:,}: use a larger"
-            " window, send a shorter message, or unpin some"
-        )
+        if limit > 0:
+            reason = (
+                f"what must stay in the window takes {needed:,} tokens, and messages may take {limit:,}: use a larger"
+                " window, send a shorter message, or unpin some"
+            )
+        else:
+            reason = (
+                f"what must stay in the window takes {needed:,} tokens, and tools and reply leave no room for messages:"
+                " use a larger window, offer fewer tools, or reserve less for the reply"
+            )
+        super().__init__(reason)
         self.needed = needed
-        self.limit = limit
+        self.limit = max(0, limit)
 
 
 class ModelError(HoldfastError):

@@ -12,7 +12,7 @@ from holdfast.compact import Compaction
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
 from holdfast.models.base import Model, OnText, Prompt, Reply, Tool
 from holdfast.providers import Incoming
-from holdfast.providers.overflow import is_silent_overflow
+from holdfast.providers.overflow import Numbers, believe, is_silent_overflow
 from holdfast.session import Session
 from holdfast.store.base import FactRow
 from holdfast.window import Window
@@ -148,9 +148,10 @@ class _Attempt:
 
     def set_limit(self, error: ModelOverflowError, window: Window, *, shrink: bool) -> None:
         """Set the limit for the next try: the provider's, and less if it counts more tokens than we do."""
-        known = min(self.limit, error.limit) if error.limit else self.limit
         ours = window.report.total_tokens + self.request.max_tokens  # some providers count the maximum reply as well
-        if error.requested and error.requested > ours:
-            self.limit = int(known * SAFETY_MARGIN * ours / error.requested)
+        limit, requested = believe(Numbers(limit=error.limit, requested=error.requested), sent=ours)
+        known = min(self.limit, limit) if limit else self.limit
+        if requested and requested > ours:
+            self.limit = int(known * SAFETY_MARGIN * ours / requested)
         else:
             self.limit = int(known * SHRINK_FACTOR) if shrink else known

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from holdfast.messages import Message
 from holdfast.providers import render_request
-from holdfast.providers.overflow import numbers
+from holdfast.providers.overflow import believe, numbers
 from holdfast.providers.wire import leading_system
 from holdfast.window import Window
 
@@ -51,8 +51,10 @@ def _is_unchanged(messages: Sequence[Message], window: Sequence[Message]) -> boo
 
 def smaller_limit(limit: int, window: Window | None, error: str) -> int:
     """Return a limit below the window that was refused, and at most the one that the provider states."""
-    stated = numbers(error).limit or limit
     if window is None:
+        stated = believe(numbers(error), sent=limit).limit or limit
         return min(stated, int(SHRINK * limit))
     report = window.report
-    return min(stated, int(SHRINK * report.total_tokens * report.token_scale) + report.reserved_tokens)
+    sent = int(report.total_tokens * report.token_scale)
+    stated = believe(numbers(error), sent=sent).limit or limit
+    return min(stated, int(SHRINK * sent) + report.reserved_tokens)

@@ -25,7 +25,7 @@ from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, Said
 from holdfast.settings import Agent, Settings
 from holdfast.store.base import Select
-from holdfast.testing.provider import Cut, Raw, overflow
+from holdfast.testing.provider import Cut, Raw, Step, overflow
 from holdfast.tokens import count_messages
 from holdfast.window import Window
 from waiting import until
@@ -193,6 +193,26 @@ class TestAnthropic:
             with pytest.raises(APIStatusError, match="too long"):
                 client.messages.create(model=MODEL, max_tokens=10_000, messages=history, tools=[LS])
             assert len(server.provider.bodies) == 1
+
+    def test_an_overflow_whose_numbers_do_not_fit_is_answered_with_a_smaller_window(self, start: Start) -> None:
+        """The limit of something else is not taken for that of the window."""
+        history: list[Any] = []
+        for turn in range(40):
+            history.append({"role": "user", "content": f"Step {turn}: " + "look at the importer again. " * 60})
+            history.append({"role": "assistant", "content": f"Step {turn} is done."})
+        history.append({"role": "user", "content": "Which port?"})
+        words = "prompt is too long: exceeds the limit of 5 documents"
+        refusal = Raw(400, {"type": "error", "error": {"type": "invalid_request_error", "message": words}})
+        refusals = iter([refusal])
+
+        def answer(body: dict[str, Any]) -> Step:
+            return next(refusals, "5433.") if body.get("tools") else "We looked at the importer."
+
+        with start(answer, settings=SMALL) as server, anthropic(server.url) as client:
+            reply = client.messages.create(model=MODEL, max_tokens=100, messages=history, tools=[LS])
+            refused, sent = [body for body in server.provider.bodies if body.get("tools")]
+        assert reply.content[0].type == "text"
+        assert len(json.dumps(refused)) / 3 < len(json.dumps(sent)) < len(json.dumps(refused))
 
     @pytest.mark.parametrize("cleanly", [True, False])
     def test_what_has_come_of_a_reply_that_breaks_off_is_archived(

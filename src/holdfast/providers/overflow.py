@@ -21,6 +21,11 @@ _OTHER_STATUSES: Final = frozenset({401, 402, 403, 404, 405, 408, 409, 425, 429,
 _STATUSES_WITHOUT_BODY: Final = frozenset({400, 413})
 """HTTP statuses by which some providers report an overflow without a body."""
 
+MIN_WINDOW_TOKENS: Final = 512
+"""No model has a smaller window: a smaller number in an error is the limit of something else."""
+MAX_COUNT_RATIO: Final = 4
+"""A provider counts at most this many tokens for each one that we count."""
+
 _NUMBER: Final = r"(\d[\d,_]{0,19})"
 _PATTERNS: Final[dict[str, list[str]]] = tomllib.loads(Path(__file__).with_name("overflow.toml").read_text("utf-8"))
 _OVERFLOW, _SOMETHING_ELSE = (
@@ -79,6 +84,22 @@ def numbers(text: str) -> Numbers:
             requested, limit = map(_number, pair.groups())
             return Numbers(limit=limit, requested=requested)
     return Numbers(limit=_first(_LIMITS, words), requested=_first(_REQUESTS, words))
+
+
+def believe(found: Numbers, *, sent: int) -> Numbers:
+    """Return those numbers of an error that can be true of a request which we count as `sent` tokens.
+
+    Errors contain other numbers too: bytes, the limit of something else, an example.
+    """
+    limit = found.limit
+    requested = found.requested
+    if limit is not None and requested is not None and requested <= limit:
+        return Numbers()  # that would fit
+    if limit is not None and limit < MIN_WINDOW_TOKENS:
+        limit = None
+    if requested is not None and requested > MAX_COUNT_RATIO * sent:
+        requested = None
+    return Numbers(limit=limit, requested=requested)
 
 
 def _first(patterns: list[re.Pattern[str]], words: str) -> int | None:
