@@ -82,6 +82,22 @@ def is_asked(sentence: str) -> bool:
     return _compile("forms", "not_stated").search(sentence) is not None
 
 
+def is_question(sentence: str) -> bool:
+    """Tell whether a sentence asks something; a request to remember may be worded as a question."""
+    if _compile("forms", "request", re.VERBOSE).search(sentence):
+        return False
+    return _compile("forms", "question", re.VERBOSE).search(sentence) is not None
+
+
+def without_questions(text: str) -> str:
+    """Remove the sentences of a text that ask something."""
+    pieces = _SENTENCE_END.split(text)
+    kept = [piece for piece in pieces if not is_question(piece.strip())]
+    if len(kept) == len(pieces):
+        return text
+    return " ".join(piece.strip() for piece in kept).strip()
+
+
 def is_additive(sentence: str) -> bool:
     """Tell whether a sentence adds one more value instead of replacing one."""
     return _compile("forms", "additive").search(sentence) is not None

@@ -25,7 +25,7 @@ from holdfast.memory.memory import Memory
 from holdfast.patterns import compile_once, load
 from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
-from holdfast.signals import has_signal
+from holdfast.signals import has_signal, without_questions
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 from holdfast.store.opening import open_store, store_file
 from holdfast.text import is_unsegmented
@@ -218,9 +218,9 @@ def capture(texts: Iterable[str], max_chars: int = 500) -> list[str]:
     """Return the user messages that are worth remembering: those with a preference, a decision, a name or emphasis.
 
     The rules are those of the long-term memory plugin, in more languages. Messages with instructions to the machine
-    or markup are refused.
+    or markup are refused, and questions are left out.
     """
-    messages = (unwrap(text) for text in texts)
+    messages = (without_questions(unwrap(text)) for text in texts)
     return [text for text in messages if not refuse(text, max_chars=max_chars)][:MAX_CAPTURED]
 
 
@@ -230,6 +230,8 @@ def refuse(text: str, *, max_chars: int = 500) -> str:
         return "too short"
     if len(text) > max_chars:  # before the patterns: their time grows with the text
         return f"longer than {max_chars} characters"
+    if not without_questions(text):
+        return "a question"
     for reason, pattern in load("memories")["refused"].items():
         if compile_once(pattern).search(text):
             return str(reason)

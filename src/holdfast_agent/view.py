@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-from holdfast.compaction.flush import MAY_END, TRAILING, strip_silence
+from holdfast.compaction.flush import LEADING, MAY_END, TRAILING, strip_silence
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.retry import RESTART_NOTICE
 
@@ -43,7 +43,7 @@ class Quiet:
 
 @dataclass(slots=True)
 class Held:
-    """Filters a stream of text: holds back what may still become a silent reply, or a mark at its end.
+    """Filters a stream of text: holds back what may still become a silent reply, or a mark at its end or beginning.
 
     `is_open` once something was shown. With `in_blocks` text is shown up to the last blank line.
     """
@@ -63,6 +63,8 @@ class Held:
         if self.in_blocks:
             cut = self._waiting.rfind("\n\n", 0, cut) + 2 if "\n\n" in self._waiting[:cut] else 0
         shown, self._waiting = self._waiting[:cut], self._waiting[cut:]
+        if not self.is_open:
+            shown = LEADING.sub("", shown)
         self.is_open = self.is_open or bool(shown)
         return shown
 

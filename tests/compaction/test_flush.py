@@ -96,8 +96,10 @@ class TestSilence:
         assert not is_silent(text)
         assert strip_silence(text) == text
 
-    def test_a_mark_at_the_end_is_not_shown(self) -> None:
+    def test_a_mark_at_the_end_or_the_beginning_is_not_shown(self) -> None:
         """A real answer is never lost for it."""
+        assert strip_silence("NO_REPLY\n\nI saved it.") == "I saved it."
+        assert strip_silence("NO_REPLY. 已保存。") == "已保存。"
         assert strip_silence("I saved it.\n\nNO_REPLY") == "I saved it."
         assert strip_silence("已保存。NO_REPLY") == "已保存。"
 
@@ -111,7 +113,13 @@ class TestSilence:
             (["NO_RE", "TURN is set"], "NO_RETURN is set"),
             (["Hello", " NO_REPLY"], "Hello"),
             (["Hello\n", "\nNO_", "REPLY", "."], "Hello"),
-            (["NO_REPLY", " means", " silence"], "NO_REPLY means silence"),
+            (["NO_REPLY", "\n\nI saved", " it."], "I saved it."),
+            (["NO_", "REPLY", ": I saved it."], "I saved it."),
+            (["**NO_REPLY**", " 已保存。"], "已保存。"),
+            (["HEARTBEAT_OK", " All is well.", " NO_REPLY"], "All is well."),
+            (["NO_REPLY", " NO_REPLY ", "Done."], "Done."),
+            (["`NO_REPLY`", " means", " silence"], "`NO_REPLY` means silence"),
+            (["no_reply", " is a field"], "no_reply is a field"),
             (["HEART", "BEAT_OK"], ""),
             (["HEARTBEAT", " of the city"], "HEARTBEAT of the city"),
             (['{"act', 'ion": "NO_', 'REPLY"}'], ""),

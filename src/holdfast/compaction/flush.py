@@ -27,6 +27,8 @@ _ALONE: Final = r"(?<![A-Za-z0-9_])"
 _SILENT: Final = re.compile(rf"\W*(?:{_MARK}\W*)+", re.IGNORECASE)
 TRAILING: Final = re.compile(rf"(?:{_OPENING}{_ALONE}{_MARK}(?![A-Za-z0-9_])\W*)+\Z")
 """Silence marks at the end of a text."""
+LEADING: Final = re.compile(rf"\A(?:\s*(?:\*\*)?{_MARK}(?![A-Za-z0-9_])(?:\*\*)?[\s.:;,!–—-]*)+")
+"""Silence marks before a text. A quoted one is a part of the text."""
 _FENCED: Final = re.compile(r"\A```(?:json)?\s*(.*?)\s*```\Z", re.DOTALL)
 
 
@@ -125,5 +127,7 @@ def is_silent(text: str) -> bool:
 
 
 def strip_silence(text: str) -> str:
-    """Remove a silent text, and the silence mark at the end of any other."""
-    return "" if is_silent(text) else TRAILING.sub("", text)
+    """Remove a silent text, and the silence marks around any other."""
+    if is_silent(text):
+        return ""
+    return TRAILING.sub("", LEADING.sub("", text))
