@@ -1,8 +1,10 @@
 """What holds for every test."""
 
+import re
 import signal
 import sys
 from collections.abc import Generator
+from typing import Final
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,12 +38,22 @@ settings.register_profile(
 settings.load_profile("holdfast")
 
 
+_TOKEN: Final = re.compile(r"holdfast_[\w-]{20,}", re.IGNORECASE)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Handle Ctrl-C as in a terminal, and make our own marker known."""
     # A shell ignores SIGINT in commands that it runs in the background, and every process that a test starts would
     # inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     config.addinivalue_line("markers", "untraced: run without coverage, as property tests do.")
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """Name a test that is given a token without it: each process that collects the tests makes another one."""
+    if not isinstance(val, str) or not _TOKEN.search(val):
+        return None
+    return _TOKEN.sub("TOKEN", val)
 
 
 @pytest.hookimpl(wrapper=True)

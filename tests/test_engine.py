@@ -8,8 +8,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import pytest
 
+from embed_models import static_folder
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.memory.block import OPEN
@@ -359,3 +361,17 @@ class TestBackground:
             assert engine.stats().embedded == 0
             assert engine.work() == 1
             assert engine.stats().embedded == 1
+
+
+def test_a_search_lists_what_has_to_do_with_the_question(tmp_path: Path) -> None:
+    """With vectors every passage is more or less near: those that are far and share no word are left out."""
+    words = ("[UNK]", "cat", "whiskers", "name", "pet", "weather")
+    vectors = [[0, 0, 0.01], [1, 0, 0], [0.2, 0, 0], [0, 0.1, 0], [1, 0.1, 0], [0, 0, 1]]
+    folder = static_folder(tmp_path / "model", np.array(vectors, np.float32), words=words)
+    settings = Settings(embedding=Embedding(provider="local", model=str(folder)))
+    with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
+        session = engine.session("s")
+        for text in ("cat whiskers", "weather", "name of the weather"):
+            session.append([{"role": "user", "content": text}])
+        engine.work()
+        assert [hit.text for hit in session.search("pet")] == ["cat whiskers"]

@@ -33,6 +33,7 @@ def home(tmp_path: Path) -> Path:
                 {"role": "assistant", "content": "I will use 5433 for the billing replica."},
             ]
         )
+        engine.session("s3", project="shop").append([{"role": "user", "content": "Which port has the replica?"}])
         engine.session("s2", project="other").append([{"role": "user", "content": "The other replica is on 9999."}])
     return tmp_path / "memory"
 
@@ -70,6 +71,8 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
             assert hints.destructive_hint
             question = {"query": "which port has the replica?"}
             found = await call("memory_search", question)
+            assert "Which port has the replica?" not in [one["text"] for one in found["excerpts"]]  # being answered
+            assert (await call("memory_search", {"query": "a recipe for pancakes"}))["excerpts"] == []
             numbers = [one["message"] for one in found["excerpts"]]
             assert any("5433" in one["text"] for one in found["excerpts"])
             assert not any("9999" in one["text"] for one in found["excerpts"])

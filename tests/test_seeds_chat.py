@@ -193,10 +193,10 @@ class TestMemoryCommand:
             (
                 "The staging port is 6543.",
                 "The staging port was 5432 in May.",
-                "Is the staging port open today?",
+                "The staging port was closed on Monday.",
                 "staging port",
             ),
-            ("测试端口是 6543。", "五月的测试端口是 5432。", "今天测试端口开了吗?", "测试端口"),
+            ("测试端口是 6543。", "五月的测试端口是 5432。", "周一测试端口关了。", "测试端口"),
         ],
     )
     def test_search_says_where_it_found_what(
@@ -219,6 +219,15 @@ class TestMemoryCommand:
         assert "memory/2026-05-01.md#L" in notes
         assert note in notes
         assert said in archive
+
+    def test_search_lists_neither_the_question_nor_what_is_unrelated(self, shell: Shell) -> None:
+        """A question that was just asked has the words of the search, and says nothing."""
+        said = "The staging port was closed on Monday.\nThe cake was good.\nWhich staging port was it?\n"
+        _, shown, _ = shell.chat(f"{said}/memory search staging port\n", "Noted.", "Good.", "6543.")
+        found = shown.partition("Archive:")[2]
+        assert "closed on Monday" in found
+        assert "Which staging port" not in found
+        assert "cake" not in found
 
     def test_search_without_a_hit(self, shell: Shell) -> None:
         """Where nothing is found, nothing is listed."""

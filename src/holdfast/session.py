@@ -22,6 +22,7 @@ from holdfast.messages import Message
 from holdfast.past import rebuild
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport
+from holdfast.signals import without_questions
 from holdfast.state import TURN, SessionState
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.tokens import count_json, count_message
@@ -37,6 +38,8 @@ T = TypeVar("T")
 
 ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
+MAX_TURN_MESSAGES: Final = 50
+"""The messages among which the newest one of the user is looked for: a turn may have many calls and results."""
 RETRY_AFTER: Final = 8
 """Messages after which an automatic compaction that failed is tried again."""
 
@@ -327,8 +330,21 @@ class Session:
         return self._memory.recall(self._memory.query((query,), scope=self.scope, cap=cap, across=across))
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
-        """Find the passages that match a question, best first; `across` includes the agent's other sessions."""
-        return self._memory.search(query, scope=self.scope, across=across, limit=limit)
+        """Find the passages that match a question, best first; `across` includes the agent's other sessions.
+
+        The newest message of the user is left out if it only asks something: it is the question that is being answered.
+        """
+        hits = self._memory.search(query, scope=self.scope, across=across, limit=limit + 1)
+        asked = self._find_open_question(across=across)
+        return [hit for hit in hits if hit.message != asked][:limit]
+
+    def _find_open_question(self, *, across: bool) -> int | None:
+        """Return the number of the newest message of the user, if it only asks something."""
+        newest = Select(scope=self.scope, across=across, newest=True, limit=MAX_TURN_MESSAGES)
+        for row in reversed(self._memory.store.read_messages(newest)):
+            if row.message.role == "user":
+                return None if without_questions(row.message.text) else row.id
+        return None
 
     def get(self, ids: Sequence[int] | None = None, *, across: bool = True, around: int = 0) -> list[MessageRow]:
         """Get archived messages by number, with `around` neighbours on each side.

@@ -14,6 +14,7 @@ from typing import Final, Literal, TypeAlias
 from holdfast.errors import TranscriptError
 from holdfast.redact import find, redact
 from holdfast.search.embed.base import clean
+from holdfast.signals import without_questions
 from holdfast.text import head, is_unsegmented
 from holdfast.transcripts import Entry, stream
 from holdfast.transcripts.pi import is_copy
@@ -141,8 +142,12 @@ def number_lines(text: str) -> list[Line]:
 
 
 def read_messages(path: Path, *, mask: bool) -> list[Line]:
-    """Read the messages of a session as `User: ...` and `Assistant: ...`, one line each, by line of the file."""
+    """Read the messages of a session as `User: ...` and `Assistant: ...`, one line each, by line of the file.
+
+    A question at the end is left out: it is the one that is being answered.
+    """
     lines: list[Line] = []
+    question: Line | None = None
     with suppress(TranscriptError):  # lines before a damaged one still count
         for entry in stream(path, format="pi"):
             if isinstance(entry, Entry) and entry.type == "message":
@@ -150,6 +155,12 @@ def read_messages(path: Path, *, mask: bool) -> list[Line]:
                     speaker, text = _SPEAKERS.get(message.role), " ".join(clean(message.text).split())
                     if speaker and text:
                         lines.append((entry.line, f"{speaker}: {text}"))
+                    if message.role == "user":
+                        question = lines[-1] if text and not without_questions(text) else None
+                    elif message.role == "assistant" and not message.calls:
+                        question = None
+    if question is not None:
+        lines.remove(question)
     return [(number, redact(text)) for number, text in lines] if mask else lines
 
 

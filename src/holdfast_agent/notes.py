@@ -58,6 +58,8 @@ EMBED_SECONDS: Final = 0.05
 """How long a search embeds new chunks; the others are found by words until there is time."""
 MIN_WORD_SHARE: Final = 0.75
 """A chunk that contains this share of the question's words is a hit, whatever the vectors say."""
+MIN_FALLBACK_SHARE: Final = 0.15
+"""The share of the question's words in a chunk that is returned if nothing reaches the minimum score."""
 MAX_CANDIDATES: Final = 200
 MAX_SNIPPET_CHARS: Final = 700
 MAX_EXCERPT_LINES: Final = 120
@@ -357,8 +359,8 @@ class Notes:
         """Find the notes that match a question, best first.
 
         Without `min_score`, a chunk with nearly all words of the question is a hit whatever the vectors say, and if
-        nothing reaches the minimum of the settings, the best matches by words are returned. With QMD as the backend
-        its own order counts; if it fails, our own index is searched and the result says why.
+        nothing reaches the minimum of the settings, chunks with some of its words are returned. With QMD as the
+        backend its own order counts; if it fails, our own index is searched and the result says why.
         """
         if self.qmd is None:
             return self._search_index(query, max_results=max_results, min_score=min_score)
@@ -523,4 +525,4 @@ def _apply_min_score(found: Sequence[tuple[float, NoteHit]], given: float | None
     if given is not None:
         return [hit for _, hit in found if hit.score >= given]
     good = [hit for share, hit in found if hit.score >= default or share >= MIN_WORD_SHARE]
-    return good or [hit for share, hit in found if share > 0]
+    return good or [hit for share, hit in found if share >= MIN_FALLBACK_SHARE]

@@ -33,7 +33,7 @@ from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
 from holdfast.search.related import find_related
-from holdfast.search.relevance import combined_relevance, word_relevance
+from holdfast.search.relevance import combined_relevance, find_relevant, word_relevance
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text, measure_text
@@ -88,7 +88,8 @@ class Recall:
 def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
     """Find the passages that match a question best, best first, whole.
 
-    With vectors, the best passages by words that have every word of the question in one place come first.
+    Passages that have nothing to do with the question are left out. With vectors, the best passages by words that have
+    every word of the question in one place come first.
     """
     found = _search(store, query, embedder, Deadline.after(None))
     scores, best = found.ranking.scores.copy(), found.ranking.order.tolist()
@@ -98,7 +99,9 @@ def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None
         leads = leads[share[leads] > _ALL]
         scores[leads] = scores.max(initial=0)
         best = list(dict.fromkeys([*leads.tolist(), *best]))
-    found, best = replace(found, ranking=replace(found.ranking, scores=scores)), best[:limit]
+    is_relevant = find_relevant(found.signals)
+    best = [place for place in best if is_relevant[place]][:limit]
+    found = replace(found, ranking=replace(found.ranking, scores=scores))
     texts = _read_passages(store, query, found.candidates, best)
     return list(_make_hits({place: texts[place] for place in best if place in texts}, found, quoted=texts))
 

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from holdfast.search.columns import Bools
 from holdfast.search.fuse import Signals
 from holdfast.search.passages import LINES
 
@@ -23,6 +24,8 @@ MIN_LINE_SHARE: Final = 0.27
 """The same in text that is cut into lines, where fewer words occur together by chance."""
 MIN_COSINE: Final = 0.25
 """The cosine that windows must have, if the words of the query are there too."""
+MIN_FOUND_COSINE: Final = 0.2
+"""The cosine from which a search lists a passage without any word of the query."""
 TYPICAL_WINDOWS: Final = 2000
 """With more windows more is similar by chance, and more is needed; with fewer, less: their number to the power of"""
 GROWTH: Final = 0.05
@@ -44,6 +47,19 @@ def word_relevance(signals: Signals) -> float:
     best = float((found.together * found.eligible / enough).max(initial=0))
     size = _relative_size(signals)
     return best * float(np.cbrt(max(1.0, signals.length / _LONG_QUERY_WORDS))) / math.pow(size, GROWTH)
+
+
+def find_relevant(signals: Signals) -> Bools:
+    """Tell of each candidate whether it has anything to do with the query: words of it, related words, or its meaning.
+
+    Less than half of the words that the best candidate has are enough only if they are a good part of the query.
+    """
+    found = signals.candidates
+    enough = min(MIN_LINE_SHARE, float(found.share.max(initial=0)) / 2)
+    is_relevant = np.where(found.share > 0, found.share >= enough, found.keyword > 0)
+    if found.cosine is None:
+        return is_relevant
+    return is_relevant | (signals.vector_weight * found.cosine >= MIN_FOUND_COSINE)
 
 
 def combined_relevance(signals: Signals) -> float:

@@ -15,6 +15,7 @@ import pytest
 
 from embed_models import static_folder
 from holdfast.errors import EmbeddingError
+from holdfast.messages import Message, Text
 from holdfast.search.embed import Choice, Purpose, Space
 from holdfast.search.embed.base import Floats
 from holdfast.search.embed.remote import RemoteEmbedder
@@ -127,7 +128,7 @@ class TestWords:
         assert len(world.notes.search("billing").hits) == 6
         assert len(world.notes.search("billing", max_results=2).hits) == 2
         assert world.notes.search("billing zebra elephant", min_score=0.9).hits == ()
-        assert world.notes.search("billing zebra elephant giraffe lion").hits
+        assert world.notes.search("billing zebra elephant").hits
 
     def test_the_snippet_holds_what_was_asked(self, world: World) -> None:
         """Of a long stretch the part with the question's words is shown."""
@@ -432,6 +433,15 @@ class TestOrder:
         world.notes.close()
 
 
+def test_a_word_in_common_is_not_enough(tmp_path: Path) -> None:
+    """Where nothing fits the question, one common word of many is no reason to list a note."""
+    world = World(tmp_path, settings())
+    world.write("memory/2026-05-01.md", "The office in Tromsø has a new door.\n")
+    assert world.notes.search("office door").hits
+    assert not world.notes.search("which restaurant near the office serves vegetarian pancakes on Sunday mornings").hits
+    world.notes.close()
+
+
 class TestSessions:
     """Past conversations as a source."""
 
@@ -452,6 +462,19 @@ class TestSessions:
             if hits:
                 assert (hits[0].path, hits[0].start, hits[0].kind) == ("sessions/s.jsonl", 2, "sessions")
             world.notes.close()
+
+    def test_the_question_that_is_being_answered_is_no_hit(self, tmp_path: Path) -> None:
+        """It has every word of the search, and says nothing; once it is answered, it may be found."""
+        on = settings(sources=["sessions"], experimental={"session_memory": True})
+        world = World(tmp_path, on)
+        session = begin(tmp_path / "sessions", "s.jsonl")
+        session.append_message(says("the zebra code is 4711"))
+        session.append_message(says("And which zebra code is it?"))
+        assert "And which" not in world.notes.search("which zebra code").hits[0].snippet
+        session.append_message(Message(role="assistant", parts=(Text(text="It is 4711."),)))
+        world.notes.sync(whole=True)
+        assert "And which" in world.notes.search("which zebra code").hits[0].snippet
+        world.notes.close()
 
     def test_a_session_is_read_again_when_enough_was_said(self, tmp_path: Path) -> None:
         """A few words more wait; fifty lines, many bytes, or the next start of a session do not."""
