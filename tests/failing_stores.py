@@ -15,7 +15,7 @@ from holdfast.errors import StorageError
 from holdfast.memory.memory import Memory
 from holdfast.search.candidates import Candidates
 from holdfast.settings import Settings
-from holdfast.store.base import Job, MessageRow, Record, Scope, SearchQuery, Select
+from holdfast.store.base import Job, Known, MessageRow, Record, Scope, SearchQuery, Select
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
 from small_disk import largest_file
@@ -30,7 +30,7 @@ class _InterceptedStore(SqliteStore):
         """Do it."""
         raise NotImplementedError
 
-    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
+    def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
         self.before_call("read")
         return super().find(scope, digests)
 
@@ -51,6 +51,12 @@ class _InterceptedStore(SqliteStore):
     def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
         self.before_call("add")
         return super().add_messages(rows)
+
+    def merge_messages(
+        self, scope: Scope, digests: Sequence[str], make_rows: Callable[[Known], Sequence[MessageRow]], /
+    ) -> list[int]:
+        self.before_call("add")
+        return super().merge_messages(scope, digests, make_rows)
 
     def add_records(self, rows: Sequence[Record], /) -> list[int]:
         self.before_call("add")

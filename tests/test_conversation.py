@@ -175,7 +175,7 @@ def test_without_memory_the_tokens_are_still_told(tmp_path: Path, monkeypatch: p
         raise StorageError("the disk is full", path=tmp_path)
 
     with opened(tmp_path) as engine:
-        monkeypatch.setattr(type(engine.memory.store), "add_messages", full)
+        monkeypatch.setattr(type(engine.memory.store), "merge_messages", full)
         window = engine.session("s").assemble(talk(5), limit=LIMIT)
     assert window.report.warnings
     assert window.report.total_tokens > 1_000

@@ -12,16 +12,23 @@ from functools import wraps
 from pathlib import Path
 from threading import Event
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
+from weakref import ref
 
 from holdfast.engine import Engine
 from holdfast.events import Hooks
 from holdfast.models.base import Model
-from holdfast.session import Session
+from holdfast.session import CALLER, Session
 from holdfast.settings import Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S", bound=Engine | Session)
+
+
+async def in_thread(call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a call in a thread. The sessions that it uses are told which task calls: all tasks share a few threads."""
+    CALLER.set(ref(asyncio.current_task()))
+    return await asyncio.to_thread(call, *args, **kwargs)
 
 
 class _Async(Generic[S]):
@@ -36,7 +43,7 @@ def _awaitable(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[_
         if method.__name__ == "compact":  # the only one that can stop before its end
             kwargs["cancel"] = cancel
         try:
-            return await asyncio.to_thread(method, self.sync, *args, **kwargs)
+            return await in_thread(method, self.sync, *args, **kwargs)
         except asyncio.CancelledError:
             if isinstance(cancel, Event):
                 cancel.set()

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import replace
-from threading import Event, RLock
+from threading import Event, RLock, current_thread
 from typing import TYPE_CHECKING, Any, Final, TypeVar
+from weakref import ref
 
 from holdfast import turn
 from holdfast.context.budget import Budget, budget
@@ -13,7 +15,7 @@ from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.context.plan import added_tokens_of
 from holdfast.context.validate import validate
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError, UnavailableError
-from holdfast.memory.archive import Ingested
+from holdfast.memory.archive import FIRST, Ingested
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import find_recall_switch
@@ -42,6 +44,14 @@ MAX_TURN_MESSAGES: Final = 50
 """The messages among which the newest one of the user is looked for: a turn may have many calls and results."""
 RETRY_AFTER: Final = 8
 """Messages after which an automatic compaction that failed is tried again."""
+
+
+CALLER: ContextVar[object] = ContextVar("caller")
+"""Who calls a session, if that is not its thread: a task, or None for a caller that cannot be told from others."""
+
+
+def _get_caller() -> object:
+    return CALLER.get(ref(current_thread()))
 
 
 class Session:
@@ -114,7 +124,7 @@ class Session:
             InputError: `limit` or `reserve` is out of range.
         """
         request = self._make_turn(limit, reserve, model=model, tools=tools, overhead=overhead)
-        request = replace(request, facts=facts, is_recalling=recall, question=question)
+        request = replace(request, facts=facts, is_recalling=recall, question=question, caller=_get_caller())
         if not self.lock.acquire(timeout=self.engine.settings.archive.timeout_seconds):
             reason = "archive: another call of this session does not end"
             return turn.assemble_without_memory(
@@ -155,16 +165,29 @@ class Session:
             items = self.state.preview(messages, format=format)
         return None if items is None else list(validate([item.sent for item in items], provider).messages)
 
-    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> Ingested:
+    def append(self, messages: Sequence[Incoming], *, format: str | None = None, after: str | None = None) -> Ingested:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
 
         They are durable and searchable when this returns. Messages that the session ends with already are not archived
         again, and recalled text that came back is removed: `stripped` of the result says from which messages. Near the
         limit of the last request the session is compacted, as `compaction.auto` says.
+
+        Args:
+            messages: The messages, as for `assemble`.
+            format: The format of the messages, as for `assemble`.
+            after: `Window.place` of the request that they answer, or `place` of what was appended before them; by
+                default they follow the last request that this thread or task has made. Name it if requests of one
+                session overlap and another thread appends the reply.
+
+        Raises:
+            InputError: `after` is no place.
         """
+        if after and not str(after).startswith(FIRST):
+            raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
+        caller = _get_caller()
         with self.lock:
             numbers, read = self._ask_memory(
-                lambda state: state.append(messages, format=format), messages=len(messages)
+                lambda state: state.append(messages, format=format, caller=caller, after=after), messages=len(messages)
             )
             self.state.calibrate(read)
             if self.state.limits is not None:
@@ -389,7 +412,7 @@ class Session:
             _require_numbers(ids)
         with self.lock:
             forgotten = self._memory.forget(scope=self.scope, ids=ids)
-            self.state = SessionState(self.scope, self.engine.memory, self.engine.count)
+            self.state = self.state.renew()
         return forgotten
 
     def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:

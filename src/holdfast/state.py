@@ -31,6 +31,10 @@ from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_p
 
 MAX_TRIES: Final = 8
 """How often edits are recorded again because another process has recorded one meanwhile."""
+MAX_LOGS: Final = 16
+"""Histories that a reply may follow: as many requests of a session may be under way."""
+MAX_LOG_KEYS: Final = 4096
+"""Messages at the end of each of them that are compared with what is appended."""
 WINDOW: Final = "window"
 """The kind of the records that hold the source of past windows, by the key of their turn."""
 TURN: Final = "turn"
@@ -60,6 +64,28 @@ class WindowSource(Struct, frozen=True, kw_only=True):
     window: int
     sizes: tuple[int, ...]
     changes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Log:
+    """The end of a history that was sent, and what was appended to it.
+
+    Attributes:
+        keys: The keys of its messages, the last ones of a long history.
+        start: The place of the first message, if there are no keys.
+        caller: The thread or task that sent it; None if it cannot be told from others.
+        is_waiting: Whether the history was that of a request, and nothing was appended to it yet.
+    """
+
+    keys: Sequence[Key]
+    start: str = archive.FIRST
+    caller: object = None
+    is_waiting: bool = False
+
+    @property
+    def place(self) -> str:
+        """The place of the message that comes next."""
+        return self.keys[-1].next_nonce if self.keys else self.start
 
 
 @dataclass(slots=True, eq=False)
@@ -110,9 +136,15 @@ class SessionState:
     _given_system: list[Message | Mapping[str, Any]] = field(default_factory=list)
     _is_own: list[bool] = field(default_factory=list)  # for each message of `given` whether the history has it
     _keys: list[Key] = field(default_factory=list)
-    _log: list[Key] = field(default_factory=list)
+    _logs: list[_Log] = field(default_factory=list)  # newest last
     _last_record: int = 0
     _unreadable: int = 0
+
+    def renew(self) -> SessionState:
+        """Return the state of a session of which nothing is known but the requests that wait for a reply."""
+        state = SessionState(self.scope, self.memory, self.count)
+        state._logs = self._logs
+        return state
 
     def load_turn(self) -> None:
         """Read the last turn of an earlier process, once."""
@@ -136,7 +168,7 @@ class SessionState:
         self.edits += fresh
 
     def update(self, given: Sequence[Incoming], *, format: str | None = None) -> None:
-        """Compare the messages of a request with those of the last one, and archive what is new, durably.
+        """Compare the messages of a history with those of the last one, and archive what is new, durably.
 
         Each message is read in the format that it shows unless one is named. The system prompt is compared
         separately: many clients put the date into it.
@@ -147,7 +179,7 @@ class SessionState:
         if self._given_system != list(messages[:leading]):
             new = _copy(messages[:leading])
             system = [message for message in self._read(new, format) if message is not None]
-            numbers, _ = self._archive(system, before=())
+            numbers, _ = self._archive(self._mask(system))
             self.system = [item for item in self.make_items(system, numbers) if item.kind == "system"]
             self._given_system = new
         history = messages[leading:]
@@ -159,11 +191,11 @@ class SessionState:
         new = _copy(history[known:])
         read = self._read(new, format)
         fresh = [message for message in read if message is not None]
-        numbers, keys = self._archive(fresh, before=self._keys)
+        numbers, keys = self._archive(self._mask(fresh), before=self._keys)
         self.given += new
         self._is_own += (message is not None for message in read)
         self._keys += keys
-        self._log = []
+        self._add_log(_Log(self._keys[-MAX_LOG_KEYS:]))
         self.history += self.make_items(fresh, numbers)
         self.numbers += numbers
         if known:
@@ -205,34 +237,93 @@ class SessionState:
                 return
             estimated += count_message(message, count=self.count) if estimated else 0
 
-    def append(self, messages: Sequence[Incoming], *, format: str | None = None) -> tuple[Ingested, list[Message]]:
+    def begin_request(self, *, caller: object) -> str:
+        """Expect a reply to the history of the last update; return its place in the conversation."""
+        *others, log = self._logs
+        kept: list[_Log] = []
+        for other in others:
+            if other.caller is None or other.caller != caller:
+                kept.append(other)
+            elif other.place != log.place:  # a caller makes one request at a time, but an earlier reply may still come
+                kept.append(replace(other, caller=None))
+        self._logs = [*kept, replace(log, caller=caller, is_waiting=True)]
+        return log.place
+
+    def append(
+        self,
+        messages: Sequence[Incoming],
+        *,
+        format: str | None = None,
+        caller: object = None,
+        after: str | None = None,
+    ) -> tuple[Ingested, list[Message]]:
         """Archive messages that come after what the session has, such as a reply; return the numbers and messages.
 
-        Messages that the session ends with already are not archived again. A user may say the same words twice:
-        a single user message is always new, unless it has an id or a timestamp.
+        They follow the request with the place `after`, else a request of the caller. Messages that the session ends
+        with already are not archived again. A user may say the same words twice: a single user message is always new,
+        unless it has an id or a timestamp.
         """
         before_strip = providers.read(_copy(providers.normalise(messages)), format=format)
         read, stripped = archive.strip_recalled(before_strip, self.memory.marks)
         own = [message for message in read if message is not None]
-        log = self._log or self._keys
-        if not log:
-            select = Select(scope=self.scope, newest=True, limit=len(own) + 1)
-            log = [Key(row.message.digest, row.nonce) for row in self.memory.store.read_messages(select)]
-        before = log[: len(log) - self._find_repeated(own, log)]
-        numbers, keys = self._archive(own, before=before)
-        self._log = max([*before, *keys], log, key=len)
-        return Ingested(numbers, stripped=stripped), own
+        if not own:
+            return Ingested((), stripped=stripped, place=after or ""), own
+        masked = self._mask(own)
+        log, placing = self._choose_log(masked, caller=caller, after=after)
+        before = log.keys[: len(log.keys) - self._count_repeated(masked, log.keys)]
+        place = archive.FIRST if log.keys else log.start
+        numbers, keys = self._archive(masked, before=before, place=place, placing=placing)
+        all_keys = [*before, *keys] if len(before) + len(keys) >= len(log.keys) else log.keys
+        self._logs = [other for other in self._logs if other is not log]
+        self._add_log(_Log(all_keys[-MAX_LOG_KEYS:]))
+        return Ingested(numbers, stripped=stripped, place=self._logs[-1].place), own
 
-    def _find_repeated(self, own: Sequence[Message], log: Sequence[Key]) -> int:
-        """How many of the last known messages the new ones begin with."""
-        digests = [message.digest for message in self._mask(own)]
-        if len(own) > 1 and archive.FIRST in self.memory.store.find(self.scope, digests[:1]).get(digests[0], {}):
+    def _choose_log(self, own: Sequence[Message], *, caller: object, after: str | None) -> tuple[_Log, archive.Placing]:
+        """Choose what messages follow, and say whether that is certain.
+
+        A caller that waits for a reply appends that reply. Another one may have got any of them; a history that
+        already contains the reply shows which request it answers.
+        """
+        if after:
+            return next((log for log in reversed(self._logs) if log.place == after), _Log([], start=after)), "certain"
+        if not self._logs:
+            rows = archive.newest_messages(self.memory.store, self.scope, limit=len(own) + 1)
+            return _Log([Key(row.message.digest, row.nonce) for row in rows]), "likely"
+        waiting = [log for log in self._logs if log.is_waiting]
+        mine = [log for log in waiting if log.caller is not None and log.caller == caller]
+        candidates = [log for log in waiting if not mine or log.caller is None or log.caller == caller]
+        chosen = mine[-1] if mine else self._logs[-1]
+        if waiting == [chosen] and after is None:  # an empty place is that of a request for which memory failed
+            return chosen, "certain"
+        if candidates and own[0].role != "user":
+            archived = self.memory.store.find(self.scope, [own[0].digest]).numbers.get(own[0].digest, {})
+            for log in (chosen, *candidates):
+                if not archived.keys().isdisjoint(archive.nonces_of(log.place)):
+                    return log, "likely"
+        return chosen, "likely"
+
+    def _add_log(self, log: _Log) -> None:
+        """Add the newest log; of the others, those of requests that still wait are kept."""
+        waiting = [other for other in self._logs if other.is_waiting]
+        self._logs = [*waiting, log][-MAX_LOGS:]
+
+    def _count_repeated(self, own: Sequence[Message], log: Sequence[Key]) -> int:
+        """Count how many of the last known messages the new ones begin with."""
+        digests = [message.digest for message in own]
+        if len(own) > 1 and self._is_first(digests[0]):
             return len(log)  # it is the whole history, from its first message on
         if [message.role for message in own] == ["user"]:
             return 0
         known = [key.digest for key in log]
         sizes = range(min(len(known), len(digests)), 0, -1)
         return next((size for size in sizes if known[-size:] == digests[:size]), 0)
+
+    def _is_first(self, digest: str) -> bool:
+        """Return whether the session begins with this message, or did before that was forgotten."""
+        known = self.memory.store.find(self.scope, [digest])
+        nonces = known.numbers.get(digest, {})
+        places = archive.follow_forgotten(archive.FIRST, known.forgotten)
+        return any(nonce in nonces for place in places for nonce in archive.nonces_of(place))
 
     def _read(self, given: Sequence[Message | Mapping[str, Any]], format: str | None) -> list[Message | None]:
         """Read messages; None for those that were nothing but recalled text."""
@@ -244,11 +335,26 @@ class SessionState:
         is_on = self.memory.settings.archive.redaction
         return [archive.mask(message) if is_on else message for message in messages]
 
-    def _archive(self, messages: Sequence[Message], *, before: Sequence[Key]) -> tuple[list[int], list[Key]]:
-        if not messages:
+    def _archive(
+        self,
+        masked: Sequence[Message],
+        *,
+        before: Sequence[Key] = (),
+        place: str = archive.FIRST,
+        placing: archive.Placing = "history",
+    ) -> tuple[list[int], list[Key]]:
+        if not masked:
             return [], []
-        store, time, marks = self.memory.store, self.memory.clock(), self.memory.marks
-        return archive.append(store, self._mask(messages), scope=self.scope, time=time, before=before, marks=marks)
+        return archive.append(
+            self.memory.store,
+            masked,
+            scope=self.scope,
+            time=self.memory.clock(),
+            before=before,
+            place=place,
+            marks=self.memory.marks,
+            placing=placing,
+        )
 
     def make_items(self, messages: Sequence[Message], numbers: Sequence[int]) -> list[Item]:
         """Count messages, and number them as the archive does."""

@@ -60,9 +60,11 @@ class Turn:
         question: What the user asks, where the caller sends that after the window.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
         provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
+        caller: The thread or task that makes it.
         milliseconds, warnings: How long each step took, and what failed and was skipped.
         recall: What memory returned.
         edits: The numbers of its new edits, as a range, once they are recorded.
+        place: The place of its reply in the conversation, once its messages are archived.
     """
 
     limits: Budget
@@ -72,10 +74,12 @@ class Turn:
     question: str = ""
     archive_tool: str = ""
     provider: str = "openai_chat"
+    caller: object = None
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
     edits: tuple[int, int] | None = None
+    place: str = ""
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
@@ -125,6 +129,7 @@ def _archive(state: SessionState, messages: Sequence[Incoming], turn: Turn, *, f
     """Archive what is new, durably, without recalled text, and read the edits of other processes."""
     with turn.step("archive"):
         state.update(messages, format=format)
+        turn.place = state.begin_request(caller=turn.caller)
         state.load()
     if state.reported_edits is None:
         state.reported_edits = len(state.edits)
@@ -142,7 +147,15 @@ def _assemble_archived(session: Session, state: SessionState, turn: Turn, *, pro
     turn.warnings += session.engine.take_warnings(state)
     block = turn.recall.block if turn.question else ""
     report = _record_report(state, turn, _make_report(state, turn, items, new, valid))
-    return Window(items=items, provider=provider, valid=valid, report=report, block=block, trouble=trouble)
+    return Window(
+        items=items,
+        provider=provider,
+        valid=valid,
+        report=report,
+        block=block,
+        trouble=trouble,
+        place=turn.place,
+    )
 
 
 def assemble_without_memory(

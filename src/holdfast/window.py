@@ -24,6 +24,7 @@ class Window:
         report: What was kept, pruned, trimmed and recalled, and why.
         block: What is recalled for a question that is not among the messages: send it before the question.
         trouble: What failed while it was made. The report has it too, beside warnings about the memory as a whole.
+        place: The place of its reply in the conversation, for `after` of `Session.append`; empty if memory failed.
     """
 
     items: tuple[Item, ...]
@@ -32,6 +33,7 @@ class Window:
     report: ContextReport
     block: str = ""
     trouble: tuple[str, ...] = ()
+    place: str = ""
 
     @property
     def messages(self) -> tuple[Message, ...]:

@@ -162,7 +162,7 @@ class TestMemory:
         def full(*_: object, **__: object) -> list[int]:
             raise StorageError("the disk is full", path=fixture.folder)
 
-        for name in ("add_messages", "add_facts", "add_records", "add_jobs"):
+        for name in ("add_messages", "merge_messages", "add_facts", "add_records", "add_jobs"):
             monkeypatch.setattr(type(agent.engine.memory.store), name, full)
         assert agent.say("Second.").text == "Two."
         for name in ("read_messages", "read_passages", "read_facts", "read_records"):

@@ -315,7 +315,7 @@ class TestTheIndex:
                     return 0
 
                 store._reader.set_progress_handler(step, 1)
-                assert list(store.find(HERE, [known.message.digest])) == [known.message.digest]
+                assert list(store.find(HERE, [known.message.digest]).numbers) == [known.message.digest]
                 store._reader.set_progress_handler(None, 0)
         assert steps[1] < 2 * steps[0]
 

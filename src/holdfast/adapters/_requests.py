@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 from weakref import WeakKeyDictionary
@@ -13,6 +13,7 @@ from holdfast.adapters._history import guard, log, log_trouble
 from holdfast.errors import CompactionError, StorageError
 from holdfast.messages import Message
 from holdfast.models.naming import FunctionModel
+from holdfast.providers import Incoming
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow
 from holdfast.providers.replies import read_reply
@@ -57,7 +58,7 @@ class RequestMemory:
         with guard("the request passed unchanged"):
             exchange.messages = providers.read_request(body, format=format)
             if is_continued(body):
-                session.append(exchange.messages, format=format)
+                exchange.place = session.append(exchange.messages, format=format).place
             else:
                 exchange.assemble()
         return exchange
@@ -71,6 +72,7 @@ class Exchange:
         given: The body as it came.
         body: The body to send; the same object where nothing was edited.
         window: The window in it; None where the request passes as it came.
+        place: The place of its reply in the conversation; empty where memory failed.
     """
 
     memory: RequestMemory
@@ -80,6 +82,7 @@ class Exchange:
     body: Json
     messages: list[Message] = field(default_factory=list)
     window: Window | None = None
+    place: str = ""
     limit: int = 0
 
     def assemble(self) -> None:
@@ -93,6 +96,7 @@ class Exchange:
             tools=[tool for tool in self.given.get("tools") or () if isinstance(tool, dict)],
         )
         log_trouble(self.window)
+        self.place = self.window.place
         changed = changed_fields(self.given, self.messages, self.window.messages, format=self.format)
         self.body = {**self.given, **changed} if changed else self.given
 
@@ -115,8 +119,12 @@ class Exchange:
     def archive(self, reply: Json) -> None:
         """Archive the body of a reply."""
         with guard("a reply was not archived"):
-            if messages := read_reply(reply, self.format):
-                self.session.append(messages, format=self.format)
+            self.archive_messages(read_reply(reply, self.format))
+
+    def archive_messages(self, messages: Sequence[Incoming]) -> None:
+        """Archive the messages of a reply, after those of the request."""
+        if messages:
+            self.session.append(messages, format=self.format, after=self.place)
 
 
 def _writer(send: Send, body: Json, format: str) -> Callable[[list[dict[str, Any]]], str]:

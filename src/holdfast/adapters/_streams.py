@@ -34,8 +34,7 @@ class TappedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
 
     def _archive(self) -> None:
         with guard("a reply was not archived"):
-            if messages := self._collector.messages():
-                self._exchange.session.append(messages, format=self._exchange.format)
+            self._exchange.archive_messages(self._collector.messages())
 
     def __iter__(self) -> Iterator[bytes]:
         for chunk in self._stream:

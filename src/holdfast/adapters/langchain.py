@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, cast
 
@@ -16,7 +15,7 @@ with require_extra("langchain"):
     from langgraph.config import get_config
     from langgraph.runtime import Runtime
 
-from holdfast.aio import AsyncEngine
+from holdfast.aio import AsyncEngine, in_thread
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.messages import Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
@@ -72,15 +71,15 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
         """Make the window of a model call, and archive the reply."""
         session = self._session()
-        fitted = await asyncio.to_thread(self._fit, session, request)
+        fitted = await in_thread(self._fit, session, request)
         try:
             response = await handler(fitted)
         except Exception as error:
             name = _name(request.model)
-            if not await asyncio.to_thread(self._memory.shrink, session, error, model=name):
+            if not await in_thread(self._memory.shrink, session, error, model=name):
                 raise
-            response = await handler(await asyncio.to_thread(self._fit, session, request))
-        await asyncio.to_thread(archive, session, _read(response.result))
+            response = await handler(await in_thread(self._fit, session, request))
+        await in_thread(archive, session, _read(response.result))
         return response
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:

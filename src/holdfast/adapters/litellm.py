@@ -85,6 +85,7 @@ class HoldfastHook(CustomLogger):
         limit = self._memory.limit or self._engine.settings.agent.context_tokens or context_tokens(model)
         session.model = FunctionModel(on_loop(_writer(model)), context_tokens=limit)
         exchange = await asyncio.to_thread(self._memory.begin, session, data, format=format)
+        data["metadata"]["holdfast_place"] = exchange.place
         self._exchanges[name] = exchange
         while len(self._exchanges) > MAX_REQUESTS:
             del self._exchanges[next(iter(self._exchanges))]
@@ -113,7 +114,7 @@ class HoldfastHook(CustomLogger):
         """Archive a whole reply."""
         session, format = self._session(data, user_api_key_dict), _format(data)
         if session is not None and format:
-            await asyncio.to_thread(_archive, session, _dump(response), format)
+            await asyncio.to_thread(_archive, session, _dump(response), format, after=_place(data))
         return response
 
     async def async_post_call_streaming_iterator_hook(
@@ -131,7 +132,7 @@ class HoldfastHook(CustomLogger):
             yield chunk
         if session is not None and format:
             reply = _join(chunks, format)
-            await asyncio.to_thread(_archive, session, reply or collector, format)
+            await asyncio.to_thread(_archive, session, reply or collector, format, after=_place(request_data))
 
     def _session(self, data: Mapping[str, Any], key: Any) -> Session | None:
         """Return the session that a request names; None where it names none."""
@@ -154,6 +155,11 @@ def _format(data: Mapping[str, Any]) -> str:
     return str((data.get("metadata") or {}).get("holdfast_format") or "")
 
 
+def _place(data: Mapping[str, Any]) -> str:
+    """Return the place of the reply to a request that was assembled; empty where it is not known."""
+    return str((data.get("metadata") or {}).get("holdfast_place") or "")
+
+
 def _writer(model: str) -> Any:
     async def write(messages: list[dict[str, Any]]) -> str:
         from litellm.proxy.proxy_server import llm_router  # noqa: PLC0415 - set when the proxy has started
@@ -165,11 +171,11 @@ def _writer(model: str) -> Any:
     return write
 
 
-def _archive(session: Session, reply: Mapping[str, Any] | ReplyCollector, format: str) -> None:
+def _archive(session: Session, reply: Mapping[str, Any] | ReplyCollector, format: str, *, after: str) -> None:
     with guard("a reply was not archived"):
         messages = reply.messages() if isinstance(reply, ReplyCollector) else read_reply(reply, format)
         if messages:
-            session.append(messages, format=format)
+            session.append(messages, format=format, after=after)
 
 
 def _join(chunks: list[Any], format: str) -> dict[str, Any]:

@@ -7,7 +7,6 @@ The conversation goes on where the last process stopped, unless `llm` itself goe
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
@@ -19,7 +18,7 @@ with require_extra("llm"):
     import llm
     from llm.parts import AttachmentPart, ReasoningPart, TextPart, ToolCallPart, ToolResultPart
 
-from holdfast.aio import AsyncEngine
+from holdfast.aio import AsyncEngine, in_thread
 from holdfast.engine import Engine
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.session import Session
@@ -92,20 +91,20 @@ class _Memory:
         """Send a prompt with its window; a window that is refused is sent once more, smaller."""
 
         async def keep(done: Any) -> None:
-            await asyncio.to_thread(archive, self._session, _read(await done.messages()))
+            await in_thread(archive, self._session, _read(await done.messages()))
 
         await response.on_done(keep)
         write, has_begun = on_loop(self._write_async), False
         try:
-            fitted = await asyncio.to_thread(self._fit, prompt, write)
+            fitted = await in_thread(self._fit, prompt, write)
             async for chunk in self._model.execute(fitted, stream, response, *args, **more):
                 has_begun = True
                 yield chunk
         except Exception as error:
             name = self._model.model_id
-            if has_begun or not await asyncio.to_thread(self._memory.shrink, self._session, error, model=name):
+            if has_begun or not await in_thread(self._memory.shrink, self._session, error, model=name):
                 raise
-            fitted = await asyncio.to_thread(self._fit, prompt, write)
+            fitted = await in_thread(self._fit, prompt, write)
             async for chunk in self._model.execute(fitted, stream, response, *args, **more):
                 yield chunk
 

@@ -8,7 +8,6 @@ The session is the conversation that the runner reads and adds to; the run confi
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from inspect import isawaitable
@@ -35,7 +34,7 @@ with require_extra("openai-agents"):
     from agents.run_config import CallModelData, ModelInputData
 
 from holdfast.adapters._requests import Exchange, RequestMemory
-from holdfast.aio import AsyncEngine
+from holdfast.aio import AsyncEngine, in_thread
 from holdfast.engine import Engine
 from holdfast.models.naming import FunctionModel
 from holdfast.session import Session
@@ -79,7 +78,7 @@ class HoldfastSession:
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """Return the items of the conversation, or the latest `limit` of them."""
-        rows = await asyncio.to_thread(self._rows)
+        rows = await in_thread(self._rows)
         if limit is None and self.session_settings is not None:
             limit = self.session_settings.limit
         messages = [row.message for row in rows]
@@ -92,20 +91,20 @@ class HoldfastSession:
             self._assembled = []
             return
         self._assembled = []
-        await asyncio.to_thread(self._add, items)
+        await in_thread(self._add, items)
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Take the newest item out of the conversation and return it. The archive keeps it."""
-        rows = await asyncio.to_thread(self._rows)
+        rows = await in_thread(self._rows)
         if not rows:
             return None
-        await asyncio.to_thread(self._pop, rows[-1:])
+        await in_thread(self._pop, rows[-1:])
         (item,) = providers.render([rows[-1].message], FORMAT)
         return cast("TResponseInputItem", item)
 
     async def clear_session(self) -> None:
         """Take all items out of the conversation. The archive keeps them; `session.forget()` erases them."""
-        await asyncio.to_thread(lambda: self._pop(self._rows()))
+        await in_thread(lambda: self._pop(self._rows()))
 
     def _rows(self) -> list[MessageRow]:
         store, select = self.session.engine.memory.store, Select(scope=self.session.scope)
@@ -181,14 +180,14 @@ class _Calls:
         self.policies[1:] = [data.agent.model_settings.retry]
         name = str(getattr(model, "model", ""))
         tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
-        made = await asyncio.to_thread(session.assemble, data.model_data, model=name, tools=tools)
+        made = await in_thread(session.assemble, data.model_data, model=name, tools=tools)
         if self.config.call_model_input_filter is None:
             return made
         filtered = self.config.call_model_input_filter(replace(data, model_data=made))
         return await filtered if isawaitable(filtered) else filtered
 
     async def retry(self, context: RetryPolicyContext) -> bool | RetryDecision:
-        if await asyncio.to_thread(self.session.shrink, context.error):
+        if await in_thread(self.session.shrink, context.error):
             return RetryDecision(retry=True, delay=0.0)
         theirs = next((one for one in self.policies if one is not None and one.policy is not None), None)
         if theirs is None or theirs.policy is None or context.attempt > (theirs.max_retries or 0):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -30,7 +29,7 @@ with require_extra("pydantic-ai"):
     from pydantic_ai.models import ModelRequestContext
     from pydantic_core import to_jsonable_python
 
-from holdfast.aio import AsyncEngine
+from holdfast.aio import AsyncEngine, in_thread
 from holdfast.engine import Engine
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.session import Session
@@ -81,7 +80,7 @@ class HoldfastMemory(AbstractCapability[Any]):
             for tool in parameters.function_tools
         ]
         instructions = sum(len(part.content) for part in parameters.instruction_parts or ())
-        placed = await asyncio.to_thread(
+        placed = await in_thread(
             self._memory.assemble,
             self._session(ctx),
             [message for _, _, message in pieces],
@@ -100,7 +99,7 @@ class HoldfastMemory(AbstractCapability[Any]):
         """Archive a reply."""
         del request_context
         replies = [message for _, _, message in _read([response])]
-        await asyncio.to_thread(archive, self._session(ctx), replies)
+        await in_thread(archive, self._session(ctx), replies)
         return response
 
     async def on_model_request_error(
@@ -108,7 +107,7 @@ class HoldfastMemory(AbstractCapability[Any]):
     ) -> ModelResponse:
         """Send a smaller window after one that was refused."""
         name = request_context.model.model_name
-        if await asyncio.to_thread(self._memory.shrink, self._session(ctx), error, model=name):
+        if await in_thread(self._memory.shrink, self._session(ctx), error, model=name):
             raise RetryModelRequest from error
         raise error
 

@@ -10,15 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from operator import attrgetter
-from typing import Any, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from holdfast import patterns
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.redact import redact_value
-from holdfast.store.base import MessageRow, PassageText, Scope, Store
+from holdfast.store.base import Known, MessageRow, PassageText, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
 from holdfast.store.cutting import cut
 from holdfast.text import is_unsegmented
@@ -33,12 +32,30 @@ class Key(NamedTuple):
     @property
     def next_nonce(self) -> str:
         """The nonce of a message that follows this one and has neither an id nor a time."""
-        name = f"{self.nonce}\n{self.digest}".encode("utf-8", "surrogatepass")
-        return f"after:{hashlib.sha256(name).hexdigest()[:32]}"
+        name = f"{_place_of(self.nonce)}\n{self.digest}".encode("utf-8", "surrogatepass")
+        return f"{FIRST}{hashlib.sha256(name).hexdigest()[:32]}"
 
 
 FIRST: Final = "after:"
-"""The nonce of the first message of a session."""
+"""The nonce of the first message of a session. The nonce of another one is this and a hash of all before it."""
+APPENDED: Final = "appended:"
+"""Begins the nonce of a message that was appended in a likely place, instead of `after:`.
+
+If several requests wait for a reply, it is put after the most likely one. A history that contains it in another place
+contains the same message.
+"""
+Placing: TypeAlias = Literal["history", "certain", "likely"]
+"""How the place of messages is known: from a history, or appended, after a certain request or after a likely one."""
+
+
+def _place_of(nonce: str) -> str:
+    """Return the nonce that a history gives to a message in the same place."""
+    return FIRST + nonce.removeprefix(APPENDED) if nonce.startswith(APPENDED) else nonce
+
+
+def nonces_of(place: str) -> tuple[str, str]:
+    """Return the nonces of a message in a place: from a history, and appended."""
+    return place, APPENDED + place.removeprefix(FIRST)
 
 
 class Ingested(list[int]):
@@ -46,11 +63,13 @@ class Ingested(list[int]):
 
     Attributes:
         stripped: The recalled text that was removed from them, one line for each message.
+        place: The place after them, for `after` of `Session.append`; empty if it is not known.
     """
 
-    def __init__(self, numbers: Iterable[int], *, stripped: Iterable[str] = ()) -> None:
+    def __init__(self, numbers: Iterable[int], *, stripped: Iterable[str] = (), place: str = "") -> None:
         super().__init__(numbers)
         self.stripped = tuple(stripped)
+        self.place = place
 
 
 def strip_recalled(messages: Sequence[Message], marks: Marks) -> tuple[list[Message | None], list[str]]:
@@ -75,63 +94,167 @@ def append(
     scope: Scope,
     time: int,
     before: Sequence[Key] = (),
+    place: str = FIRST,
     marks: Marks = NO_MARKS,
+    placing: Placing = "history",
 ) -> tuple[list[int], list[Key]]:
     """Archive messages without recalled text, secrets masked; return their numbers and keys.
 
     A message that is archived already keeps its number. One without a timestamp gets `time`, in Unix milliseconds.
-    `before` are the keys of the messages before them, oldest first; at least the last one.
+    `before` are the keys of the messages before them, oldest first; at least the last one. Where there are none, the
+    first message is in `place`.
     """
-    known = store.find(scope, [message.digest for message in messages] + [key.digest for key in before[-1:]])
-    keys = identify(messages, known=known, before=before)
-    numbers = [known.get(key.digest, {}).get(key.nonce, 0) for key in keys]
-    if all(numbers):  # all are archived: nothing is written
-        return numbers, keys
-    rows: list[MessageRow] = []
-    for message, key in zip(messages, keys, strict=True):
-        passages = tuple(passages_of(message, marks))
-        dated = message if message.timestamp is not None else replace(message, timestamp=time)
-        rows.append(MessageRow(scope=scope, message=dated, nonce=key.nonce, passages=passages))
-    return store.add_messages(rows), keys
+    digests = [message.digest for message in messages]
+    looked_up = digests + [key.digest for key in before[-1:]]
+    found = store.find(scope, looked_up)
+    keys = identify(messages, known=found, before=before, place=place, placing=placing)
+    if all(key.nonce in found.numbers.get(key.digest, {}) for key in keys):  # nothing is written
+        return [found.numbers[key.digest][key.nonce] for key in keys], keys
+    hints = _read_hints(store, scope, messages, keys, found)
+    passages = [tuple(passages_of(message, marks)) for message in messages]
+
+    def make_rows(known: Known) -> list[MessageRow]:
+        """Identify the messages once more: no other writer comes between this and the rows."""
+        keys[:] = identify(messages, known=known, before=before, place=place, placing=placing, hints=hints)
+        rows: list[MessageRow] = []
+        for message, key, texts in zip(messages, keys, passages, strict=True):
+            dated = message if message.timestamp is not None else replace(message, timestamp=time)
+            rows.append(MessageRow(scope=scope, message=dated, nonce=key.nonce, passages=texts))
+        return rows
+
+    return store.merge_messages(scope, looked_up, make_rows), keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hints:
+    """What else identifies messages that are not in their place.
+
+    Attributes:
+        times: When archived messages were sent, by number.
+        newest: The number of the newest message of the session; 0 if it does not count.
+    """
+
+    times: Mapping[int, int | None] = field(default_factory=dict)
+    newest: int = 0
+
+
+def _read_hints(store: Store, scope: Scope, messages: Sequence[Message], keys: Sequence[Key], known: Known) -> Hints:
+    """Read what identifies messages that were not found in their place; most often nothing."""
+    is_known = [key.nonce in known.numbers.get(key.digest, {}) for key in keys]
+    missing = [key.digest for key, is_found in zip(keys, is_known, strict=True) if not is_found]
+    dated = {message.digest for message in messages if message.timestamp is not None}
+    numbers = {number for digest in dated.intersection(missing) for number in known.numbers.get(digest, {}).values()}
+    times: dict[int, int | None] = {}
+    if numbers - {0}:
+        rows: list[MessageRow] = store.read_messages(Select(scope=scope, ids=tuple(sorted(numbers))))
+        times = {row.id: row.message.timestamp for row in rows}
+    newest = 0
+    if not any(is_known) and known.numbers.get(keys[-1].digest):
+        newest = next((row.id for row in newest_messages(store, scope, limit=1)), 0)
+    return Hints(times=times, newest=newest)
+
+
+def newest_messages(store: Store, scope: Scope, *, limit: int) -> list[MessageRow]:
+    """Read the newest messages of a session, oldest first, without system prompts."""
+    wanted = limit
+    while True:
+        rows: list[MessageRow] = store.read_messages(Select(scope=scope, newest=True, limit=wanted))
+        messages = [row for row in rows if row.message.role != "system"]
+        if len(messages) >= limit or len(rows) < wanted:
+            return messages[-limit:]
+        wanted *= 2
 
 
 def identify(
-    messages: Sequence[Message], *, known: Mapping[str, Mapping[str, int]], before: Sequence[Key]
+    messages: Sequence[Message],
+    *,
+    known: Known,
+    before: Sequence[Key] = (),
+    place: str = FIRST,
+    placing: Placing = "history",
+    hints: Hints = Hints(),  # noqa: B008 - it is frozen
 ) -> list[Key]:
-    """Give each message its key. `known` has the numbers of archived messages by digest and nonce.
+    """Give each message its key; for the arguments see `append`.
 
-    A message is identified by its id, by its time, or by its place: the same content after the same message is the same
-    message, and the same content elsewhere is not. A client that changes or drops older messages moves the messages
-    that follow; those are recognised by the message after them, or by the ids of their tool calls.
+    A message is identified by its id, by its time, or by its place: the same content after the same messages is the
+    same message, and the same content elsewhere is not. A forgotten message before it may be missing. A client that
+    changes or drops older messages moves the messages that follow; those are recognised by the message after them, or
+    by the ids of their tool calls. What was appended is recognised in any later place.
     """
     keys: list[Key] = []
-    digests = list(map(attrgetter("digest"), messages))
+    digests = [message.digest for message in messages]
     among = frozenset(digests)
     used = {key for key in before if key.digest in among}
-    place, last = FIRST, 0
+    last = 0
     if before:
-        place, last = before[-1].next_nonce, known.get(before[-1].digest, {}).get(before[-1].nonce, 0)
-    for message, digest, following in zip(messages, digests, [*digests[1:], ""], strict=False):
-        free = {nonce: number for nonce, number in known.get(digest, {}).items() if Key(digest, nonce) not in used}
-        own = _own_nonce(message)
-        nonce = own if own is not None and Key(digest, own) not in used else place
-        if nonce not in free:
-            moved = _find_moved(message, free, known.get(following, {}), last=last) if own is None else ()
-            nonce = place if place in free else next(iter(moved), nonce)
+        place = before[-1].next_nonce
+        last = known.numbers.get(before[-1].digest, {}).get(before[-1].nonce, 0)
+    has_known = is_known = bool(before)
+    for index, message in enumerate(messages):
+        digest = digests[index]
+        following = digests[index + 1] if index + 1 < len(digests) else ""
+        numbers = known.numbers.get(digest, {})
+        free = {nonce: number for nonce, number in numbers.items() if Key(digest, nonce) not in used}
+        places = follow_forgotten(place, known.forgotten)
+        nonce = next(_find_in_place(message, free, places, hints), None)
+        if nonce is None and _own_nonce(message) is None:
+            can_adopt = placing == "history" and is_known
+            moved = _find_moved(message, free, known.numbers.get(following, {}), last=last, can_adopt=can_adopt)
+            nonce = next(moved, None)
+            if nonce is None and not has_known and not following:  # all that is left of a history
+                nonce = next((one for one, number in free.items() if 0 < number == hints.newest), None)
+        is_known = nonce is not None
+        if nonce is not None:
+            has_known = True
+            last = free[nonce] or last
+        else:
+            nonce = _own_nonce(message)
+            if nonce is None or Key(digest, nonce) in used:
+                nonce = nonces_of(places[-1])[1 if placing == "likely" else 0]
+            while Key(digest, nonce) in used:
+                nonce = Key(digest, nonce).next_nonce
         keys.append(Key(digest, nonce))
         used.add(keys[-1])
-        last = free.get(nonce, last)
         place = keys[-1].next_nonce
     return keys
 
 
-def _find_moved(message: Message, free: Mapping[str, int], after: Mapping[str, int], *, last: int) -> Iterator[str]:
-    """Find archived messages that a message may be, though another message is before it now."""
+def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return a place, and those after forgotten messages there: a client may have dropped them."""
+    places = [place]
+    for one in places:
+        for nonce in nonces_of(one):
+            places += [Key(digest, nonce).next_nonce for digest in forgotten.get(nonce, ())]
+    return places
+
+
+def _find_in_place(message: Message, free: Mapping[str, int], places: Sequence[str], hints: Hints) -> Iterator[str]:
+    """Find the archived message with the id, the place or the time of a message."""
+    own = _own_nonce(message)
+    if own is not None and own in free:
+        yield own
+    yield from (nonce for place in places for nonce in nonces_of(place) if nonce in free)
+    if message.timestamp is not None:  # it was read from the archive
+        yield from (nonce for nonce, number in free.items() if hints.times.get(number) == message.timestamp)
+
+
+def _find_moved(
+    message: Message, free: Mapping[str, int], after: Mapping[str, int], *, last: int, can_adopt: bool
+) -> Iterator[str]:
+    """Find archived messages that a message may be, though another message is before it now.
+
+    What was appended in a likely place is it if we `can_adopt` that: only what follows an archived message can have
+    been archived before.
+    """
     has_tools = bool(message.calls or message.results)
+    following = {_place_of(nonce) for nonce in after}
     for nonce, number in free.items():
-        key = Key(message.digest, nonce)
-        is_followed = key.next_nonce in after or (number > 0 and number + 1 in after.values())
-        if has_tools or (is_followed and (number > last or not number)):
+        is_later = number > last or not number
+        is_appended = can_adopt and nonce.startswith(APPENDED)
+        is_followed = Key(message.digest, nonce).next_nonce in following or (
+            number > 0 and number + 1 in after.values()
+        )
+        if has_tools or (is_later and (is_appended or is_followed)):
             yield nonce
 
 

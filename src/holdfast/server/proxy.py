@@ -134,6 +134,7 @@ class _Exchange:
     conversation: Conversation | None = None
     messages: list[Message] = field(default_factory=list)
     window: Window | None = None
+    place: str = ""
     milliseconds: float = 0
     limit: int = 0
     is_changed: bool = False
@@ -351,7 +352,7 @@ class Proxy:
         """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
         assert exchange.session is not None
         if is_continued(exchange.body):
-            await exchange.session.append(exchange.messages, format=exchange.format)
+            exchange.place = (await exchange.session.append(exchange.messages, format=exchange.format)).place
             return
         exchange.limit = self._find_limit(exchange, headers)
         await self._assemble(exchange)
@@ -388,6 +389,7 @@ class Proxy:
             exchange.window = await exchange.session.assemble(
                 exchange.messages, recall=not exchange.is_summary, **request
             )
+        exchange.place = exchange.window.place
         exchange.milliseconds += 1000 * (time.perf_counter() - start)
         changed = changed_fields(body, exchange.messages, exchange.window.messages, format=exchange.format)
         if changed and not self._shadow:
@@ -415,7 +417,9 @@ class Proxy:
             return _reply(sent, passing, exchange)
         is_stream = exchange.is_stream(sent)
         collector = ReplyCollector(exchange.format, is_stream=is_stream)
-        archived = self._archive_on_the_way(sent, passing, exchange.session, exchange.conversation, collector)
+        archived = self._archive_on_the_way(
+            sent, passing, exchange.session, exchange.conversation, collector, after=exchange.place
+        )
         return _reply(sent, archived if is_stream else b"".join([chunk async for chunk in archived]), exchange)
 
     async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> Body:
@@ -457,6 +461,8 @@ class Proxy:
         session: AsyncSession,
         conversation: Conversation | None,
         collector: ReplyCollector,
+        *,
+        after: str,
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
         decode = reply_decoder(sent) or bytes
@@ -467,7 +473,7 @@ class Proxy:
                 collector.feed(decode(chunk))
                 if collector.is_complete and not is_archived:
                     is_archived = True
-                    await self._archive(session, conversation, collector)
+                    await self._archive(session, conversation, collector, after=after)
                 yield chunk
             warning = f"{reply} broke off: {collector.error[:200] or 'no last event'}"
         except httpx.HTTPError:
@@ -475,7 +481,7 @@ class Proxy:
             raise
         finally:  # also of a reply that broke off, or whose client has left
             if not is_archived:
-                await self._archive(session, conversation, collector)
+                await self._archive(session, conversation, collector, after=after)
             if collector.is_cut and warning:
                 _warn(warning, session=session.id)
 
@@ -502,9 +508,9 @@ class Proxy:
         return True
 
     async def _archive(
-        self, session: AsyncSession, conversation: Conversation | None, collector: ReplyCollector
+        self, session: AsyncSession, conversation: Conversation | None, collector: ReplyCollector, *, after: str
     ) -> None:
-        """Archive a reply, or what has come of it."""
+        """Archive a reply, or what has come of it, after the request that it answers."""
         format = collector.format
         reply: Sequence[Message] = ()
         try:
@@ -517,7 +523,7 @@ class Proxy:
                 read = providers.read(messages, format=format)
                 messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
             if messages:
-                numbers = await session.append(messages, format=format)
+                numbers = await session.append(messages, format=format, after=after)
                 if collector.is_cut:  # the client asks again: half an answer is not recalled for that
                     await session.exclude(numbers)
         except Exception:  # the reply has come: the agent gets it in any case

@@ -26,7 +26,7 @@ from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
 from holdfast.memory.query import build_query, find_recall_switch
-from holdfast.session import Session
+from holdfast.session import CALLER, Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
 from holdfast.turn import MIN_BLOCK
 from holdfast.window import Window
@@ -98,7 +98,7 @@ def assemble(
         blocks += session.engine.ask_memory(lambda: list(_recall_from_subagents(session, window, question)))
     block = "\n".join(filter(None, blocks))
     sent = {**window.request(), "block": block, "tokens": window.tokens, "format": window.provider}
-    return {**sent, "report": window.report.to_json()}
+    return {**sent, "place": window.place, "report": window.report.to_json()}
 
 
 @_method
@@ -131,17 +131,23 @@ def _recall_from_subagents(session: Session, window: Window, question: str) -> I
 
 @_method
 def append(
-    session: Session, *, messages: list[dict[str, Any]], format: str | None = None, key: str = ""
+    session: Session,
+    *,
+    messages: list[dict[str, Any]],
+    format: str | None = None,
+    key: str = "",
+    after: str | None = None,
 ) -> dict[str, Any]:
-    """Archive messages that follow those of the session; those of a `key` only once."""
+    """Archive messages that follow those of the session, or the `place` of a window; those of a `key` only once."""
     store = session.engine.memory.store
     if key and store.read_records(Select(scope=session.scope), kind=APPENDED, keys=[key]):
         return {"ids": [], "stripped": [], "is_duplicate": True}
-    numbers = session.append(messages, format=format)
+    numbers = session.append(messages, format=format, after=after)
     if key:  # after the messages: where this is not reached, they are archived again, which adds nothing
         time = session.engine.memory.clock()
         store.add_records([Record(scope=session.scope, kind=APPENDED, key=key, data={}, time=time)])
-    return {"ids": list(numbers), "stripped": list(numbers.stripped), "is_duplicate": False}
+    stripped = list(numbers.stripped)
+    return {"ids": list(numbers), "stripped": stripped, "place": numbers.place, "is_duplicate": False}
 
 
 @_method
@@ -277,7 +283,13 @@ class Rpc:
             read = msgspec.convert(params, _PARAMS[method])
         except msgspec.ValidationError as error:
             raise InputError(f"{method}: {error}") from error
-        values = msgspec.structs.asdict(read)
+        caller = CALLER.set(None)  # calls of all clients are made by the same threads
+        try:
+            return self._call(method, msgspec.structs.asdict(read))
+        finally:
+            CALLER.reset(caller)
+
+    def _call(self, method: str, values: dict[str, Any]) -> Any:
         if method not in _ABOUT_SESSION:
             return METHODS[method](self._engine, **values)
         scope = {name: values.pop(name) for name, *_ in _SCOPE}

@@ -102,6 +102,19 @@ class MessageRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What a session knows of the messages with some digests.
+
+    Attributes:
+        numbers: For each digest that is known, the numbers of its messages by nonce; 0 for a forgotten message.
+        forgotten: The digests of all forgotten messages of the session by nonce.
+    """
+
+    numbers: Mapping[str, Mapping[str, int]]
+    forgotten: Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FactRow:
     """A version of a fact. Rows are never changed: a change is a newer row of the same id.
 
@@ -281,6 +294,14 @@ class Store(Protocol):
         A message that is stored already keeps its number; the number of a forgotten one is 0.
         """
 
+    def merge_messages(
+        self, scope: Scope, digests: Sequence[str], make_rows: Callable[[Known], Sequence[MessageRow]], /
+    ) -> list[int]:
+        """Store the messages that `make_rows` returns for what `find` returns; return their numbers.
+
+        No other writer comes between. `make_rows` may be called again after a lost connection.
+        """
+
     def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
         """Store versions of facts; return the number of each version, 0 for a forgotten fact."""
 
@@ -302,11 +323,8 @@ class Store(Protocol):
 
     # --- reading -------------------------------------------------------------
 
-    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce.
-
-        The number of a forgotten message is 0.
-        """
+    def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
+        """Return what a session knows of the messages with these digests."""
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         """Read messages."""

@@ -30,7 +30,18 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.store.backlog import Backlog
-from holdfast.store.base import FactRow, Gap, MessageRow, PassageText, Record, Scope, SearchQuery, Select, VectorRow
+from holdfast.store.base import (
+    FactRow,
+    Gap,
+    Known,
+    MessageRow,
+    PassageText,
+    Record,
+    Scope,
+    SearchQuery,
+    Select,
+    VectorRow,
+)
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
@@ -241,8 +252,8 @@ class FolderStore:
         store = self._copied_for(select) if select.ids is None else self._synced()
         return store.read_passages(select)
 
-    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
+    def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
+        """Return what a session knows of the messages with these digests."""
         self._copy_session(scope.session)
         return self._synced().find(scope, digests)
 
@@ -352,6 +363,14 @@ class FolderStore:
             numbers = iter(self._store.add_messages(new))
             return [known[place] if place in known else next(numbers) for place in range(len(rows))]
 
+    def merge_messages(
+        self, scope: Scope, digests: Sequence[str], make_rows: Callable[[Known], Sequence[MessageRow]], /
+    ) -> list[int]:
+        """Store the messages that `make_rows` returns for what `find` returns."""
+        self._copy_session(scope.session)
+        with self.transaction():
+            return self.add_messages(make_rows(self._store.find(scope, digests)))
+
     def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
         """Store versions of facts, also in the plugin's file."""
         with self.transaction():
@@ -369,7 +388,7 @@ class FolderStore:
         digests: dict[Scope, list[str]] = defaultdict(list)
         for row in rows:
             digests[row.scope].append(row.message.digest)
-        stored = {scope: self._store.find(scope, some) for scope, some in digests.items()}
+        stored = {scope: self._store.find(scope, some).numbers for scope, some in digests.items()}
         forgotten = self._forgotten() if any(stored.values()) else {}
         numbers = (_find_number(row, stored[row.scope].get(row.message.digest, {}), forgotten) for row in rows)
         return {place: number for place, number in enumerate(numbers) if number is not None}
@@ -422,7 +441,8 @@ class FolderStore:
         complete, rest = self._read_lines(name)
         lines = [*complete, parse_line(rest, 0)] if rest else complete
         offset = state.offset(name, self._identity(name))
-        gone = {line.number for line in lines if self._is_forgotten_line(name, line, forgotten)}
+        sessions: dict[Scope, Known] = {}
+        gone = {line.number for line in lines if self._is_forgotten_line(name, line, forgotten, sessions)}
         if gone:
             before, place = 0, 0
             for line in lines:
@@ -432,7 +452,10 @@ class FolderStore:
             state.read[name] = [*self._identity(name)[:2], before]
         return {str((line.data or {}).get("id")) for line in lines if line.number in gone}
 
-    def _is_forgotten_line(self, name: str, line: Line, forgotten: Mapping[str, int]) -> bool:
+    def _is_forgotten_line(
+        self, name: str, line: Line, forgotten: Mapping[str, int], sessions: dict[Scope, Known]
+    ) -> bool:
+        """Return whether a row is forgotten; `sessions` keeps what was looked up for the lines before."""
         if name == KNOWLEDGE:
             data = line.data or {}
             if scope_problem(data, "") is not None:
@@ -444,7 +467,9 @@ class FolderStore:
             return False
         if row.nonce.startswith(FOREIGN):
             return _is_forgotten(row, forgotten)
-        return self._store.find(row.scope, [row.message.digest]).get(row.message.digest, {}).get(row.nonce) == 0
+        if row.scope not in sessions:
+            sessions[row.scope] = self._store.find(row.scope, [])
+        return row.message.digest in sessions[row.scope].forgotten.get(row.nonce, ())
 
     # --- vectors.bin -----------------------------------------------------------------
 

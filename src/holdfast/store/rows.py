@@ -10,7 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from holdfast.errors import ConflictError
-from holdfast.store.base import FactRow, Gap, Job, Kind, MessageRow, PassageText, Record, Scope, Select
+from holdfast.store.base import FactRow, Gap, Job, Kind, Known, MessageRow, PassageText, Record, Scope, Select
 from holdfast.store.codec import (
     DAMAGE,
     bytes_text,
@@ -299,29 +299,31 @@ def _look_up(db: Database, keys: Sequence[_MessageKey]) -> dict[_MessageKey, int
     return found
 
 
-def find_messages(
-    db: Database, scope: Scope, digests: Sequence[str], *, has_forgotten: bool = True
-) -> dict[str, dict[str, int]]:
-    """Return, for each digest that is known in a session, the numbers of its messages by nonce.
+def find_messages(db: Database, scope: Scope, digests: Sequence[str], *, has_forgotten: bool = True) -> Known:
+    """Return what a session knows of the messages with these digests.
 
     A file of an earlier version that cannot be written has no nonces of forgotten messages.
     """
-    found: dict[str, dict[str, int]] = {}
+    numbers: dict[str, dict[str, int]] = {}
+    forgotten: dict[str, list[str]] = {}
     condition, owner = scope_condition(db, scope.required(()))
     own = f"{db.own}scope = (SELECT id FROM scopes WHERE {condition})"
-    unique = list(set(digests))
-    for start in range(0, len(unique), _AT_ONCE):
-        some = [bytes.fromhex(digest) for digest in unique[start : start + _AT_ONCE]]
-        stored, values = db.among("digest", some)
-        query, values = f"SELECT digest, nonce, id FROM messages WHERE {own} AND {stored}", [*owner, *values]
-        if has_forgotten:
-            gone, digests_of = db.among("words", some)
-            query += f" UNION ALL SELECT words, nonce, 0 FROM forgotten WHERE {own} AND {gone}"
-            values += [*owner, *digests_of]
+    unique = set(digests)
+    if has_forgotten:
+        query = f"SELECT words, nonce FROM forgotten WHERE {own} AND words IS NOT NULL"
+        for words, nonce in db.execute(query, owner):
+            digest, name = words.hex(), bytes_text(nonce)
+            forgotten.setdefault(name, []).append(digest)
+            if digest in unique:
+                numbers.setdefault(digest, {})[name] = 0
+    wanted = sorted(unique)
+    for start in range(0, len(wanted), _AT_ONCE):
+        stored, values = db.among("digest", [bytes.fromhex(digest) for digest in wanted[start : start + _AT_ONCE]])
+        query = f"SELECT digest, nonce, id FROM messages WHERE {own} AND {stored}"
         # Sorted here: with ORDER BY, SQLite would read the whole table in the order of ids instead of an index.
-        for digest, nonce, number in sorted(db.execute(query, values), key=itemgetter(2)):
-            found.setdefault(digest.hex(), {})[bytes_text(nonce)] = number
-    return found
+        for found, nonce, number in sorted(db.execute(query, [*owner, *values]), key=itemgetter(2)):
+            numbers.setdefault(found.hex(), {})[bytes_text(nonce)] = number
+    return Known(numbers=numbers, forgotten=forgotten)
 
 
 def set_flags(db: Database, select: Select, *, pinned: bool | None, excluded: bool | None) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.files import only_process
-from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
+from holdfast.store.base import Gap, Job, Kind, Known, PassageText, Scope, Select, VectorRow
 from holdfast.store.connection import (
     COPIED_BLOCKS,
     COUNTS,
@@ -160,8 +160,8 @@ class SqliteStore(TableStore):
                 if self._reader.in_transaction:
                     self._reader.execute("COMMIT")
 
-    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
+    def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
+        """Return what a session knows of the messages with these digests."""
         with self._reading():
             return find_messages(self._reader, scope, digests, has_forgotten=not self.readonly)
 

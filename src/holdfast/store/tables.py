@@ -14,6 +14,7 @@ from holdfast.store.base import (
     FactRow,
     Job,
     Kind,
+    Known,
     MessageRow,
     PassageText,
     Record,
@@ -86,6 +87,16 @@ class TableStore(ABC):
         """Store messages with their passages."""
         return self._add(rows, tables.add_messages)
 
+    def merge_messages(
+        self, scope: Scope, digests: Sequence[str], make_rows: Callable[[Known], Sequence[MessageRow]], /
+    ) -> list[int]:
+        """Store the messages that `make_rows` returns for what `find` returns."""
+
+        def work(db: Database) -> list[int]:
+            return tables.add_messages(db, make_rows(tables.find_messages(db, scope, digests)))
+
+        return self.change_rows(scope.tenant, work)
+
     def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
         """Store versions of facts."""
         return self._add(rows, tables.add_facts)
@@ -130,8 +141,8 @@ class TableStore(ABC):
         """Read jobs that the reader may see, oldest first."""
         return self.read_rows(select.scope.tenant, lambda rows: rows.read("job", select, name=kind))
 
-    def find(self, scope: Scope, digests: Sequence[str], /) -> dict[str, dict[str, int]]:
-        """Return, for each digest that is known in a session, the numbers of its messages by nonce."""
+    def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
+        """Return what a session knows of the messages with these digests."""
         return self.read_rows(scope.tenant, lambda rows: tables.find_messages(rows.db, scope, digests))
 
     def search(self, query: SearchQuery, /) -> Candidates:

@@ -160,9 +160,11 @@ class ScriptedProvider:
         """Keep a request; return its number and how to answer it."""
         with self._lock:
             self.requests.append(request)
-            if callable(self._script):
-                return len(self.requests), self._script(request.body)
-            return len(self.requests), next(self._script, _OVER)
+            number = len(self.requests)
+            script = self._script
+            if not callable(script):
+                return number, next(script, _OVER)
+        return number, script(request.body)  # it may wait for another request
 
 
 _OVER: Final = Raw(500, {"error": {"type": "api_error", "message": "the script of the provider is over"}})

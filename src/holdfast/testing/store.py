@@ -20,7 +20,7 @@ import numpy as np
 from holdfast import providers
 from holdfast.errors import ConflictError, InputError
 from holdfast.search.candidates import Candidates
-from holdfast.store.base import Job, MessageRow, Record, Scope, Select, Store, VectorRow
+from holdfast.store.base import Job, Known, MessageRow, Record, Scope, Select, Store, VectorRow
 from holdfast.testing import collect_checks, run_check
 from holdfast.testing.processes import acknowledged_survives_a_kill, processes_share_a_store
 from holdfast.testing.rows import (
@@ -114,10 +114,35 @@ def messages_are_known_by_digest_and_nonce(open_store: Opener, folder: Path) -> 
         numbers = store.add_messages([row, twin, elsewhere])
     with opened(open_store, folder) as store:
         digest = row.message.digest
-        assert store.find(HERE, [digest, "0" * 32]) == {digest: {row.nonce: numbers[0], twin.nonce: numbers[1]}}
+        known = store.find(HERE, [digest, "0" * 32])
+        assert known.numbers == {digest: {row.nonce: numbers[0], twin.nonce: numbers[1]}}
+        assert known.forgotten == {}
         store.remove_messages(Select(scope=HERE, ids=(numbers[0],)))
     with opened(open_store, folder) as store:
-        assert store.find(HERE, [digest]) == {digest: {row.nonce: 0, twin.nonce: numbers[1]}}
+        assert store.find(HERE, [digest]).numbers == {digest: {row.nonce: 0, twin.nonce: numbers[1]}}
+        assert store.find(HERE, []).forgotten == {row.nonce: [digest]}
+
+
+def nobody_writes_between_a_lookup_and_its_rows(open_store: Opener, folder: Path) -> None:
+    """Of writers that add a message under a name of their own unless the session has it, one adds it."""
+    row = says("Deploy to production")
+    digest = row.message.digest
+
+    def merge(store: Store, name: str) -> None:
+        def make_rows(known: Known) -> list[MessageRow]:
+            nonce = next(iter(known.numbers.get(digest, {})), name)
+            return [replace(row, nonce=nonce)]
+
+        store.merge_messages(HERE, [digest], make_rows)
+
+    with opened(open_store, folder) as store, opened(open_store, folder) as other:
+        threads = [Thread(target=merge, args=(one, f"n{n}")) for n, one in enumerate([store, other] * 3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert texts(store) == ["Deploy to production"]
+        assert list(store.find(HERE, [digest]).numbers) == [digest]
 
 
 def a_new_record_replaces_none(open_store: Opener, folder: Path) -> None:

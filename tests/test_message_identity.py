@@ -1,0 +1,233 @@
+"""Every message of a conversation is archived once, whatever was forgotten and whichever request ends first."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import postgres_server
+from holdfast import AsyncEngine, Engine, Settings
+from holdfast.memory.memory import Memory
+from holdfast.settings import Embedding
+from holdfast.store.base import MessageRow
+from waiting import UNHURRIED
+
+QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+LIMIT = 200_000
+
+Talk = list[dict[str, Any]]
+Opener = Callable[[Path], Engine]
+
+
+def open_file(folder: Path) -> Engine:
+    """Open the memory in a folder, without a thread of its own."""
+    return Engine.open(folder, settings=QUIET, background=False)
+
+
+def open_server(folder: Path) -> Engine:
+    """Open a memory on a PostgreSQL server that stands for a folder."""
+    return Engine(Memory(store=postgres_server.open_postgres(folder), settings=QUIET))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def opener(request: pytest.FixtureRequest) -> Opener:
+    """Return a function that opens the memory of a folder; twice in a row it is the same memory."""
+    return {"sqlite": open_file, "postgres": open_server}[request.param]
+
+
+def conversation(turns: int) -> Talk:
+    """Return a conversation in which many messages have the same words."""
+    talk: Talk = []
+    for turn in range(turns):
+        talk.append({"role": "user", "content": f"Look at module {turn}." if turn % 3 == 0 else "Go on."})
+        talk.append({"role": "assistant", "content": "Done." if turn % 2 else f"Module {turn} is fine."})
+    return talk
+
+
+def texts(talk: Talk) -> Counter[str]:
+    """Count the texts of a conversation."""
+    return Counter(message["content"] for message in talk)
+
+
+def archived(engine: Engine, session: str = "s") -> Counter[str]:
+    """Count the texts in the archive of a session."""
+    return Counter(row.message.text for row in engine.session(session).get())
+
+
+def find(engine: Engine, text: str) -> MessageRow:
+    """Return the first archived message with a text."""
+    return next(row for row in engine.session("s").get() if row.message.text == text)
+
+
+class TestForgotten:
+    """What follows a forgotten message is the same message as before."""
+
+    @pytest.mark.parametrize("place", range(6))
+    def test_a_history_read_from_the_archive_goes_on(self, tmp_path: Path, opener: Opener, place: int) -> None:
+        """Forget a message, start again, and go on as docs/agent-loop.md says."""
+        talk = conversation(3)
+        with opener(tmp_path) as engine:
+            for stop in range(1, len(talk), 2):
+                engine.session("s").assemble(talk[:stop], limit=LIMIT)
+                engine.session("s").append(talk[stop : stop + 1])
+            rows = engine.session("s").get()
+            engine.session("s").forget([rows[place].id])
+        expected = texts(talk[:place] + talk[place + 1 :])
+        with opener(tmp_path) as engine:
+            history: list[Any] = [row.message for row in engine.session("s").get()]
+            history.append({"role": "user", "content": "And now?"})
+            engine.session("s").assemble(history, limit=LIMIT)
+            assert archived(engine) == expected + Counter(["And now?"])
+            engine.session("s").append([{"role": "assistant", "content": "All is well."}])
+        with opener(tmp_path) as engine:
+            history.append({"role": "assistant", "content": "All is well."})
+            engine.session("s").assemble([*history, {"role": "user", "content": "Go on."}], limit=LIMIT)
+            assert archived(engine) == expected + Counter(["And now?", "All is well.", "Go on."])
+
+    @pytest.mark.parametrize("place", range(5))
+    @pytest.mark.parametrize("keeps", [True, False])
+    def test_a_client_goes_on_with_its_own_history(self, tmp_path: Path, place: int, *, keeps: bool) -> None:
+        """Whether the client drops the forgotten message from its history or not."""
+        talk = conversation(3)[:-1]
+        with open_file(tmp_path) as engine:
+            engine.session("s").assemble(talk, limit=LIMIT)
+            engine.session("s").forget([engine.session("s").get()[place].id])
+        expected = texts(talk[:place] + talk[place + 1 :])
+        left = talk if keeps else talk[:place] + talk[place + 1 :]
+        with open_file(tmp_path) as engine:
+            reply = {"role": "assistant", "content": "It is fine."}
+            engine.session("s").assemble(left, limit=LIMIT)
+            engine.session("s").append([reply])
+            engine.session("s").assemble([*left, reply, {"role": "user", "content": "Go on."}], limit=LIMIT)
+            assert archived(engine) == expected + Counter(["It is fine.", "Go on."])
+
+    def test_a_reply_comes_after_its_question_was_forgotten(self, tmp_path: Path) -> None:
+        talk = conversation(2)
+        with open_file(tmp_path) as engine:
+            engine.session("s").assemble(talk[:3], limit=LIMIT)
+            engine.session("s").forget([engine.session("s").get()[2].id])
+        with open_file(tmp_path) as engine:
+            engine.session("s").append(talk[3:])
+            for history in (talk, [*talk[:2], *talk[3:]]):
+                engine.session("s").assemble([*history, {"role": "user", "content": "Next."}], limit=LIMIT)
+        with open_file(tmp_path) as engine:
+            assert archived(engine) == texts([talk[0], talk[1], talk[3]]) + Counter(["Next."])
+
+    def test_the_system_prompt_is_no_message_of_the_conversation(self, tmp_path: Path) -> None:
+        """A new system prompt is the newest row; the reply still follows the question."""
+        talk = conversation(2)
+        with open_file(tmp_path) as engine:
+            engine.session("s").assemble([{"role": "system", "content": "Monday."}, *talk[:3]], limit=LIMIT)
+            engine.session("s").assemble([{"role": "system", "content": "Tuesday."}, *talk[:3]], limit=LIMIT)
+        with open_file(tmp_path) as engine:
+            engine.session("s").append(talk[3:])
+            engine.session("s").assemble([*talk, {"role": "user", "content": "Next."}], limit=LIMIT)
+            assert archived(engine) == texts(talk) + Counter(["Monday.", "Tuesday.", "Next."])
+
+
+class TestOverlappingRequests:
+    """Two requests of one session are under way at once."""
+
+    def test_a_history_comes_before_the_reply_in_it(self, tmp_path: Path, opener: Opener) -> None:
+        """The client sends a reply back before `append` gets it."""
+        talk = conversation(4)
+        with opener(tmp_path) as engine:
+            session = engine.session("s")
+            session.assemble(talk[:5], limit=LIMIT)
+            session.assemble(talk[:7], limit=LIMIT)
+            session.append(talk[5:6])
+            session.append(talk[7:8])
+            assert archived(engine) == texts(talk)
+
+    @pytest.mark.parametrize("first", [0, 1])
+    def test_replies_come_in_any_order(self, tmp_path: Path, opener: Opener, first: int) -> None:
+        """Two branches of a conversation wait for their replies; each reply is archived once."""
+        talk = conversation(2)
+        questions = [{"role": "user", "content": f"Question {name}."} for name in "AB"]
+        replies = [{"role": "assistant", "content": f"Reply {name}."} for name in "AB"]
+        more = {"role": "user", "content": "Go on."}
+        with opener(tmp_path) as engine:
+            session = engine.session("s")
+            for question in questions:
+                session.assemble([*talk, question], limit=LIMIT)
+            session.append([replies[first]])
+            session.append([replies[1 - first]])
+            for question, reply in zip(questions, replies, strict=True):
+                session.assemble([*talk, question, reply, more], limit=LIMIT)
+        with opener(tmp_path) as engine:
+            for question, reply in zip(questions, replies, strict=True):
+                engine.session("s").assemble([*talk, question, reply, more], limit=LIMIT)
+            assert archived(engine) == texts([*talk, *questions, *replies, more, more])
+
+    def test_threads_go_through_one_conversation(self, tmp_path: Path) -> None:
+        """Threads send the same turns, each in its own time."""
+        talk = conversation(30)
+
+        def work(engine: Engine) -> None:
+            for stop in range(1, len(talk), 2):
+                engine.session("s").assemble(talk[:stop], limit=LIMIT)
+                engine.session("s").append(talk[stop : stop + 1])
+
+        with open_file(tmp_path) as engine, open_file(tmp_path) as other, ThreadPoolExecutor(4) as pool:
+            list(pool.map(work, [engine, other, engine, other]))
+            assert archived(engine) == texts(talk)
+
+    def test_tasks_go_through_one_conversation(self, tmp_path: Path) -> None:
+        talk = conversation(20)
+
+        async def work(engine: AsyncEngine) -> None:
+            session = engine.session("s")
+            for stop in range(1, len(talk), 2):
+                await session.assemble(talk[:stop], limit=LIMIT)
+                await session.append(talk[stop : stop + 1])
+
+        async def run() -> Counter[str]:
+            async with await AsyncEngine.open(tmp_path, settings=QUIET, background=False) as engine:
+                await asyncio.gather(*(work(engine) for _ in range(4)))
+                return archived(engine.sync)
+
+        assert asyncio.run(run()) == texts(talk)
+
+    def test_processes_go_through_one_conversation(self, tmp_path: Path) -> None:
+        talk = conversation(30)
+        history = tmp_path / "history.json"
+        history.write_text(json.dumps(talk), encoding="utf-8")
+        command = [sys.executable, "-c", PROCESS, str(tmp_path / "store"), str(history)]
+        started = [subprocess.Popen(command) for _ in range(3)]
+        assert [process.wait() for process in started] == [0, 0, 0]
+        with open_file(tmp_path / "store") as engine:
+            assert archived(engine) == texts(talk)
+
+
+PROCESS = """
+import json, sys
+from pathlib import Path
+from holdfast import Engine, Settings
+from holdfast.settings import Embedding, Recall
+talk = json.load(open(sys.argv[2]))
+quiet = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=60_000))
+with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
+    for stop in range(1, len(talk), 2):
+        engine.session("s").assemble(talk[:stop], limit=200_000)
+        engine.session("s").append(talk[stop : stop + 1])
+"""
+
+
+class TestTruncatedHistories:
+    def test_only_the_newest_message_is_left(self, tmp_path: Path) -> None:
+        """A client that drops everything before its newest message, or summarises it, still sends that message."""
+        talk = conversation(3)[:-1]
+        with open_file(tmp_path) as engine:
+            engine.session("s").assemble(talk, limit=LIMIT)
+            engine.session("s").assemble(talk[-1:], limit=LIMIT)
+            engine.session("s").assemble([{"role": "user", "content": "A summary."}, *talk[-1:]], limit=LIMIT)
+            assert archived(engine) == texts(talk) + Counter(["A summary."])
