@@ -57,6 +57,100 @@ def test_what_the_channel_added_goes(text: str, words: str) -> None:
     assert unwrap(text) == words
 
 
+STAMP = "Sun 2026-02-15 18:49 GMT+8"
+HEADERS = [
+    f"[WeChat 张三 {STAMP}]",
+    f"[微信 张三 {STAMP}]",
+    f"[Feishu ou_7d8a6e6df7621556ce0d21922b676706 +2m {STAMP}]",
+    f"[飞书 oc_5ad11d72b830411d72b836c20 {STAMP}]",
+    f"[Lark Li Lei {STAMP}]",
+    f"[DingTalk 项目群 id:cidAbC {STAMP}]",
+    f"[QQ 12345 {STAMP}]",
+    f"[WeCom wxid_abc123 {STAMP}]",
+    "[Telegram Anna Berg (@anna) id:123456789 +5m 2026-02-15T18:49Z]",
+    "[Telegram Harbour Group id:-100123 topic:7 2026-02-15 18:49 UTC]",
+    "[WhatsApp +491511234567 +3m 2026-02-15 18:49]",
+    "[WhatsApp 120363012345@g.us +12s]",
+    "[Discord Guild #general channel id:998877 Sun 2026-02-15 18:49 UTC]",
+    f"[Slack #deploys +1h {STAMP}]",
+    f"[Signal Anna id:+491511234567 {STAMP}]",
+    "[iMessage +491511234567 2026-02-15 18:49 CET]",
+    f"[BlueBubbles chat_guid:iMessage;-;x {STAMP}]",
+    f"[Microsoft Teams Bob {STAMP}]",
+    f"[Teams Bob {STAMP}]",
+    f"[Google Chat spaces/AAA {STAMP}]",
+    f"[LINE 田中 {STAMP}]",
+    f"[KakaoTalk 김철수 {STAMP}]",
+    f"[Matrix @anna:example.org {STAMP}]",
+    f"[Mattermost town-square {STAMP}]",
+    f"[Zalo Anh {STAMP}]",
+    f"[Nextcloud Talk room {STAMP}]",
+    f"[IRC #holdfast {STAMP}]",
+    f"[WebChat {STAMP}]",
+    f"[A plugin of somebody Anna {STAMP}]",
+]
+"""The header that a host puts before a message, for each channel."""
+
+
+@pytest.mark.parametrize("header", HEADERS)
+def test_the_header_of_any_channel_goes(header: str) -> None:
+    """With channel, sender, time since the last message and time, in any order that hosts have used."""
+    assert unwrap(f"{header} 端口是 8443, use it") == "端口是 8443, use it"
+    assert unwrap(f"{header}\n端口是 8443") == "端口是 8443"
+    assert unwrap(f"{header} first\n{header} second") == "first\nsecond"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("Feishu[default] DM from ou_123: 端口是多少", "端口是多少"),
+        ("Feishu[default] DM from ou_123：端口是多少", "端口是多少"),
+        ("System: [2026-02-15 18:49:21 GMT+8] Feishu[default] DM from ou_123: 端口是多少", "端口是多少"),
+        ("Lark[main] message in group oc_5ad11d: who is on call?", "who is on call?"),
+        ("System: [2026-02-15 18:49:21 UTC] Slack message in #ops from Anna: who is on call?", "who is on call?"),
+        ("System: [2026-02-15 18:49:21 UTC] Mattermost DM from Bob: who is on call?", "who is on call?"),
+        (f"[Feishu ou_123 {STAMP}] ou_123: 端口是多少", "端口是多少"),
+        ("<media:audio>", ""),
+        ("<media:audio> call me back", "call me back"),
+        ("look at this <media:image> (2 images)", "look at this"),
+        (f"[WeChat 张三 {STAMP}] <media:audio>", ""),
+        ("[Audio]\nUser text:\n<media:audio>\nTranscript:\nwe ship on Friday", "we ship on Friday"),
+        ("who is on call?\n[message_id: om_x100b58]", "who is on call?"),
+        ("who is on call?\n[slack message id: 1700.1 channel: C123]", "who is on call?"),
+        ("who is on call?\n[from: Anna (+491511234567)]", "who is on call?"),
+        ("[Chat messages since your last reply - for context]\nhello Bob", "hello Bob"),
+        ("hello Bob\n\n[Current message - respond to this]\nand now?", "hello Bob\n\nand now?"),
+        ("yes, that one\n\n[Replying to Anna id:55]\nport 8443?\n[/Replying]", "yes, that one\n\nport 8443?"),
+        ("[media attached 1/2: /tmp/a.png (image/png)]\nlook at this", "look at this"),
+    ],
+)  # fmt: skip
+def test_what_hosts_of_channels_put_beside_the_words(text: str, words: str) -> None:
+    """Labels of events, placeholders of attachments, ids and marks go; every word of a person stays."""
+    assert unwrap(text) == words
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[Slack integration] fails with 400",
+        "[WeChat 支付] 失败了",
+        "[Signal] is down again",
+        "[Teams meeting] moved to 18:49",
+        "[LINE 12] has a typo",
+        "Slack DM from Anna: we ship on Friday",
+        "Feishu message from ou: no",
+        "The <media:audio> placeholder is broken",
+        "I wrote to Feishu[default], no answer",
+        "Transcript:\nwe ship on Friday",
+        "[worker-3 2026-02-10 14:31:22 UTC] db timeout",
+        "see [Telegram docs](https://core.telegram.org) for id:5",
+    ],
+)
+def test_what_a_person_says_about_channels_stays(text: str) -> None:
+    """A header has a time or an id, a label an account or the system's mark, and a placeholder stands at an end."""
+    assert unwrap(text) == text
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -72,7 +166,12 @@ def test_what_only_looks_like_an_envelope_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[" * 50_000, "System:" * 20_000, "```json\n" * 20_000, "(untrusted metadata):\n" * 9_000]
+    "text",
+    [
+        *("[" * 50_000, "System:" * 20_000, "```json\n" * 20_000, "(untrusted metadata):\n" * 9_000),
+        *("[Slack " * 20_000, "[WeChat +5" * 10_000, "Feishu[" * 20_000, "<media:" * 20_000, "[Slack a\n" * 9_000),
+        *("[a 2026-02-15 18:4" * 9_000, "System: [2026-02-15 18:49] Slack " * 5_000, "[Audio]\n" * 20_000),
+    ],
 )
 def test_hostile_text_is_unwrapped_in_time(text: str) -> None:
     """Text made to be slow is unwrapped like any other."""

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal
 
+from holdfast.memory.archive import unwrap
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, Scope
@@ -87,13 +88,19 @@ def build_query(
     automatic: bool = False,
     facts: Sequence[FactRow] = (),
 ) -> RecallQuery:
-    """Make a query from the settings.
+    """Make a query from the settings; what a channel put around the texts is removed.
 
     `cap` and `across` override the settings. An `automatic` query, which the user did not ask for, has a deadline.
     """
     recall = settings.recall
+    words: list[str] = []
+    for text in texts:
+        own = unwrap(text)
+        if not own and not automatic:  # the user may look for such a text itself
+            own = text
+        words.append(own)
     return RecallQuery(
-        texts=tuple(texts),
+        texts=tuple(words),
         scope=scope,
         across=settings.archive.cross_session if across is None else across,
         cap=recall.hard_cap_tokens if cap is None else cap,
