@@ -21,14 +21,14 @@ from starlette.routing import Route
 from holdfast import Engine
 from holdfast.server.app import METHODS, create_app
 from holdfast.server.connections import Limits, make_config
-from holdfast.server.guard import make_token
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from holdfast.testing.provider import Script, ScriptedProvider
 from waiting import PATIENCE, UNHURRIED
 
-TOKEN = make_token()
-OWNER_TOKEN = make_token()
+# Fixed, because names of tests contain them and every worker of pytest-xdist must collect the same names.
+TOKEN = "holdfast_pXyL0w3m9cQd7Rk2Vt5Zb8Ns1Hf4Jg6Ua-Ee_Io3Ty"
+OWNER_TOKEN = "holdfast_q2Wv8Xc5Nb1Mz7Lk4Jh0Gf3Ds6Aa9Po-Iu_Yt2Re"
 OWNER = {"x-holdfast-token": OWNER_TOKEN}
 """The header of a client of the owner."""
 
