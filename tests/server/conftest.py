@@ -27,8 +27,8 @@ from holdfast.testing.provider import Script, ScriptedProvider
 from waiting import PATIENCE, UNHURRIED
 
 # Fixed, because names of tests contain them and every worker of pytest-xdist must collect the same names.
-TOKEN = "holdfast_pXyL0w3m9cQd7Rk2Vt5Zb8Ns1Hf4Jg6Ua-Ee_Io3Ty"
-OWNER_TOKEN = "holdfast_q2Wv8Xc5Nb1Mz7Lk4Jh0Gf3Ds6Aa9Po-Iu_Yt2Re"
+TOKEN = "holdfast_pXyL0w3m9cQd7Rk2Vt5Zb8Ns1Hf4Jg6Ua-Ee_Io3Ty7"
+OWNER_TOKEN = "holdfast_q2Wv8Xc5Nb1Mz7Lk4Jh0Gf3Ds6Aa9Po-Iu_Yt2Re5Kd"
 OWNER = {"x-holdfast-token": OWNER_TOKEN}
 """The header of a client of the owner."""
 
