@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,30 @@ litellm_settings:
 """
 
 
+AUTH = """
+from litellm.proxy._types import UserAPIKeyAuth
+
+USERS = {"sk-ann-1": "ann", "sk-ann-2": "ann", "sk-bob": "bob"}
+
+
+async def authenticate(request, api_key):
+    return UserAPIKeyAuth(api_key=api_key, user_id=USERS.get(api_key))
+"""
+"""The users of a proxy with keys; a key that is not listed has no user."""
+
+
 @pytest.fixture
 def proxy(model_server: ScriptedProvider, tmp_path: Path) -> Iterator[str]:
-    """The address of a proxy with the hook."""
-    (tmp_path / "holdfast_hook.py").write_text(HOOK, "utf-8")
+    """The address of a proxy with the hook, for everybody."""
     (tmp_path / "config.yaml").write_text(CONFIG.format(url=model_server.url), "utf-8")
+    with start_proxy(tmp_path) as url:
+        yield url
+
+
+@contextmanager
+def start_proxy(tmp_path: Path) -> Iterator[str]:
+    """Start a proxy with the hook and the settings in a folder."""
+    (tmp_path / "holdfast_hook.py").write_text(HOOK, "utf-8")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -160,3 +179,28 @@ def test_other_formats_retries_and_requests_without_a_session(
             for scope in engine.sessions()
         }
     assert said == {"chat": ["hello", "one"], "messages": ["hello", "two"], "responses": ["hello", "three"]}
+
+
+def test_a_user_of_one_key_is_not_that_of_another(model_server: ScriptedProvider, tmp_path: Path) -> None:
+    """Session and user are names that any client can send: they select within what is said with its own keys."""
+    (tmp_path / "keys.py").write_text(AUTH, "utf-8")
+    config = CONFIG.format(url=model_server.url) + "general_settings:\n  custom_auth: keys.authenticate\n"
+    (tmp_path / "config.yaml").write_text(config, "utf-8")
+    model_server.set_script(lambda _: "Fine.")
+    secret = "The replica of the billing database listens on port 5433."
+    asked = "Which port does the replica of the billing database listen on?"
+    with start_proxy(tmp_path) as url:
+
+        def ask(text: str, *, key: str) -> bool:
+            body = {"messages": [{"role": "user", "content": text}], "litellm_session_id": "s1", "user": "shared"}
+            sent = post(url, "chat/completions", body, authorization=f"Bearer {key}")
+            assert sent.status_code == 200, sent.text
+            return "5433" in json.dumps(model_server.bodies[-1])
+
+        ask(secret, key="sk-ann-1")
+        assert ask(asked, key="sk-ann-2")  # another key of the same person
+        assert not ask(asked, key="sk-bob")
+        assert not ask(asked, key="sk-nobody-1")
+        ask(secret, key="sk-nobody-2")
+        assert not ask(asked, key="sk-nobody-1")
+        assert ask(asked, key="sk-nobody-2")

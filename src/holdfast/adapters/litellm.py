@@ -50,7 +50,9 @@ class HoldfastHook(CustomLogger):
     """Assembles the requests that pass the proxy, and archives the replies. Other requests pass unchanged.
 
     The session is `litellm_session_id` or `metadata.session_id` of the request, or its header `x-holdfast-session`; a
-    request that names none passes unchanged. The user is the end user of the request, else the user of the key.
+    request that names none passes unchanged. The user is the end user of the request, else the user of the key. Both
+    are names that any client can send: they select within what was said with the keys of the same user of the proxy,
+    or with the same key if it has none.
 
     Args:
         engine: The memory. Where it has no model, the model of the request writes summaries.
@@ -64,7 +66,8 @@ class HoldfastHook(CustomLogger):
     ) -> None:
         super().__init__()
         self._engine = sync_engine(engine)
-        self._owner = {"project": project, "agent": agent}
+        self._project = project
+        self._agent = agent
         self._memory = RequestMemory(limit)
         self._exchanges: dict[str, Exchange] = {}
         self._smaller: dict[str, Exchange] = {}
@@ -141,7 +144,12 @@ class HoldfastHook(CustomLogger):
         names = (data.get("litellm_session_id"), metadata.get("session_id"), headers.get(SESSION_HEADER))
         users = (data.get("user"), getattr(key, "end_user_id", None), getattr(key, "user_id", None))
         name, user = next(filter(None, names), None), next(filter(None, users), "local")
-        return self._engine.session(str(name), tenant=str(user), **self._owner) if name else None
+        if not name:
+            return None
+        # Who the proxy has authenticated. Its digest of a key is no secret; without keys, everybody is one.
+        caller = getattr(key, "user_id", None) or getattr(key, "token", None)
+        agent = f"{self._agent}@{caller}" if caller else self._agent
+        return self._engine.session(str(name), tenant=str(user), project=self._project, agent=agent)
 
 
 def _request(data: Mapping[str, Any]) -> str:
