@@ -39,7 +39,7 @@ CANDIDATES: tuple[Any, ...] = (
         "custom",
         "query",
     ),
-    *("head", "weighted", "safeguard", "openai", "idle", "tiktoken", "aggressive"),
+    *("head", "weighted", "safeguard", "openai", "idle", "tiktoken", "aggressive", "one-person"),
 )
 
 

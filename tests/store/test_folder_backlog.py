@@ -290,3 +290,13 @@ class TestCommands:
         done = CliRunner().invoke(holdfast, ["sessions", "--home", str(folder), "--json"])
         assert sum(row["messages"] for row in json.loads(done.stdout)["sessions"]) == COUNT
         assert done.stderr == ""
+
+    def test_reindexing_waits_for_all(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """`holdfast reindex` on a folder that was never opened indexes every segment."""
+        monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
+        done = CliRunner().invoke(holdfast, ["reindex", "--home", str(folder), "--json"])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout)["passages"] == COUNT
+        with FolderStore(folder, background=False) as store:
+            assert store.progress == ""
+            assert find_messages(store.search(asks("Zanzibar", scope=EVERYONE, across=True))) == [4]

@@ -53,6 +53,7 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
             progress.advance(stop - done, f"{stop:,} passages")
             done = stop
 
+        memory.store.counts()  # waits until all segments of a memory-context folder are copied
         if server := server_of(home):
             with server:
                 number = server.reindex()
