@@ -267,6 +267,12 @@ class TestLearning:
             engine.session("s").learn()
             assert engine.work() == 4
             assert any("6543" in fact.content for fact in engine.session("s").facts())
+            other = engine.session("s", project="other").assemble([user("Go on.")], limit=LIMIT).report
+            report = engine.session("s2").assemble([user("Go on.")], limit=LIMIT).report
+            again = engine.session("s2").assemble([user("Go on.")], limit=LIMIT).report
+        told = "fact extraction failed after 3 tries (scripted: busy): 1 messages were read by rules alone"
+        assert told in report.warnings
+        assert told not in (*other.warnings, *again.warnings)  # said once, and where it happened
 
     def test_it_can_be_switched_off(self, tmp_path: Path) -> None:
         """Without extraction nothing is queued."""

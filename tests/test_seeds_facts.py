@@ -14,6 +14,7 @@ from agent_fixture import BASE, AgentFixture
 from embed_models import static_folder
 from holdfast.cli import main
 from holdfast.engine import Engine
+from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
@@ -169,6 +170,25 @@ class TestChat:
         for name in ("memory_recall", "memory_search"):
             call = ToolCall(id="c", name=name, arguments={"query": "staging database port"})
             assert PORT in agent.tools.run(call).text
+
+    def test_an_extraction_that_failed_is_shown(self, tmp_path: Path) -> None:
+        """With the next turn: what was compacted is then known by rule alone."""
+
+        def answer(prompt: Prompt) -> Answer:
+            if prompt.schema:
+                raise ModelBusyError("overloaded", model="scripted/test")
+            return "## Goal\nTalk.\n" if not prompt.tools else "Yes. " + "more words " * 300
+
+        fixture = AgentFixture(tmp_path)
+        agent = fixture.agent(answer)
+        agent.engine.model = agent.model
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        agent.compact()
+        agent.engine.work()
+        agent.say("And now?")
+        told = "\n".join(fixture.view.notices)
+        assert "Fact extraction failed after 3 tries (scripted/test: overloaded)" in told
 
     def test_auto_recall_off_leaves_memories_to_the_tool(self, tmp_path: Path) -> None:
         """A long-term memory is recalled by itself only with `long_term.auto_recall`."""

@@ -6,6 +6,7 @@ import copy
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -77,6 +78,7 @@ class Engine:
         self._recent: dict[Scope, Session] = {}
         self._lock = Lock()
         self._due: dict[Session, int] = {}
+        self._failures: dict[Scope, list[str]] = {}
         self._watchdog = Watchdog()
         self._worker = Worker(self._work_in_background) if background and not memory.store.readonly else None
         if self._worker is not None:
@@ -301,6 +303,7 @@ class Engine:
         error = self._worker.error if self._worker is not None else ""
         warnings = [f"background: {error}"] if error else []
         warnings += self.warnings
+        warnings += self._failures.pop(replace(state.scope, session=""), [])
         while state.notes:  # a hook on a thread of its own may add to them meanwhile
             warnings.append(state.notes.pop(0))
         return [*warnings, *map(str, self.memory.gaps(state.scope))]
@@ -323,13 +326,16 @@ class Engine:
 
     def _extract_next(self, *, strict: bool = False) -> bool:
         """Extract the facts of the oldest job; whether there was one. `strict` raises where the model failed."""
-        from holdfast.memory.learning import run_job, take_job  # noqa: PLC0415 - not every process extracts
+        from holdfast.memory.learning import describe_failure, run_job, take_job  # noqa: PLC0415 - not every process extracts
 
         job = take_job(self.memory)
         if job is None:
             return False
         engine = self.for_project(job.scope.project)
         found = run_job(engine.memory, engine.reader or engine.model, job, cancel=self.closing)
+        if failure := describe_failure(job, found):
+            # The next report of this agent in this project says so.
+            self._failures.setdefault(replace(job.scope, session=""), []).append(failure)
         if strict and found.trouble and not self.closing.is_set():
             raise ModelError(found.trouble)
         return True

@@ -33,6 +33,7 @@ from holdfast.errors import (
     WindowError,
 )
 from holdfast.memory.block import strip_message
+from holdfast.memory.learning import FAILED
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.providers.models import cost
@@ -310,6 +311,9 @@ class Agent:
                 self.record(Message(role="assistant", parts=parts, stop="aborted", model=self.model.name), reply=True)
             return None
         stream.end()
+        for warning in completion.window.report.warnings:
+            if warning.startswith(FAILED):
+                self.view.notice(warning[0].upper() + warning[1:])
         return completion
 
     # --- the conversation ------------------------------------------------------------

@@ -16,6 +16,8 @@ EXTRACT: Final = "extract"
 """The kind of the jobs that extract facts."""
 LEARNED: Final = "learned"
 """The kind of the records that say up to which message a session was queued, by model."""
+FAILED: Final = "fact extraction failed"
+"""The beginning of the warning that a model has failed to extract facts."""
 _BATCH: Final = 400
 _PAGE: Final = 2_000
 _MAX_TRIES: Final = 3
@@ -52,6 +54,14 @@ def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str =
                 memory.store.add_records([done])
             count += len(ids)
     return count
+
+
+def describe_failure(job: Job, found: Extraction) -> str:
+    """Say that a model has failed at a job for the last time; empty if it has not, or is tried again."""
+    if not found.unread or int(job.data.get("tries", 0)) + 1 < _MAX_TRIES:
+        return ""
+    left = f"{len(found.unread):,} messages were read by rules alone"
+    return f"{FAILED} after {_MAX_TRIES} tries ({found.trouble}): {left}"
 
 
 def take_job(memory: Memory) -> Job | None:
