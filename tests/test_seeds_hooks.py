@@ -44,7 +44,7 @@ class TestListeners:
     def test_events_name_session_agent_project_counts_and_tokens(self, tmp_path: Path) -> None:
         """Before and after, in this order, whatever the listener takes."""
         heard: list[Compacting | Compacted] = []
-        hooks = Hooks(listeners=[heard.append], workspace="/work")
+        hooks = Hooks(listeners=[heard.append], workspace="/work", message_provider="irc")
         with opened(tmp_path, hooks) as engine:
             done = engine.session("s", project="shop", agent="coder").compact(conversation(), limit=LIMIT)
             hooks.wait(PATIENCE)
@@ -54,6 +54,8 @@ class TestListeners:
             "agent": "coder",
             "project": "shop",
             "workspace": "/work",
+            "session_key": "s",
+            "message_provider": "irc",
             "summarised": gone,
         }
         assert heard == [
@@ -184,6 +186,8 @@ class TestChat:
         for event in events:
             assert event["agentId"] == "main"
             assert event["workspaceDir"] == str(shell.folder / "here")
+            assert event["sessionKey"] == "agent:main:main"
+            assert event["messageProvider"] == "terminal"
             assert event["messageCount"] > 0
             assert event["tokenCount"] > 0
         assert found["session_before_compact"]["customInstructions"] == "Mind the steps."
@@ -193,6 +197,10 @@ class TestChat:
             entry for entry in map(json.loads, transcript.read_text().splitlines()) if entry["type"] == "compaction"
         )
         assert (entry["summary"], entry["fromHook"], entry["details"]["ticket"]) == ("By a command.", True, 7)
+        asked = found["session_before_compact"]
+        assert asked["firstKeptEntryId"] == entry["firstKeptEntryId"] != ""
+        assert asked["tokensBefore"] == asked["tokenCount"]
+        assert asked["settings"] == {"reserveTokens": 20_000}
 
     def test_functions_of_the_users_modules_run(self, shell: Shell) -> None:
         """`module:function` is imported; one that does not exist is an error that names the setting."""

@@ -103,11 +103,20 @@ def run_compaction(
     if planned.outcome != "ready":
         raise CompactionError(planned.reason)
     scope, removed, kept = session.scope, len(planned.summarised), len(planned.kept)
-    owner = {"session": scope.session, "agent": scope.agent, "project": scope.project, "workspace": hooks.workspace}
+    owner = {
+        "session": scope.session,
+        "agent": scope.agent,
+        "project": scope.project,
+        "workspace": hooks.workspace,
+        "session_key": hooks.session_key or scope.session,
+        "message_provider": hooks.message_provider,
+    }
     before = planned.tokens_before
     starting = Compacting(**owner, messages=kept + removed, summarised=removed, tokens=before)
     hooks.notify(starting, state.notes.append)
-    request = SummaryRequest(event=starting, plan=planned, instructions=instructions, cancel=Event())
+    request = SummaryRequest(
+        event=starting, plan=planned, instructions=instructions, reserve_tokens=limits.reserve, cancel=Event()
+    )
     result, failures = hooks.ask_summary(request, cancel=cancel, seconds=settings.compaction.timeout_seconds)
     if result is not None and result.text.strip():
         summary = _take_summary(state, planned, result)

@@ -28,6 +28,8 @@ class _Event:
     agent: str = "main"
     project: str = ""
     workspace: str = ""
+    session_key: str = ""
+    message_provider: str = ""
     messages: int
     summarised: int
 
@@ -40,7 +42,10 @@ class Compacting(_Event):
         session: The session.
         agent: The agent.
         project: The project.
-        workspace: The agent's folder, where there is one.
+        workspace: The agent's folder, if there is one.
+        session_key: The key of the conversation, which stays when a new session begins: in `holdfast chat`, such as
+            `agent:main:main`; elsewhere the session.
+        message_provider: Where the user's messages come from: `terminal` in `holdfast chat`.
         messages: The messages in the window.
         summarised: How many of them will be summarised.
         tokens: The tokens of the window.
@@ -71,12 +76,14 @@ class SummaryRequest:
         event: The compaction that is about to begin.
         plan: What it summarises and keeps, with files, failures and the previous summary.
         instructions: What the user wants this summary to focus on.
+        reserve_tokens: The tokens of the window that are kept free for the reply.
         cancel: Set when the result is no longer wanted: the user cancelled, or the deadline has passed.
     """
 
     event: Compacting
     plan: CompactionPlan
     instructions: str | None
+    reserve_tokens: int
     cancel: Event
 
 
@@ -108,12 +115,16 @@ class Hooks:
         summary: Called before a compaction; may return the summary. With None, an empty text or a failure, which is
             reported, the engine makes the summary.
         workspace: The folder that events name.
+        session_key: The key of the conversation that events name; by default the session.
+        message_provider: Where the user's messages come from, as events name it.
         on_failure: Called with each failure of a listener as well, on the listener's thread.
     """
 
     listeners: Sequence[Hook] = ()
     summary: Callable[[SummaryRequest], SummaryResult | str | None] | None = None
     workspace: str = ""
+    session_key: str = ""
+    message_provider: str = ""
     on_failure: Callable[[str], object] | None = None
     _running: dict[int, Future[None]] = field(default_factory=dict, init=False, repr=False, compare=False)
 

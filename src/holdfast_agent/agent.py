@@ -138,7 +138,13 @@ class Agent:
         engine.reader = CountedModel(engine.reader or engine.model or model, "extraction", self.tally)
         engine.model = CountedModel(engine.model or model, "summaries", self.tally)
         engine.auto = "off"  # the agent flushes and compacts itself
-        engine.hooks = replace(engine.hooks, workspace=str(root), on_failure=self.hook_failures.append)
+        engine.hooks = replace(
+            engine.hooks,
+            workspace=str(root),
+            session_key=key,
+            message_provider="terminal",
+            on_failure=self.hook_failures.append,
+        )
         self._switch_to(sessions.open(key, engine.settings, cwd=str(root)))
         before = self.opened.archived
         self._finish(None if before is None else self._find_session(id_of(before), sessions.read_cwd(before)))

@@ -53,6 +53,9 @@ def _make_supplier(text: str, root: Path) -> Callable[[SummaryRequest], SummaryR
             **_describe(request.event),
             "event": "session_before_compact",
             "customInstructions": request.instructions,
+            "firstKeptEntryId": plan.first_kept.message.id if plan.first_kept else None,
+            "tokensBefore": plan.tokens_before,
+            "settings": {"reserveTokens": request.reserve_tokens},
             "messagesToSummarize": providers.render([item.message for item in (*plan.dropped, *plan.history)], "pi"),
             "turnPrefixMessages": providers.render([item.message for item in plan.prefix], "pi"),
             "previousSummary": plan.previous,
@@ -100,6 +103,8 @@ def _describe(event: Compacting | Compacted) -> dict[str, Any]:
         "agentId": event.agent,
         "project": event.project,
         "workspaceDir": event.workspace,
+        "sessionKey": event.session_key,
+        "messageProvider": event.message_provider,
         "messageCount": event.messages,
     }
     if isinstance(event, Compacting):
