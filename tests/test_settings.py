@@ -1,5 +1,6 @@
 """Where settings come from, which source counts, and what bad ones get."""
 
+import json
 import stat
 from collections.abc import Mapping
 from datetime import timedelta
@@ -123,6 +124,34 @@ class TestSources:
         elsewhere = write(tmp_path, "{}", name="elsewhere.json5")
         assert default_files(folder=tmp_path, environ={}) == (project, foreign)
         assert default_files(folder=tmp_path, environ={"OPENCLAW_CONFIG_PATH": str(elsewhere)}) == (project, elsewhere)
+
+    def test_the_settings_of_pi_are_the_weakest(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Of them compaction counts, below `openclaw.json`; the rest is pi's own, and a wrong file is left out."""
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+        file = tmp_path / ".pi" / "agent" / "settings.json"
+        file.parent.mkdir(parents=True)
+        compaction = {"enabled": False, "reserveTokens": 30_000, "keepRecentTokens": 9_000, "modelOverrides": {}}
+        file.write_text(json.dumps({"theme": "dark", "compaction": compaction}))
+        assert default_files(folder=tmp_path, environ={}) == (file,)
+        found = load(files=(file,), environ={})
+        wanted = found.settings.compaction
+        assert (wanted.enabled, wanted.reserve_tokens, wanted.keep_recent_tokens) == (False, 30_000, 9_000)
+        assert found.origins["compaction.reserve_tokens"] == f"{file}: compaction.reserveTokens"
+        foreign = tmp_path / "openclaw.json"
+        foreign.write_text('{"agents": {"defaults": {"compaction": {"reserveTokens": 40000}}}}')
+        both = load(files=(foreign, file), environ={}).settings.compaction
+        assert (both.reserve_tokens, both.keep_recent_tokens) == (40_000, 9_000)
+        for wrong in ("{", '{"compaction": {"reserveTokens": "many"}}', '{"compaction": 5}', "[]"):
+            file.write_text(wrong)
+            left = load(files=(file,), environ={})
+            assert left.settings == Settings()
+            assert str(file) in left.warnings[0]
+        elsewhere = tmp_path / "pi"
+        elsewhere.mkdir()
+        (elsewhere / "settings.json").write_text("{}")
+        known = {"PI_CODING_AGENT_DIR": str(elsewhere)}
+        assert default_files(folder=tmp_path, environ=known) == (elsewhere / "settings.json",)
 
 
 class TestSpellings:

@@ -1,4 +1,4 @@
-"""Load settings from arguments, the environment, `holdfast.toml` and `openclaw.json`; stronger sources override."""
+"""Load settings from arguments, the environment, `holdfast.toml`, `openclaw.json` and the settings of pi."""
 
 import json
 import os
@@ -43,6 +43,14 @@ _DEEP_KEY: Final = (
 
 PROJECT_FILE: Final = "holdfast.toml"
 """The settings file in the folder of a project."""
+PI_FILE: Final = "settings.json"
+"""The settings file of pi, in its folder."""
+_PI_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "compaction.enabled": ("compaction.enabled",),
+    "compaction.reserve_tokens": ("compaction.reserveTokens",),
+    "compaction.keep_recent_tokens": ("compaction.keepRecentTokens",),
+}
+"""The settings of ours that pi has too, and its names for them."""
 _NONE: Final[Mapping[str, str]] = {}
 _PREFIX: Final = "HOLDFAST_"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME", "HOLDFAST_TOKEN"})
@@ -129,7 +137,8 @@ def load(
     """Load the settings. Every value is checked, also those that a stronger source overrides.
 
     The order is: keyword arguments (a mapping for each section), the environment, the files (`holdfast.toml` before
-    `openclaw.json`, otherwise in the order given; `default_files` finds the usual ones), the defaults. A file in the
+    the others, otherwise in the order given; `default_files` finds the usual ones), the defaults. A `settings.json` is
+    pi's: only its compaction counts, and a wrong one is left out and reported, since it is not ours. A file in the
     project's folder or the working directory may set only what is harmless (`Setting.project`) unless the user has
     trusted it: the rest is refused and reported. In an `openclaw.json` the entry of `agent_id` in `agents.list`
     overrides `agents.defaults`.
@@ -146,8 +155,15 @@ def load(
         _Source(name="environment", environ=environ).read_environment(),
     ]
     refused: dict[Path, tuple[str, ...]] = {}
+    problems: list[str] = []
     for path in in_order:
-        of_file = _load_file(path, environ=environ, project=project, agent=agent_id)
+        try:
+            of_file = _load_file(path, environ=environ, project=project, agent=agent_id)
+        except SettingsError as error:
+            if path.name != PI_FILE:
+                raise
+            problems.append(f"{error}. Its settings are left out.")
+            continue
         layers += of_file
         if keys := dict.fromkeys(key for layer in of_file for key in layer.refused):
             refused[path] = tuple(keys)
@@ -157,23 +173,29 @@ def load(
         origins=MappingProxyType({row.key: origins.get(row.key, "default") for row in settings_table()}),
         ignored=MappingProxyType({name: place for layer in reversed(layers) for name, place in layer.ignored.items()}),
         refused=MappingProxyType(refused),
+        problems=tuple(problems),
     )
 
 
 def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Return the settings files that exist, strongest first: of the project, of the user, of OpenClaw."""
+    """Return the settings files that exist, strongest first: of the project, of the user, of OpenClaw, of pi."""
     own = (folder or Path()) / PROJECT_FILE
     files = user_files(environ=environ)
     return (own, *files) if own.is_file() else files
 
 
 def user_files(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Return the settings files that exist and belong to no project, strongest first: of the user, of OpenClaw."""
+    """Return the settings files that exist and belong to no project: of the user, of OpenClaw, of pi."""
     import platformdirs  # noqa: PLC0415 - most callers name their files
 
     environ = os.environ if environ is None else environ
     openclaw = environ.get("OPENCLAW_CONFIG_PATH") or "~/.openclaw/openclaw.json"
-    places = (platformdirs.user_config_path("holdfast") / "holdfast.toml", Path(openclaw).expanduser())
+    pi = environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent"
+    places = (
+        platformdirs.user_config_path("holdfast") / "holdfast.toml",
+        Path(openclaw).expanduser(),
+        Path(pi).expanduser() / PI_FILE,
+    )
     return tuple(path for path in places if path.is_file())
 
 
@@ -192,6 +214,8 @@ def _load_file(
         raise SettingsError(f"line {line} is not UTF-8 text", source=str(path)) from error
     if path.suffix == ".toml":
         return (source.read_tables(source.parse_toml(text)),)
+    if path.name == PI_FILE:
+        return (source.read_pi(source.parse_json(text)),)
     return source.read_openclaw(source.parse_json(text), agent)
 
 
@@ -369,6 +393,14 @@ class _Source:
         if others:
             raise _make_unknown_error(*next(iter(others.items())), tree, source=self.name)
         return self.make_layer(raw_values, names=lambda row: (row.key, *row.aliases), refused=refused)
+
+    def read_pi(self, whole: Mapping[str, Any]) -> _Layer:
+        """Read what the settings of pi say of compaction; the rest is pi's own."""
+        section = whole.get("compaction", {})
+        if not isinstance(section, Mapping):
+            raise SettingsError("expected an object", source=self.name, key="compaction")
+        given = {f"compaction.{name}": value for name, value in section.items()}
+        return self.make_layer(given, names=lambda row: _PI_NAMES.get(row.key, ()))
 
     def read_openclaw(self, whole: Mapping[str, Any], agent: str | None) -> tuple[_Layer, ...]:
         """Read an `openclaw.json`: the overrides of `agent`, if it is listed, then the settings of all agents."""
