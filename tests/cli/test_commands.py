@@ -478,6 +478,12 @@ class TestDoctor:
         assert done.returncode == 0, done.stdout
         assert "holdfast import --discover" in done.stdout
 
+    def test_tables_that_are_not_read_are_named(self, tmp_path: Path) -> None:
+        """Long-term memories of OpenClaw are in LanceDB."""
+        table = tmp_path / ".openclaw" / "memory" / "lancedb" / "memories.lance"
+        table.mkdir(parents=True)
+        assert f"{table}: memories of OpenClaw in LanceDB, which are not read" in run("doctor", home=tmp_path).stdout
+
     def test_a_wrong_setting_is_wrong(self, tmp_path: Path) -> None:
         """A settings file with an unknown key makes doctor exit with 1 and name the key."""
         (tmp_path / "holdfast.toml").write_text("[recall]\npositon = 'head'\n", "utf-8")

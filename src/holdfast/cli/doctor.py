@@ -47,6 +47,8 @@ _EXTRAS: Final = {
     "uvicorn": "server",
     "mcp": "mcp",
 }
+_LANCEDB: Final = "~/.openclaw/memory/lancedb"
+"""Where OpenClaw's long-term memories are by default."""
 _MIN_FREE_BYTES: Final = 100_000_000
 _HOOK_FAILURES: Final = 3
 """The number of newest failures of hooks that are shown."""
@@ -142,6 +144,11 @@ class _Checks:
             missing = missing_command(self.settings, project=Path.cwd())
             backend = self.settings.memory.qmd.command if missing is None else f"our own index, {missing}"
             yield Finding("ok" if missing is None else "note", f"search of notes: {backend}")
+        table = Path(self.settings.long_term.db_path or _LANCEDB).expanduser() / "memories.lance"
+        if table.is_dir():
+            yield Finding(
+                "note", f"{table}: memories of OpenClaw in LanceDB, which are not read here: store them again"
+            )
 
     def memory(self) -> Iterator[Finding]:
         file, database = self.file, database_file(self.file)
