@@ -233,7 +233,19 @@ class TestNames:
 class TestCredentials:
     @pytest.mark.parametrize(
         "name",
-        ["authorization", "x-api-key", "api-key", "x-goog-api-key", "x-litellm-api-key", "helicone-auth", "cookie"],
+        [
+            "authorization",
+            "x-api-key",
+            "api-key",
+            "x-goog-api-key",
+            "x-litellm-api-key",
+            "helicone-auth",
+            "cookie",
+            "X-AuthToken",
+            "AccessToken",
+            "x-accesskey",
+            "x-api-key-v2",
+        ],
     )
     def test_every_header_with_a_credential_tells_callers_apart(self, start: Start, name: str) -> None:
         with start(lambda _: "Fine.", settings=PLAIN) as server:

@@ -31,11 +31,22 @@ NOBODY: Final = "nobody"
 """The name of callers without a credential."""
 _KEY_KIND: Final = "identity key"
 _DIGEST_CHARS: Final = 16
-_CREDENTIAL_WORDS: Final = frozenset(
-    {"apikey", "auth", "authentication", "authorization", "bearer", "credential", "credentials"}
-    | {"jwt", "key", "password", "secret", "token"}
+_CREDENTIAL_ENDS: Final = ("auth", "jwt", "key", "token")
+"""How the name of a header or parameter ends that carries a credential: `x-api-key`, `X-AuthToken`, `access_token`."""
+_CREDENTIAL_WORDS: Final = (
+    "accesskey",
+    "accesstoken",
+    "apikey",
+    "apitoken",
+    "authentication",
+    "authorization",
+    "authtoken",
+    "bearer",
+    "credential",
+    "password",
+    "secret",
 )
-"""The last word in the name of a header or parameter that carries a credential: `x-api-key`, `access_token`."""
+"""Words that mark a credential anywhere in a name, written with or without separators: `x-api-key-v2`."""
 _OTHER_WORDS: Final = frozenset({"cache", "csrf", "idempotency", "xsrf"})
 _OTHER_PREFIXES: Final = ("proxy-", "sec-", "x-holdfast-")
 """Words and beginnings of names that end like that of a credential and are none, or none for the provider."""
@@ -162,8 +173,10 @@ def _query_credentials(request: Request) -> Iterator[str]:
 
 def _is_credential_name(name: str) -> bool:
     words = re.split(r"[-_.]", name.lower())
-    is_other = name.lower().startswith(_OTHER_PREFIXES) or not _OTHER_WORDS.isdisjoint(words)
-    return words[-1] in _CREDENTIAL_WORDS and not is_other
+    if name.lower().startswith(_OTHER_PREFIXES) or not _OTHER_WORDS.isdisjoint(words):
+        return False
+    letters = "".join(words)
+    return letters.endswith(_CREDENTIAL_ENDS) or any(word in letters for word in _CREDENTIAL_WORDS)
 
 
 def _end_user(body: Mapping[str, Any]) -> str:
