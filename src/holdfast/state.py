@@ -263,7 +263,7 @@ class SessionState:
         with already are not archived again. A user may say the same words twice: a single user message is always new,
         unless it has an id or a timestamp.
         """
-        before_strip = providers.read(_copy(providers.normalise(messages)), format=format)
+        before_strip = providers.read(_copy(providers.normalise(messages)), format=format, keep_malformed=True)
         read, stripped = archive.strip_recalled(before_strip, self.memory.marks)
         own = [message for message in read if message is not None]
         if not own:

@@ -56,7 +56,7 @@ class RequestMemory:
         if send is not None:
             session.model = FunctionModel(_writer(send, body, format), context_tokens=exchange.limit)
         with guard("the request passed unchanged"):
-            exchange.messages = providers.read_request(body, format=format)
+            exchange.messages = providers.read_request(body, format=format, keep_malformed=True)
             if is_continued(body):
                 exchange.place = session.append(exchange.messages, format=format).place
             else:

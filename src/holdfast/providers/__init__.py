@@ -14,9 +14,9 @@ from holdfast.errors import FormatError
 from holdfast.messages import PLAIN, Message
 from holdfast.providers.anthropic import ANTHROPIC, has_hints
 from holdfast.providers.gemini import GEMINI
+from holdfast.providers.incoming import REPLY_ROLES, read_or_keep, read_plain
 from holdfast.providers.incoming import Incoming as Incoming
 from holdfast.providers.incoming import normalise as normalise
-from holdfast.providers.incoming import read_plain
 from holdfast.providers.openai_chat import OPENAI_CHAT
 from holdfast.providers.openai_responses import OPENAI_RESPONSES, check_reasoning
 from holdfast.providers.openai_responses import link_reasoning as link_reasoning
@@ -84,21 +84,27 @@ def _format_of_message(data: Json) -> str:
     return PLAIN if all(data.get(key) is None for key in _CHAT_FIELDS) else OPENAI_CHAT.name
 
 
-def read(messages: Iterable[Incoming], *, format: str | None = None) -> list[Message]:
+def read(messages: Iterable[Incoming], *, format: str | None = None, keep_malformed: bool = False) -> list[Message]:
     """Read a message list; without a `format`, each message in the format that it shows.
 
     Canonical messages are returned as they are. Objects that an SDK returned are read as what one would send back.
+    What breaks the rules of the format is a FormatError. With `keep_malformed` it is kept as an opaque part in messages
+    of the assistant, which a provider has made.
     """
     if format is not None:
         expect_format(format)
     return [
-        item if isinstance(item, Message) else _read_message(item, f"messages[{index}]", format)
+        item if isinstance(item, Message) else _read_message(item, f"messages[{index}]", format, keep_malformed)
         for index, item in enumerate(normalise(messages))
     ]
 
 
-def _read_message(data: Json, where: str, format: str | None) -> Message:
-    message = _READERS[format or _format_of_message(data)](data, where)
+def _read_message(data: Json, where: str, format: str | None, keep_malformed: bool) -> Message:  # noqa: FBT001
+    name = format or _format_of_message(data)
+    if keep_malformed and name in FORMATS and data.get("role") in REPLY_ROLES:
+        message = read_or_keep(data, where, format=FORMATS[name])
+    else:
+        message = _READERS[name](data, where)
     # A reply and the same reply inside a history are one message; only one of them has the provider's id.
     return message if message.id is None else replace(message, id=None)
 
@@ -121,8 +127,8 @@ def check(wire: Sequence[Json], format: str, *, reasoning: Mapping[str, str] = _
     return [*form.check(wire), *missing]
 
 
-def read_request(body: Mapping[str, Any], *, format: str | None = None) -> list[Message]:
-    """Read the conversation in a request body: the system prompt first, then the messages."""
+def read_request(body: Mapping[str, Any], *, format: str | None = None, keep_malformed: bool = False) -> list[Message]:
+    """Read the conversation in a request body: the system prompt first, then the messages, as `read` does."""
     list_key = next(filter(expect_object(body, "body").__contains__, _BY_LIST_KEY), "messages")
     listed = body.get(list_key)
     if isinstance(listed, str):
@@ -131,7 +137,8 @@ def read_request(body: Mapping[str, Any], *, format: str | None = None) -> list[
         raise FormatError("expected a list under 'messages', 'input' or 'contents'", where="body")
     detected = ANTHROPIC if list_key == "messages" and "system" in body else _BY_LIST_KEY[list_key]
     form = expect_format(format or detected.name)
-    messages = read(listed, format=format or (form.name if form.list_key != "messages" else None))
+    name = format or (form.name if form.list_key != "messages" else None)
+    messages = read(listed, format=name, keep_malformed=keep_malformed)
     key = next(filter(body.get, form.system_keys), None)
     if key is None or form.read_system is None:
         return messages

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final, Protocol, TypeAlias
@@ -93,7 +94,8 @@ def _from_body(body: Json) -> list[Any]:
 def _read_reply(format_: wire.Format, data: Json, items: list[Any]) -> list[Message]:
     """Return the messages of a reply of OpenAI; the last has its model and usage."""
     # Without ids: the same items in a history are the same messages.
-    messages = [replace(format_.read(expect_object(item, "messages"), "messages"), id=None) for item in items]
+    objects = [item if is_item(item) else wrap_malformed(item) for item in items if item is not None]
+    messages = [replace(read_or_keep(item, "messages", format=format_), id=None) for item in objects]
     if messages:
         messages[-1] = replace(messages[-1], usage=read_openai_usage(data.get("usage")), model=data.get("model"))
     return messages
@@ -102,7 +104,7 @@ def _read_reply(format_: wire.Format, data: Json, items: list[Any]) -> list[Mess
 def _read_candidate(data: Json, content: Mapping[str, Any]) -> Message:
     usage = read_usage(data.get("usageMetadata") or data.get("usage_metadata"), USAGE, has_cached_input=True)
     model = data.get("modelVersion") or data.get("model_version")
-    return replace(GEMINI.read(content, "messages"), usage=usage, model=model)
+    return replace(read_or_keep(content, "messages", format=GEMINI), usage=usage, model=model)
 
 
 def _from_sdk(item: Any) -> Iterator[Any]:
@@ -117,7 +119,8 @@ def _from_sdk(item: Any) -> Iterator[Any]:
         yield _read_candidate(_dump(item), _dump(candidates[0].content))
     elif getattr(item, "type", None) == "message" and hasattr(item, "stop_reason"):
         data = _dump(item)  # Anthropic takes back role and content alone
-        message = ANTHROPIC.read({"role": data.get("role"), "content": data.get("content")}, "messages")
+        sent_back = {"role": data.get("role"), "content": data.get("content")}
+        message = read_or_keep(sent_back, "messages", format=ANTHROPIC)
         usage = read_usage(data.get("usage"), ANTHROPIC_USAGE)
         yield replace(message, usage=usage, model=data.get("model"), stop=data.get("stop_reason"))
     else:
@@ -138,6 +141,81 @@ def _dump_lists(data: dict[str, Any], get: Callable[[str], Any]) -> dict[str, An
             data = {**data, key: [_dump(block) if hasattr(block, "model_dump") else block for block in blocks]}
     return data
 
+
+# --- malformed replies ---------------------------------------------------------------
+
+MALFORMED: Final = "malformed"
+"""The kind of an opaque part that stands for what a provider sent and no rule of its format allows."""
+MAX_MALFORMED: Final = 50
+"""Malformed blocks and fields of a message that are kept apart from the rest of it."""
+_PLACE: Final = re.compile(r"\.(\w+)(?:\[(\d+)\])?")
+
+
+REPLY_ROLES: Final = (None, "assistant", "model")
+"""The roles of what providers return; many items of Responses have none."""
+
+
+def is_item(value: Any) -> bool:
+    """Return whether a value may be a message or an item of a reply."""
+    return isinstance(value, Mapping) and not _MARKS.isdisjoint(value) and value.get("role") in REPLY_ROLES
+
+
+def wrap_malformed(value: Any) -> dict[str, Any]:
+    """Return an item for a value in a reply that is none."""
+    return {"type": MALFORMED, "value": value}
+
+
+def read_or_keep(data: Json, where: str, *, format: wire.Format) -> Message:
+    """Read a message that a provider made. What is malformed in it is kept as opaque parts, after all others.
+
+    A message that cannot be read without those either is one opaque part.
+    """
+    left = dict(data)
+    malformed: list[Opaque] = []
+    message: Message | None = None
+    while message is None and len(malformed) < MAX_MALFORMED:
+        try:
+            message = format.read(left, where)
+        except FormatError as error:
+            place = _PLACE.match(error.where.removeprefix(where)) if error.where.startswith(where) else None
+            if place is None or place[1] not in left:
+                break
+            malformed.append(_take_out(left, place[1], place[2]))
+    if message is None:
+        role = wire.ROLES.get(str(data.get("role")), "assistant")
+        message = Message(role=role, parts=(_keep(data),))
+    elif not malformed:
+        return message
+    else:
+        message = replace(message, parts=(*message.parts, *malformed))
+    return message.read_from(data, format=format.name) if _is_shallow(data) else replace(message, origin=None)
+
+
+def _take_out(data: dict[str, Any], key: str, index: str | None) -> Opaque:
+    """Remove a field, or one element of a list in it, and return it as an opaque part."""
+    value = data[key]
+    if index is None or not isinstance(value, list):
+        del data[key]
+        return _keep({key: value})
+    data[key] = [block for place, block in enumerate(value) if place != int(index)]
+    return _keep(value[int(index)])
+
+
+def _keep(value: Any) -> Opaque:
+    kept = value if isinstance(value, Mapping) else wrap_malformed(value)
+    return Opaque(kind=MALFORMED, data=kept if _is_shallow(kept) else "nested too deep to be kept")
+
+
+def _is_shallow(value: Any) -> bool:
+    """Return whether a value can be written again."""
+    try:
+        wire.limit_depth(value, "")
+    except FormatError:
+        return False
+    return True
+
+
+# --- messages of no certain format -----------------------------------------------------
 
 MIN_MILLISECONDS: Final = 10**11
 """A smaller number is no Unix time in milliseconds of this century."""

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from holdfast.providers.incoming import is_item, wrap_malformed
 from holdfast.providers.rules import blocks
 from holdfast.providers.wire import decode_arguments, encode_arguments
 
@@ -268,10 +269,14 @@ class ReplyCollector:
 def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
     """Return the messages of a whole reply body, as the next request would contain them."""
     if format == "openai_responses":
-        return [item for item in body.get("output") or () if isinstance(item, dict)]
+        output = body.get("output")
+        items = output if isinstance(output, list) else []
+        return [item if is_item(item) else wrap_malformed(item) for item in items if item is not None]
     message = dict(body)
-    if choices := body.get("choices"):
-        message = {**(choices[0].get("message") or {}), "usage": body.get("usage")}
+    if "choices" in body:
+        choices = blocks(body["choices"])
+        chosen = choices[0].get("message") if choices else None
+        message = {**(chosen if isinstance(chosen, Mapping) else {}), "usage": body.get("usage")}
     has_content = any(message.get(key) for key in (*_CHAT_TEXTS, "tool_calls", "function_call"))
     return [{"role": "assistant", "content": None, **message}] if has_content else []
 

@@ -252,7 +252,7 @@ class Proxy:
         exchange = _Exchange(format=format, body={}, content=content, is_shadow=self._shadow)
         try:
             body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
-            exchange.messages = read_request(body, format=format)
+            exchange.messages = read_request(body, format=format, keep_malformed=True)
             exchange.body = body
             exchange.caller = await self._identify(request, body)
             if exchange.caller.warning:
@@ -294,7 +294,7 @@ class Proxy:
         try:
             body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
             exchange = _Exchange(format="anthropic", body=body, content=content)
-            exchange.messages = read_request(body, format=exchange.format)
+            exchange.messages = read_request(body, format=exchange.format, keep_malformed=True)
             name = host_session(request.headers, body)
             if not name or self._shadow:
                 return content
@@ -517,11 +517,11 @@ class Proxy:
             messages: Sequence[Incoming] = collector.received()
             if collector.id and format == "openai_responses":
                 self._conversations.add_response(collector.id, session=session.sync.scope)
-            if not collector.is_cut:
-                reply = providers.read(messages, format=format)
+            messages = read = providers.read(messages, format=format, keep_malformed=True)
             if collector.is_cut:
-                read = providers.read(messages, format=format)
                 messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
+            else:
+                reply = read
             if messages:
                 numbers = await session.append(messages, format=format, after=after)
                 if collector.is_cut:  # the client asks again: half an answer is not recalled for that

@@ -99,7 +99,7 @@ def from_json(data: Mapping[str, Any]) -> Message:
     if "wire" in data:
         from holdfast import providers  # noqa: PLC0415 - as above
 
-        return replace(providers.read([data["wire"]], format=data["format"])[0], **meta)
+        return replace(providers.read([data["wire"]], format=data["format"], keep_malformed=True)[0], **meta)
     if "parts" not in data:
         raise InputError("neither a wire form nor parts: this is not an archived message")
     return Message(role=data["role"], parts=tuple(_part_from_json(part) for part in data["parts"]), **meta)
