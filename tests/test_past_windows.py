@@ -62,3 +62,25 @@ def test_a_turn_that_is_not_there(tmp_path: Path) -> None:
         pytest.raises(InputError, match="turn 7"),
     ):
         engine.session("s").window(7)
+
+
+@pytest.mark.parametrize("system", [[], [{"role": "system", "content": "Be brief."}]])
+def test_a_window_whose_only_message_was_forgotten(tmp_path: Path, system: list[dict[str, str]]) -> None:
+    """The error says so, in every wire format; the turns before and after are shown."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+        for provider in ("anthropic", "openai_chat", "openai_responses", "gemini"):
+            session = engine.session(provider)
+            for words in ("Which port?", "Which host?"):
+                session.assemble([*system, {"role": "user", "content": words}], limit=8_000, provider=provider)
+            asked = [row.id for row in session.get() if row.message.text == "Which port?"]
+            session.forget(asked)
+            with pytest.raises(InputError, match=r"messages of turn 1 of session .* were forgotten"):
+                session.window(1)
+            assert "Which host?" in str(session.window(2).render())
+
+
+def test_a_window_that_had_no_message(tmp_path: Path) -> None:
+    """The caller sent its question after it."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+        engine.session("s").assemble([], question="Which port?", limit=8_000)
+        assert engine.session("s").window(1).render() == []

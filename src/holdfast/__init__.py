@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from holdfast.compaction.plan import CompactionPlan as CompactionPlan
     from holdfast.context.edits import Edit as Edit
     from holdfast.engine import Engine as Engine
+    from holdfast.errors import ClosedError as ClosedError
     from holdfast.errors import CompactionError as CompactionError
     from holdfast.errors import ConflictError as ConflictError
     from holdfast.errors import EmbeddingError as EmbeddingError
@@ -80,7 +81,7 @@ _HOMES: Final = {
     "holdfast.compaction.plan": "CompactionPlan",
     "holdfast.context.edits": "Edit",
     "holdfast.engine": "Engine",
-    "holdfast.errors": "CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
+    "holdfast.errors": "ClosedError CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
     " InvalidWindowError MissingExtraError ModelCancelledError ModelError SettingsError StorageError TranscriptError"
     " UnavailableError WindowError WindowTooSmallError",
     "holdfast.events": "Compacted Compacting Hooks SummaryRequest SummaryResult",

@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 from holdfast import settings as configuration
 from holdfast.calls import DeadlineError, Watchdog
-from holdfast.errors import HoldfastError, InputError, ModelError, UnavailableError
+from holdfast.errors import ClosedError, HoldfastError, InputError, ModelError, UnavailableError
 from holdfast.events import Hooks
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
@@ -139,7 +139,13 @@ class Engine:
         else:
             self.memory.close()
 
+    def require_open(self) -> None:
+        """Raise a ClosedError if the engine is closed. Internal."""
+        if self.closing.is_set():
+            raise ClosedError
+
     def __enter__(self) -> Self:
+        self.require_open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -169,6 +175,7 @@ class Engine:
         Raises:
             InputError: The id is not a name.
         """
+        self.require_open()
         if type(id) is not str or not id.strip():
             raise InputError(f"session({id!r}): give a name, such as session('support-42')")
         return self.open_session(Scope(tenant=tenant, project=project, agent=agent, session=id))
@@ -235,6 +242,7 @@ class Engine:
             project: Only those of this project.
             agent: Only those of this agent.
         """
+        self.require_open()
         stored = self.memory.store.sessions()
         return {
             scope: count
@@ -246,15 +254,18 @@ class Engine:
         self, query: str, *, limit: int = 10, tenant: str = "local", project: str = "", agent: str = "main"
     ) -> list[Hit]:
         """Find the passages of all sessions of an agent that match a question best, best first."""
+        self.require_open()
         scope = Scope(tenant=tenant, project=project, agent=agent)
         return self.memory.search(query, scope=scope, across=True, limit=limit)
 
     def stats(self) -> Stats:
         """Count what memory holds, and say what is missing."""
+        self.require_open()
         return self.memory.stats()
 
     def work(self) -> int:
         """Do all pending work now, and return how many compactions, passages and jobs were done."""
+        self.require_open()
         done = 0
         while not self.closing.is_set() and self._compact_next():
             done += 1

@@ -3,8 +3,8 @@
 All have one root, so that `except HoldfastError` is enough. Each error has its details as attributes, and its message
 says what to do. They are InputError (FormatError, TranscriptError, SettingsError), EmbeddingError, WindowError
 (InvalidWindowError, WindowTooSmallError), ModelError (ModelOverflowError, ModelBusyError, ModelTimeoutError,
-ModelRefusedError, ModelCancelledError), CompactionError, StorageError (ConflictError, UnavailableError) and
-MissingExtraError.
+ModelRefusedError, ModelCancelledError), CompactionError, StorageError (ConflictError, UnavailableError),
+MissingExtraError and ClosedError.
 """
 
 import copyreg
@@ -37,6 +37,13 @@ class FormatError(InputError):
         super().__init__(f"{where}: {message}" if where else message)
         self.where = where
         self.format = format
+
+
+class ClosedError(HoldfastError):
+    """An engine, or a session of it, was used after it was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("the engine is closed: open another one with Engine.open, and close it after its last use")
 
 
 class TranscriptError(InputError):

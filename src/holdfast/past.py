@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,8 +10,8 @@ import msgspec
 from holdfast import providers
 from holdfast.context import edits as editing
 from holdfast.context.edits import Edit, Item
-from holdfast.context.validate import validate
-from holdfast.errors import InputError
+from holdfast.context.validate import ValidWindow, validate
+from holdfast.errors import InputError, InvalidWindowError
 from holdfast.report import ContextReport
 from holdfast.state import EDIT, TURN, WINDOW, WindowSource, branch_edits
 from holdfast.store.base import Select
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def rebuild(session: Session, turn: int) -> Window:
     """Make the window of a past turn again: the same messages with the same edits.
 
-    A turn that there is not, or whose window was not recorded, is an InputError.
+    A turn that there is not, or whose window was not recorded or is forgotten, is an InputError.
     """
     store, scope = session.engine.memory.store, session.scope
     records = {record.key: record.data for record in store.read_records(Select(scope=scope), kind=WINDOW)}
@@ -38,10 +38,27 @@ def rebuild(session: Session, turn: int) -> Window:
     standing, new = _read_edits(session, source, present={*source.system, *history})
     items = editing.apply(_read_items(session, (*source.system, *history), (*standing, *new)), standing)
     items = editing.apply(items, new)
-    links = providers.link_reasoning([item.message for item in items])
-    valid = validate([item.sent for item in items], source.provider, reasoning=links)
+    had_messages = bool(source.added or source.kept)
+    is_forgotten = had_messages and all(item.kind == "system" for item in items)
+    valid = None if is_forgotten else _validate(items, source.provider)
+    if valid is None:
+        raise InputError(
+            f"messages of turn {turn} of session {scope.session!r} were forgotten, and the rest is no window; see"
+            " Session.timeline for other turns"
+        )
     report = ContextReport.from_json(reports[-1].data)
     return Window(items=items, provider=source.provider, valid=valid, report=report)
+
+
+def _validate(items: Sequence[Item], provider: str) -> ValidWindow | None:
+    """Return the valid form of a past window; None if messages were forgotten that it cannot be sent without."""
+    if not items:  # the caller sent its question after it
+        return ValidWindow(provider=provider, messages=(), wire=(), repairs=())
+    links = providers.link_reasoning([item.message for item in items])
+    try:
+        return validate([item.sent for item in items], provider, reasoning=links)
+    except InvalidWindowError:
+        return None
 
 
 def _follow(sources: Mapping[str, WindowSource], key: str) -> list[int]:

@@ -109,6 +109,7 @@ class _Attempt:
             self.session.assemble,
             self.messages,
             limit=self.limit,
+            model=self.model.name,
             provider=self.model.provider,
             tools=tools,
             facts=self.request.facts,

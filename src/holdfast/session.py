@@ -80,6 +80,7 @@ class Session:
 
     @property
     def _memory(self) -> Memory:
+        self.engine.require_open()
         return self.engine.memory
 
     # --- requests ----------------------------------------------------------------
@@ -161,6 +162,7 @@ class Session:
 
         None where this process has sent no request of the session whose history these messages continue.
         """
+        self.engine.require_open()
         with self.lock:
             items = self.state.preview(messages, format=format)
         return None if items is None else list(validate([item.sent for item in items], provider).messages)
@@ -182,6 +184,7 @@ class Session:
         Raises:
             InputError: `after` is no place.
         """
+        self.engine.require_open()
         if after and not str(after).startswith(FIRST):
             raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
         caller = _get_caller()
@@ -204,6 +207,7 @@ class Session:
         reserve: int | None = None,
     ) -> int:
         """Count the tokens of the next request before anything new is cut from it."""
+        self.engine.require_open()
         limits = self._limits(limit, reserve)
         with self.lock:
             self._update(messages, format=format)
@@ -212,6 +216,7 @@ class Session:
 
     def token_scale(self) -> float:
         """Return the factor from estimated to provider tokens: by its last reported usage, else with the margin."""
+        self.engine.require_open()
         with self.lock:
             self.state.load_turn()
             return self.state.token_scale
@@ -225,8 +230,9 @@ class Session:
         """Make the window of a past turn again, as it was sent; secrets are masked, as in the archive.
 
         Raises:
-            InputError: There is no such turn, or its window was not recorded.
+            InputError: There is no such turn, or its window was not recorded or is forgotten.
         """
+        self.engine.require_open()
         return rebuild(self, turn)
 
     # --- compaction --------------------------------------------------------------
@@ -264,6 +270,7 @@ class Session:
             ModelCancelledError: It was cancelled.
             InputError: `limit` or `reserve` is out of range.
         """
+        self.engine.require_open()
         limits = self._limits(limit, reserve)
         with self.lock:
             self._update(messages, format=format)
@@ -436,6 +443,7 @@ class Session:
 
     def edits(self) -> tuple[Edit, ...]:
         """List all recorded edits of the session's windows, oldest first."""
+        self.engine.require_open()
         with self.lock:
             self.state.load()
             return tuple(self.state.edits)
@@ -450,6 +458,7 @@ class Session:
 
     def undo_trim(self) -> int:
         """Bring back what the last cut removed, as far as it fits the next window, and return how many it removed."""
+        self.engine.require_open()
         with self.lock:
             self.state.load()
             ids = self.state.last_trim()
@@ -498,6 +507,7 @@ class Session:
         return turn.Turn(
             limits=self._limits(limit, reserve, model=model, overhead=overhead),
             now=self._memory.clock(),
+            model=model or self.engine.settings.agent.model or "",
             provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
             archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
         )

@@ -25,7 +25,7 @@ from msgspec import structs
 from holdfast import providers
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, tokens
-from holdfast.context.plan import Plan, clear_blocks, place, plan_edits, recall_room
+from holdfast.context.plan import Plan, clear_blocks, explain_no_block, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
@@ -58,6 +58,7 @@ class Turn:
         facts: Facts that the caller chose for it; they go into the block first.
         is_recalling: Whether memory is recalled for it.
         question: What the user asks, where the caller sends that after the window.
+        model: The name of the model that it goes to, if it is known.
         archive_tool: The name of the tool that shows archived messages, where the model has one.
         provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
         caller: The thread or task that makes it.
@@ -72,6 +73,7 @@ class Turn:
     facts: Sequence[FactRow] = ()
     is_recalling: bool = True
     question: str = ""
+    model: str = ""
     archive_tool: str = ""
     provider: str = "openai_chat"
     caller: object = None
@@ -273,7 +275,9 @@ def _plan(state: SessionState, turn: Turn) -> Planned:
 def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan) -> tuple[Edit, ...]:
     """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
     position = state.memory.settings.recall.position
-    turn.recall = Recall(reason="this question has its block already, or there is no room for one")
+    asks_nothing = not any(text.strip() for text in texts)
+    reason = explain_no_block(plan.items, position="head" if turn.question else position)
+    turn.recall = Recall(reason="the question has no words" if asks_nothing else reason)
     if turn.question:  # the caller places the block before it
         if (cap := recall_room(plan.items, turn.limits, position="head")) >= MIN_BLOCK:
             _recall_block(state, turn, texts, plan, cap=cap)
@@ -281,7 +285,7 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
         items = apply(plan.items, removed)
         cap = recall_room(items, turn.limits, position=position)
-        if cap >= MIN_BLOCK and any(texts):
+        if cap >= MIN_BLOCK and not asks_nothing:
             block = _recall_block(state, turn, texts, replace(plan, items=items), cap=cap)
             if block is None or not removed or _is_new(turn.recall, plan.items):
                 return (*removed, block) if block else ()
@@ -291,6 +295,7 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
 
 def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan, *, cap: int) -> Edit | None:
     """Recall the block for a question; None where memory returns nothing."""
+    turn.recall = Recall(reason="memory failed")  # as long as it has returned nothing
     memory, settings = state.memory, state.memory.settings
     # Of a shortened message, most can only be recalled.
     shortened = {number for edit in (*state.edits, *plan.edits) if edit.kind == "pruned" for number in edit.ids}
@@ -362,6 +367,7 @@ def _make_report(
         recalled=turn.recall.hits,
         recalled_facts=tuple(hit.fact.id for hit in turn.recall.facts),
         recall_reason=turn.recall.reason,
+        model=turn.model or None,
         prefix_kept=tokens(old for old, _ in same) / tokens(state.sent) if state.sent else None,
         repairs=(*state.stripped, *map(str, valid.repairs)),
         warnings=tuple(dict.fromkeys(warnings)),

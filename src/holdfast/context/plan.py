@@ -395,6 +395,15 @@ def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) ->
     return max(0, min(room, budget.live_recall - _block_tokens(items)))
 
 
+def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
+    """Say why there is no room for a block."""
+    if position == "tail" and not _newest_id(items):
+        return "there is no question in the window"
+    if position == "tail" and _has_block(items):
+        return "this question has its block already"
+    return "the messages leave no room for a block"
+
+
 def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -> tuple[Edit, ...]:
     """Return the edit that removes earlier blocks, where they leave a new one less than half its room.
 
