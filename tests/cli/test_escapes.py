@@ -186,7 +186,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "usage": lambda home: ("show", home.file, EVIL),
     "vacuum": lambda _: ("vacuum",),
 }
-OWN_WORDS = {"demo", "hook", "mcp", "models", "rpc", "serve", "ui", "version"}
+OWN_WORDS = {"demo", "hook", "mcp", "models", "rpc", "serve", "token", "ui", "version"}
 """Commands that print nothing of anybody else's, or JSON for programs alone."""
 
 
