@@ -123,20 +123,19 @@ class Pair:
     engine: Engine
 
 
+@contextmanager
+def run_pair(folder: Path, settings: Settings) -> Iterator[Pair]:
+    """Run a server and its upstream."""
+    upstream = Upstream()
+    with serve(upstream.app()) as address, Engine.open(folder, settings=settings) as engine:
+        upstreams = Upstreams(anthropic=address, openai=address)
+        app = create_app(engine, token=TOKEN, owner_token=OWNER_TOKEN, upstreams=upstreams)
+        with serve(app) as url:
+            yield Pair(url, upstream, engine)
+
+
 @pytest.fixture
 def pair(tmp_path: Path) -> Iterator[Pair]:
     """Start a server and its upstream."""
-    upstream = Upstream()
-    with (
-        serve(upstream.app()) as address,
-        Engine.open(tmp_path / "memory", settings=Settings(recall=UNHURRIED)) as engine,
-        serve(
-            create_app(
-                engine,
-                token=TOKEN,
-                owner_token=OWNER_TOKEN,
-                upstreams=Upstreams(anthropic=address, openai=address),
-            )
-        ) as url,
-    ):
-        yield Pair(url, upstream, engine)
+    with run_pair(tmp_path / "memory", Settings(recall=UNHURRIED)) as running:
+        yield running

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 from failing_stores import FAULTS, open_engine
 from holdfast import Engine
 from holdfast.server.rpc import MAX_THREADS, Rpc
-from holdfast.settings import Embedding, Settings
+from holdfast.settings import Embedding, ServerSettings, Settings
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
 from waiting import PATIENCE, UNHURRIED
@@ -107,6 +108,18 @@ class TestLines:
         answers = [json.loads(one) for one in output.getvalue().splitlines()]
         assert sorted("error" in answer for answer in answers) == [False, True]
 
+    def test_a_line_that_is_too_long_gets_an_error_and_the_next_one_its_answer(self, tmp_path: Path) -> None:
+        settings = Settings(embedding=Embedding(provider="none"), server=ServerSettings(max_request_bytes=1_000))
+        output = io.BytesIO()
+        for size in (1_000, 5_000_000):
+            line = b'"' + b"x" * size + b'"\n{"id": 2, "method": "ping"}\n'
+            with Engine.open(tmp_path, settings=settings, background=False) as engine:
+                Rpc(engine).serve(io.BytesIO(line), output)
+        answers = [json.loads(one) for one in output.getvalue().splitlines()]
+        refused = [answer["error"]["message"] for answer in answers if "error" in answer]
+        assert len(answers) == 4
+        assert ["server.max_request_bytes" in one for one in refused] == [True, True]
+
     def test_half_a_surrogate_pair_comes_back_as_valid_json(self, engine: Engine) -> None:
         text = "\ud83d half"
         call(engine, "append", session="s2", messages=[{"role": "user", "content": text}])
@@ -119,13 +132,17 @@ class TestLines:
         session = engine.session("s1")
         output, answered = io.BytesIO(), threading.Event()
 
-        class Lines:
-            def __iter__(self) -> Any:
-                for number in range(MAX_THREADS + 2):
-                    params = {"session": "s1", "messages": [{"role": "user", "content": f"Call {number}."}]}
-                    yield json.dumps({"id": number, "method": "append", "params": params}).encode()
-                yield b'{"id": "other", "method": "ping"}'
-                answered.wait(PATIENCE)
+        reading, writing = os.pipe()
+        lines = [
+            {
+                "id": number,
+                "method": "append",
+                "params": {"session": "s1", "messages": [{"role": "user", "content": f"Call {number}."}]},
+            }
+            for number in range(MAX_THREADS + 2)
+        ]
+        lines.append({"id": "other", "method": "ping"})
+        os.write(writing, b"".join(json.dumps(line).encode() + b"\n" for line in lines))
 
         class Output(io.BytesIO):
             def write(self, data: Any, /) -> int:
@@ -133,11 +150,13 @@ class TestLines:
                     answered.set()
                 return output.write(data)
 
-        with session.lock:
-            thread = threading.Thread(target=Rpc(engine).serve, args=(Lines(), Output()))
-            thread.start()
-            is_answered = answered.wait(PATIENCE)
-        thread.join()
+        with os.fdopen(reading, "rb") as stream:
+            thread = threading.Thread(target=Rpc(engine).serve, args=(stream, Output()))
+            with session.lock:
+                thread.start()
+                is_answered = answered.wait(PATIENCE)
+                os.close(writing)
+            thread.join()
         assert is_answered
         ids = [json.loads(one)["id"] for one in output.getvalue().splitlines()]
         assert ids[0] == "other"

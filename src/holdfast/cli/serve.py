@@ -153,7 +153,8 @@ def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int
         from holdfast.server.guard import Guard, load_token  # noqa: PLC0415 - as above
 
         file = memory.folder / "mcp.token"
-        app = Guard(server.streamable_http_app(), token=load_token(file))
+        limit = engine.settings.server.max_request_bytes
+        app = Guard(server.streamable_http_app(), token=load_token(file), max_bytes=limit)
         echo(f"Serving MCP on http://127.0.0.1:{port}/mcp. The token is in {file}. Ctrl-C stops it.", err=True)
         limits = Limits(connections=engine.settings.server.max_connections)
         uvicorn.Server(make_config(app, limits=limits, host="127.0.0.1", port=port)).run()

@@ -194,26 +194,30 @@ class ReplyCollector:
     """Collects one reply of a provider, streamed as server-sent events or as one JSON body.
 
     It `has_begun` when an event of a stream has come that is not its opening, and `is_complete` with the last one.
-    `error` is the provider's error inside a stream, as it came, and `id` that of a reply that is over.
+    `error` is the provider's error inside a stream, as it came, and `id` that of a reply that is over. A reply of more
+    than `max_bytes` `is_too_large` and not collected.
     """
 
-    def __init__(self, format: str, *, is_stream: bool) -> None:
+    def __init__(self, format: str, *, is_stream: bool, max_bytes: int = MAX_REPLY_BYTES) -> None:
         self.has_begun = False
         self.is_complete = False
         self.error = ""
         self.id = ""
         self.format = format
+        self.is_too_large = False
+        self.size = 0
         self._is_stream = is_stream
+        self._max_bytes = max_bytes
         self._bytes = bytearray()
-        self._size = 0
         self._data: list[bytes] = []
         self._stream = _STREAMS.get(format, ResponsesStream)()
 
     def feed(self, chunk: bytes) -> None:
         """Add bytes of the reply."""
-        self._size += len(chunk)
-        if self._size > MAX_REPLY_BYTES:
-            self._bytes.clear()
+        self.size += len(chunk)
+        if self.size > self._max_bytes:
+            self.give_up()
+        if self.is_too_large:
             return
         self._bytes += chunk
         if self._is_stream and (b"\n" in chunk or b"\r" in chunk):
@@ -222,10 +226,17 @@ class ReplyCollector:
             for line in lines:
                 self._read_line(bytes(line))
 
+    def give_up(self) -> None:
+        """Collect no more, and forget what was collected."""
+        self.is_too_large = True
+        self._bytes = bytearray()
+        self._data = []
+        self._stream = _STREAMS.get(self.format, ResponsesStream)()
+
     @property
     def is_cut(self) -> bool:
         """Whether a stream that is over broke off, or ended without its last event."""
-        is_read = self._is_stream and self._size <= MAX_REPLY_BYTES
+        is_read = self._is_stream and not self.is_too_large
         return is_read and bool(self.error or not (self.is_complete or self._stream.has_ended))
 
     def messages(self) -> list[Json]:
@@ -235,7 +246,7 @@ class ReplyCollector:
 
     def received(self) -> list[Json]:
         """Return what has come of the messages of a reply that is over, also where it was cut."""
-        if self._size > MAX_REPLY_BYTES:
+        if self.is_too_large:
             return []
         if not self._is_stream:
             return self._read(load_json(bytes(self._bytes)))

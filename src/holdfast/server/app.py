@@ -9,11 +9,12 @@ from typing import Final
 from anyio import to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
+from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import Activity, Guard, has_token, refuse_token
 from holdfast.server.identity import Callers
 from holdfast.server.inspector.data import Outside
@@ -56,7 +57,11 @@ def create_app(
     async def call(request: Request) -> Response:
         if not has_token(request.headers.get("authorization", ""), token):
             return refuse_token()
-        answer = await to_thread.run_sync(rpc.answer, await request.body())
+        try:
+            content = await read_body(request, limit=engine.settings.server.max_request_bytes)
+        except RefusedBodyError as error:
+            return JSONResponse({"id": None, "error": {"type": "InputError", "message": str(error)}}, error.status)
+        answer = await to_thread.run_sync(rpc.answer, content)
         return Response(answer, media_type="application/json")
 
     async def to_inspector(request: Request) -> Response:

@@ -13,18 +13,21 @@ import httpx2 as httpx
 
 from holdfast import providers
 from holdfast.calls import Deadline
-from holdfast.errors import ModelBusyError, ModelError
+from holdfast.errors import InputError, ModelBusyError, ModelError
 from holdfast.messages import Message, Text
 from holdfast.models.base import OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.client import error_from_response
 from holdfast.providers.models import context_tokens
 from holdfast.providers.replies import ReplyCollector, is_stream, load_json
+from holdfast.server.bodies import BodyTooLargeError, read_reply
 
 POLL_SECONDS: Final = 0.05
 KEPT_FIELDS: Final = ("model", "metadata", "store", "service_tier")
 """Fields of the client's request that a request for a summary has too."""
 REPLY_FIELDS: Final = {"anthropic": ("max_tokens",), "openai_chat": ("max_tokens", "max_completion_tokens")}
 """The fields for the length of a reply, by format; some services of the Responses API refuse theirs."""
+MAX_SUMMARY_BYTES: Final = 16 * 2**20
+"""Bytes of a reply with a summary, with all of its events."""
 MAX_IDENTITY_CHARS: Final = 200
 """A first system block up to this length names the client; some keys are only for requests that have it."""
 
@@ -87,7 +90,9 @@ class ClientModel:
         try:
             sent = await self._send(content)
             try:
-                data = b"".join([chunk async for chunk in sent.aiter_bytes()])
+                data = await read_reply(sent, limit=MAX_SUMMARY_BYTES)
+            except (BodyTooLargeError, InputError) as error:
+                raise ModelError(f"the reply was not read: {error}", model=self.name) from error
             finally:
                 await sent.aclose()
         except httpx.HTTPError as error:

@@ -15,10 +15,11 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection, Request
 from starlette.responses import JSONResponse, Response
 
 from holdfast.files import create_private
+from holdfast.server.bodies import RefusedBodyError, read_body
 
 LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names under which the server answers. Others are web pages that resolve a name of theirs to this machine."""
@@ -72,12 +73,22 @@ class Guard:
         app: The application.
         activity: Counts the requests.
         token: What every request must bring as `Authorization: Bearer TOKEN`; None where the application checks it.
+        max_bytes: The size of a request, which is read before the application gets it; None where the application
+            limits it.
     """
 
-    def __init__(self, app: Any, *, activity: Activity | None = None, token: str | None = None) -> None:
+    def __init__(
+        self,
+        app: Any,
+        *,
+        activity: Activity | None = None,
+        token: str | None = None,
+        max_bytes: int | None = None,
+    ) -> None:
         self._app = app
         self._activity = activity or Activity()
         self._token = token
+        self._max_bytes = max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse it."""
@@ -86,7 +97,10 @@ class Guard:
             return
         self._activity.begin()
         try:
-            await self._choose(scope)(scope, receive, send)
+            app = self._choose(scope)
+            if self._max_bytes is not None and app is self._app:
+                app = await _read_first(app, Request(scope, receive), limit=self._max_bytes)
+            await app(scope, receive, send)
         finally:
             self._activity.end()
 
@@ -111,6 +125,26 @@ def _is_unix_socket(scope: Scope) -> bool:
     """Whether a request came over a Unix socket, which no web page can open: clients name any host there."""
     server = scope.get("server")
     return server is not None and server[1] is None
+
+
+async def _read_first(app: Any, request: Request, *, limit: int) -> Any:
+    """Read the body of a request, and return an application that gets it whole, or the answer that refuses it."""
+    try:
+        content = await read_body(request, limit=limit)
+    except RefusedBodyError as error:
+        return JSONResponse({"error": f"the request was refused: {error}"}, status_code=error.status)
+    except ClientDisconnect:
+        return Response(status_code=400)
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        waiting: list[MutableMapping[str, Any]] = [{"type": "http.request", "body": content, "more_body": False}]
+
+        async def receive_read() -> MutableMapping[str, Any]:
+            return waiting.pop() if waiting else await receive()
+
+        await app(scope, receive_read, send)
+
+    return answer
 
 
 def _is_own_page(path: str, headers: Headers) -> bool:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import sys
 import time
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, TypeVar
@@ -34,6 +36,7 @@ from holdfast.providers.replies import ReplyCollector, is_stream
 from holdfast.providers.rules import blocks
 from holdfast.redact import redact
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
+from holdfast.server.bodies import Bodies, Decoder, Held, RefusedBodyError
 from holdfast.server.client_model import ClientModel
 from holdfast.server.conversations import OWN_HEADER, Conversation, Conversations, host_session
 from holdfast.server.guard import OWN_HEADERS, carries_own_token, is_reserved
@@ -45,8 +48,8 @@ from holdfast.server.transport import (
     READ_SECONDS,
     Body,
     Transport,
-    decompress,
-    reply_decoder,
+    chain_chunks,
+    read_up_to,
 )
 from holdfast.session import Session
 from holdfast.store.base import Scope
@@ -67,10 +70,16 @@ COUNT_PATH: Final = "/v1/messages/count_tokens"
 """The path whose requests count a window that is not sent."""
 CLIENT_LEFT: Final = 499
 """The status for a client that has left. Nobody reads it."""
-ERROR_TYPES: Final = {403: "permission_error", 404: "not_found_error", 502: "api_error"}
-"""The types of our own errors, by status. Both APIs have them."""
 MAX_WARNED: Final = 1_000
 """Callers whose warning is in the log already."""
+ERROR_TYPES: Final = {
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    502: "api_error",
+    503: "overloaded_error",
+}
+"""The types of our own errors, by status, as Anthropic names them."""
 MAX_LIMITS: Final = 1_000
 """Sessions whose limit is remembered after the provider has refused a window."""
 OPENING_SECONDS: Final = 0.3
@@ -177,6 +186,28 @@ class _Exchange:
         return found
 
 
+@dataclass(slots=True, kw_only=True)
+class _Reply:
+    """A reply that is collected for the archive while it passes. `trouble` says why it is not archived."""
+
+    collector: ReplyCollector
+    decoder: Decoder
+    held: Held
+    trouble: str = ""
+
+    def feed(self, chunk: bytes) -> None:
+        """Add bytes of it as they came."""
+        try:
+            for piece in self.decoder.feed(chunk):
+                self.held.add(len(piece))
+                self.collector.feed(piece)
+            if self.collector.is_too_large:
+                self.trouble = "it is larger than the setting server.max_reply_bytes allows"
+        except (InputError, RefusedBodyError) as error:
+            self.collector.give_up()
+            self.trouble = str(error)
+
+
 class Proxy:
     """Passes requests on to the providers; model requests are assembled on their way.
 
@@ -195,12 +226,14 @@ class Proxy:
         has_proxy = not {"http", "https", "all"}.isdisjoint(getproxies())
         way = None if has_proxy else Transport()  # httpx itself sends through a proxy of the user
         self._client = httpx.AsyncClient(timeout=_TIMEOUT, follow_redirects=False, limits=_LIMITS, transport=way)
+        self._bodies = Bodies(engine.settings.server)
         self._conversations = Conversations(engine.sync, key=lambda: callers.key)
         self._limits: dict[Scope, int] = {}
         self._warned: dict[str, None] = {}
 
     async def close(self) -> None:
         """Close the connections."""
+        self._bodies.close()
         await self._client.aclose()
 
     async def handle(self, request: Request) -> Response:
@@ -214,19 +247,23 @@ class Proxy:
                 f" owner's token as {TOKEN_HEADER}"
             )
             return _refuse(request, reason, status=403)
+        with self._bodies.hold() as held:
+            return await self._handle(request, held)
+
+    async def _handle(self, request: Request, held: Held) -> Response:
         format = ROUTES.get(request.url.path)
         exchange = _Exchange(format="", body={}, content=b"")
         try:
             if request.method == "POST" and format:
-                exchange = await self._prepare(request, format)
+                exchange = await self._prepare(request, format, held)
                 try:
                     return await _while_connected(request, self._answer(request, exchange))
                 except BaseException:
                     exchange.end_conversation()
                     raise
             if request.method == "POST" and request.url.path == COUNT_PATH:
-                content = await request.body()
-                counted = await self._preview(request, content)
+                content = await self._bodies.read(request, held=held)
+                counted = await self._preview(request, content, held)
                 sending = self._send(request, counted, is_changed=counted is not content)
                 return _relay(await _while_connected(request, sending))
             if not {"content-length", "transfer-encoding"}.intersection(request.headers):
@@ -236,6 +273,9 @@ class Proxy:
             return _relay(await _while_connected(request, sending, received=received))
         except ClientDisconnect:
             return Response(status_code=CLIENT_LEFT)
+        except RefusedBodyError as error:
+            _warn(f"a request to {request.url.path} was refused: {error}", session=host_session(request.headers, {}))
+            return _refuse(request, f"the request was refused: {error}", status=error.status)
         except httpx.HTTPError as error:
             message = f"{_address(httpx.URL(self._upstreams.url(request)))} did not answer: {_reason(error)}"
             _warn(message, session=exchange.session_id)
@@ -243,27 +283,36 @@ class Proxy:
 
     # --- requests --------------------------------------------------------------------
 
-    async def _prepare(self, request: Request, format: str) -> _Exchange:
+    async def _prepare(self, request: Request, format: str, held: Held) -> _Exchange:
         """Read a model request and assemble its window.
 
         If memory fails, the window has the newest messages that fit; if that fails too, the request passes as it came.
+
+        Raises:
+            RefusedBodyError: It is too large.
         """
-        content = b"".join([chunk async for chunk in request.stream()])  # not kept while the reply streams
+        content = await self._bodies.read(request, held=held)
         exchange = _Exchange(format=format, body={}, content=content, is_shadow=self._shadow)
-        try:
-            body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
+
+        def read(body: Any) -> None:
             exchange.messages = read_request(body, format=format, keep_malformed=True)
             exchange.body = body
+            exchange.is_summary = is_summary_request(exchange.messages)
+
+        try:
+            await self._bodies.parse(content, _encoding(request), read, held=held)
+            body = exchange.body
             exchange.caller = await self._identify(request, body)
             if exchange.caller.warning:
                 exchange.warnings.append(exchange.caller.warning)
-            exchange.is_summary = is_summary_request(exchange.messages)
             exchange.model = ClientModel(
                 body, format=format, send=partial(self._send, request, is_changed=True), loop=asyncio.get_running_loop()
             )
             exchange.session = await self._find_session(request, exchange)
             if exchange.session is not None:
                 await self._apply_memory(exchange, request.headers)
+        except RefusedBodyError:
+            raise
         except (HoldfastError, OSError, ValueError, RecursionError) as error:
             await self._go_without_memory(request, exchange, error, reason=str(error))
         except Exception as error:  # a fault of ours must not stop the agent
@@ -286,15 +335,20 @@ class Proxy:
         exchange.warnings.append(f"the request passed unchanged: {reason}")
         _warn_unchanged(request, error, session=exchange.session_id)
 
-    async def _preview(self, request: Request, content: bytes) -> bytes:
+    async def _preview(self, request: Request, content: bytes, held: Held) -> bytes:
         """Return the body of a request that counts tokens, with the window that would be sent instead of the history.
 
         It stays as it came where it is not about the conversation of a known session, or memory fails.
         """
         try:
-            body = json.loads(decompress(content, request.headers.get("content-encoding", "")))
-            exchange = _Exchange(format="anthropic", body=body, content=content)
-            exchange.messages = read_request(body, format=exchange.format, keep_malformed=True)
+            exchange = _Exchange(format="anthropic", body={}, content=content)
+
+            def read(body: Any) -> None:
+                exchange.messages = read_request(body, format=exchange.format, keep_malformed=True)
+                exchange.body = body
+
+            await self._bodies.parse(content, _encoding(request), read, held=held)
+            body = exchange.body
             name = host_session(request.headers, body)
             if not name or self._shadow:
                 return content
@@ -303,6 +357,8 @@ class Proxy:
             window = await session.preview(exchange.messages, provider=exchange.format)
             changed = changed_fields(body, exchange.messages, window, format=exchange.format) if window else {}
             return json.dumps({**body, **changed}, separators=(",", ":")).encode() if changed else content
+        except RefusedBodyError:
+            raise
         except (HoldfastError, OSError, ValueError, RecursionError) as error:
             _warn_unchanged(request, error)
             return content
@@ -391,10 +447,16 @@ class Proxy:
             )
         exchange.place = exchange.window.place
         exchange.milliseconds += 1000 * (time.perf_counter() - start)
-        changed = changed_fields(body, exchange.messages, exchange.window.messages, format=exchange.format)
-        if changed and not self._shadow:
-            exchange.content = json.dumps({**body, **changed}, separators=(",", ":")).encode()  # also lone surrogates
-            exchange.is_changed = True
+        window = exchange.window.messages
+
+        def render() -> None:
+            changed = changed_fields(body, exchange.messages, window, format=exchange.format)
+            if changed and not self._shadow:
+                content = json.dumps({**body, **changed}, separators=(",", ":"))  # escaped, for lone surrogates
+                exchange.content = content.encode()
+                exchange.is_changed = True
+
+        await self._bodies.work(render, size=len(exchange.content))
 
     # --- replies ---------------------------------------------------------------------
 
@@ -410,17 +472,26 @@ class Proxy:
             return await self._complete_summary(sent, passing, exchange)
         if exchange.session is None:
             return _reply(sent, passing, exchange)
-        if reply_decoder(sent) is None:
-            how = sent.headers["content-encoding"]
-            _warn(f"a reply was not archived: it is compressed with {how}", session=exchange.session_id)
+        settings = self._engine.settings.server
+        try:
+            encoding = sent.headers.get("content-encoding", "")
+            decoder = Decoder(encoding, limit=settings.max_reply_bytes, setting="max_reply_bytes")
+        except InputError as error:
+            _warn(f"a reply was not archived: {error}", session=exchange.session_id)
             exchange.end_conversation()
             return _reply(sent, passing, exchange)
         is_stream = exchange.is_stream(sent)
-        collector = ReplyCollector(exchange.format, is_stream=is_stream)
+        collector = ReplyCollector(exchange.format, is_stream=is_stream, max_bytes=settings.max_reply_bytes)
+        reply = _Reply(collector=collector, decoder=decoder, held=Held(self._bodies))
         archived = self._archive_on_the_way(
-            sent, passing, exchange.session, exchange.conversation, collector, after=exchange.place
+            sent, passing, exchange.session, exchange.conversation, reply, after=exchange.place
         )
-        return _reply(sent, archived if is_stream else b"".join([chunk async for chunk in archived]), exchange)
+        if is_stream:
+            return _reply(sent, archived, exchange)
+        content, is_whole = await read_up_to(archived, limit=settings.max_reply_bytes)
+        if reply.trouble:
+            exchange.warnings.append(f"the reply was not archived: {reply.trouble}")
+        return _reply(sent, content if is_whole else chain_chunks(content, archived), exchange)
 
     async def _send_until_it_fits(self, request: Request, exchange: _Exchange) -> Body:
         """Send a model request; where the provider refuses its size, compact and send it once more."""
@@ -451,8 +522,10 @@ class Proxy:
 
         if exchange.is_stream(sent):
             return _reply(sent, complete_stream(passing, exchange.format, find), exchange)
-        content = await complete_body(b"".join([chunk async for chunk in passing]), exchange.format, find)
-        return _reply(sent, content, exchange)
+        content, is_whole = await read_up_to(passing, limit=self._engine.settings.server.max_reply_bytes)
+        if not is_whole:
+            return _reply(sent, chain_chunks(content, passing), exchange)
+        return _reply(sent, await complete_body(content, exchange.format, find), exchange)
 
     async def _archive_on_the_way(
         self,
@@ -460,30 +533,37 @@ class Proxy:
         chunks: AsyncIterator[bytes],
         session: AsyncSession,
         conversation: Conversation | None,
-        collector: ReplyCollector,
+        reply: _Reply,
         *,
         after: str,
     ) -> AsyncIterator[bytes]:
         """Pass the bytes of a reply on. The last ones wait until the reply is durable."""
-        decode = reply_decoder(sent) or bytes
-        reply, is_archived = f"the reply of {_address(sent.url)}", False
-        warning = f"the client left in the middle of {reply}"
+        collector = reply.collector
+        name, is_archived = f"the reply of {_address(sent.url)}", False
+        warning = f"the client left in the middle of {name}"
         try:
             async for chunk in chunks:
-                collector.feed(decode(chunk))
+                if not reply.trouble and not is_archived:
+                    size = len(chunk) if reply.decoder.is_identity else sys.maxsize
+                    await self._bodies.work(partial(reply.feed, chunk), size=size)
                 if collector.is_complete and not is_archived:
                     is_archived = True
                     await self._archive(session, conversation, collector, after=after)
                 yield chunk
-            warning = f"{reply} broke off: {collector.error[:200] or 'no last event'}"
+            warning = f"{name} broke off: {collector.error[:200] or 'no last event'}"
         except httpx.HTTPError:
             warning = ""  # what passes it on says so
             raise
         finally:  # also of a reply that broke off, or whose client has left
-            if not is_archived:
-                await self._archive(session, conversation, collector, after=after)
-            if collector.is_cut and warning:
-                _warn(warning, session=session.id)
+            try:
+                if not is_archived:
+                    await self._archive(session, conversation, collector, after=after)
+            finally:  # the client may leave while it is archived
+                reply.held.release()
+                if reply.trouble:
+                    _warn(f"a reply was not archived: {reply.trouble}", session=session.id)
+                elif collector.is_cut and warning:
+                    _warn(warning, session=session.id)
 
     async def _compact(self, exchange: _Exchange, error: str) -> bool:
         """Compact the session and assemble a smaller window, which needs no memory; whether there is one."""
@@ -514,7 +594,7 @@ class Proxy:
         format = collector.format
         reply: Sequence[Message] = ()
         try:
-            messages: Sequence[Incoming] = collector.received()
+            messages: Sequence[Incoming] = await self._bodies.work(collector.received, size=collector.size)
             if collector.id and format == "openai_responses":
                 self._conversations.add_response(collector.id, session=session.sync.scope)
             messages = read = providers.read(messages, format=format, keep_malformed=True)
@@ -614,22 +694,41 @@ async def _read_refusal(body: Body, exchange: _Exchange) -> str:
 
     An error is read whole; of a stream only the opening, for a moment, after which an error may come.
     """
-    sent, decode, data = body.sent, reply_decoder(body.sent) or bytes, b""
+    sent = body.sent
+    try:
+        decoder = Decoder(sent.headers.get("content-encoding", ""), limit=MAX_ERROR_BYTES)
+    except InputError:
+        return ""
     if sent.status_code in OVERFLOW_STATUSES:
-        while len(data) < MAX_ERROR_BYTES and (chunk := await body.peek()):
-            data += chunk
-        text = decode(data)[:MAX_ERROR_BYTES].decode(errors="replace")
+        data = bytearray()
+        while body.held_bytes < MAX_ERROR_BYTES and (chunk := await body.peek()):
+            data += _decode_start(decoder, chunk)
+        text = data[:MAX_ERROR_BYTES].decode(errors="replace")
         return text if is_overflow(text, status=sent.status_code) else ""
     if not exchange.is_stream(sent):
         return ""
-    collector = ReplyCollector(exchange.format, is_stream=True)
+    collector = ReplyCollector(exchange.format, is_stream=True, max_bytes=MAX_ERROR_BYTES)
     chunk = await body.peek()
     while chunk:
-        collector.feed(decode(chunk))
-        if collector.has_begun:
+        collector.feed(_decode_start(decoder, chunk))
+        if collector.has_begun or collector.is_too_large or body.held_bytes > MAX_ERROR_BYTES:
             break
         chunk = await body.peek(seconds=OPENING_SECONDS)
     return collector.error if is_overflow(collector.error) else ""
+
+
+def _decode_start(decoder: Decoder, chunk: bytes) -> bytes:
+    """Decompress a part of the beginning of a reply, as far as that can be read."""
+    decoded = b""
+    with suppress(InputError, RefusedBodyError):
+        for piece in decoder.feed(chunk):
+            decoded += piece
+    return decoded
+
+
+def _encoding(request: Request) -> str:
+    """Return how a request is compressed; there may be several headers."""
+    return ",".join(request.headers.getlist("content-encoding"))
 
 
 class _PassedOn(StreamingResponse):

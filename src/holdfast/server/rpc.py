@@ -43,6 +43,8 @@ SUBAGENT: Final = "subagent"
 """The kind of the records that name the sessions of subagents."""
 MAX_SUBAGENTS: Final = 6
 """Subagents, the newest ones, whose sessions are searched with that of their parent. Each takes some milliseconds."""
+SKIPPED_BYTES: Final = 2**20
+"""What is read at a time of a line that is too long."""
 MAX_THREADS: Final = 8
 """Calls that run at the same time. Calls about one session wait for each other."""
 
@@ -325,13 +327,13 @@ class Rpc:
                         del waiting[key]
                         return
                     line = waiting[key].popleft()
-                answer = self.answer(line)
+                answer = self.answer(line) if line else _refuse_line()
                 with lock, suppress(OSError):  # calls are made also where nobody reads the answers
                     output.write(answer)
                     output.flush()
 
         with ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="holdfast-rpc") as pool:
-            for line in filter(bytes.strip, lines):
+            for line in _read_lines(lines, limit=self._engine.settings.server.max_request_bytes):
                 key: object = None
                 with suppress(ValueError, LookupError, TypeError, RecursionError):
                     key = str(json.loads(line)["params"]["session"])
@@ -341,6 +343,22 @@ class Rpc:
                     waiting.setdefault(key, deque()).append(line)
                 if not is_running:
                     pool.submit(run, key)
+
+
+def _read_lines(stream: IO[bytes], *, limit: int) -> Iterator[bytes]:
+    """Yield the lines of a stream that have words; an empty one for a line that is longer than a limit."""
+    while line := stream.readline(limit + 1):
+        if len(line) > limit:
+            while line and not line.endswith(b"\n"):
+                line = stream.readline(SKIPPED_BYTES)
+            yield b""
+        elif line.strip():
+            yield line
+
+
+def _refuse_line() -> bytes:
+    message = "the call is longer than the setting server.max_request_bytes allows"
+    return _encode({"id": None, "error": {"type": InputError.__name__, "message": message}})
 
 
 def _encode(value: Mapping[str, Any]) -> bytes:

@@ -12,6 +12,9 @@ from holdfast.providers.replies import Json, get_text, load_json
 _EVENT_END: Final = re.compile(rb"(\r?\n\r?\n)")
 _DATA: Final = re.compile(rb"^data:[ \t]*(.*?)\r?$", re.MULTILINE)
 
+MAX_SUMMARY_BYTES: Final = 4 * 2**20
+"""Bytes of the text and of one event of a stream that is completed. The last event may repeat the whole request."""
+
 Find = Callable[[str], Awaitable[str]]
 """Returns what a summary lacks, as text to add to it."""
 
@@ -20,7 +23,13 @@ async def complete_stream(chunks: AsyncIterator[bytes], format: str, find: Find)
     """Pass the events of a streamed summary on, and add what it lacks before its text ends."""
     summary = _Summary(format)
     rest = b""
+    is_too_large = False
     async for chunk in chunks:
+        is_too_large = is_too_large or len(rest) + len(summary.text) > MAX_SUMMARY_BYTES
+        if is_too_large:  # it is no summary, and passes as it comes
+            yield rest + chunk
+            rest = b""
+            continue
         parts = _EVENT_END.split(rest + chunk)
         rest = parts.pop()
         for event, end in zip(parts[::2], parts[1::2], strict=True):

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gzip
 import os
-import zlib
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
-from typing import Final
+from io import BytesIO
+from typing import Any, Final
 
 import aiohttp
 import httpx2 as httpx
 from yarl import URL
-
-from holdfast.errors import InputError
 
 CONNECT_SECONDS: Final = 30.0
 READ_SECONDS: Final = 600.0
@@ -46,14 +43,17 @@ class Transport(httpx.AsyncBaseTransport):
                 max_field_size=MAX_HEADER_BYTES,
                 skip_auto_headers=_DEFAULT_HEADERS,
             )
-        is_whole = isinstance(request.stream, httpx.ByteStream)
-        dropped = {"content-length", "transfer-encoding"} if is_whole else {"transfer-encoding"}  # it adds them itself
+        data: Any = request.stream
+        dropped = {"transfer-encoding"}  # aiohttp adds it itself, and the length of a whole body
+        if isinstance(request.stream, httpx.ByteStream):
+            data = BytesIO(request.content) if request.content else None  # sent piece by piece
+            dropped.add("content-length")
         with _translate_errors():
             reply = await self._session.request(
                 request.method,
                 URL(str(request.url), encoded=True),
                 headers=[(name, value) for name, value in request.headers.multi_items() if name not in dropped],
-                data=(request.content or None) if is_whole else request.stream,
+                data=data,
                 allow_redirects=False,
             )
         return httpx.Response(reply.status, headers=reply.raw_headers, stream=_Chunks(reply), request=request)
@@ -102,10 +102,11 @@ def _describe(error: Exception) -> str:
 
 
 class Body:
-    """The body of a reply, of which the beginning may be read before it is passed on."""
+    """The body of a reply, of which the beginning may be read before it is passed on. It has `held_bytes` of that."""
 
     def __init__(self, sent: httpx.Response) -> None:
         self.sent = sent
+        self.held_bytes = 0
         self._chunks = sent.aiter_raw()
         self._held: list[bytes] = []
         self._next: asyncio.Future[bytes | None] | None = None
@@ -120,7 +121,9 @@ class Body:
             if not done:
                 return None
             chunk, self._next = self._next.result(), None
-        self._held += [chunk] if chunk is not None else []
+        if chunk is not None:
+            self._held.append(chunk)
+            self.held_bytes += len(chunk)
         return chunk
 
     async def pass_on(self) -> AsyncIterator[bytes]:
@@ -138,35 +141,18 @@ class Body:
             await self.sent.aclose()
 
 
-def reply_decoder(sent: httpx.Response) -> Callable[[bytes], bytes] | None:
-    """Return what decompresses a reply for us; None where nothing can. The client gets it as it came."""
-    encoding = sent.headers.get("content-encoding", "identity").lower()
-    if encoding == "identity":
-        return bytes
-    if encoding not in {"gzip", "deflate"}:
-        return None
-    stream = zlib.decompressobj(zlib.MAX_WBITS | 32)
-
-    def decode(chunk: bytes) -> bytes:
-        try:
-            return stream.decompress(chunk)
-        except zlib.error:
-            return b""
-
-    return decode
+async def read_up_to(chunks: AsyncIterator[bytes], *, limit: int) -> tuple[bytes, bool]:
+    """Read chunks until there are more bytes than a limit; return them, and whether that was all."""
+    buffer = BytesIO()
+    async for chunk in chunks:
+        buffer.write(chunk)
+        if buffer.tell() > limit:
+            return buffer.getvalue(), False
+    return buffer.getvalue(), True
 
 
-def decompress(content: bytes, encoding: str) -> bytes:
-    """Decompress a request body.
-
-    Raises:
-        InputError: It is compressed in a way that cannot be read here.
-    """
-    if encoding in {"", "identity"}:
-        return content
-    if encoding.lower() == "gzip":
-        try:
-            return gzip.decompress(content)
-        except (EOFError, zlib.error) as error:
-            raise InputError(f"the body is not compressed with gzip: {error}") from error
-    raise InputError(f"the body is compressed with {encoding}")
+async def chain_chunks(first: bytes, rest: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield what was read, then the rest."""
+    yield first
+    async for chunk in rest:
+        yield chunk

@@ -556,6 +556,10 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_connections: Positive = 1_000
     identity: Literal["credential", "one-person"] = "credential"
     owner_keys: tuple[str, ...] = ()
+    max_request_bytes: Bytes = 64 * 2**20
+    max_decompressed_bytes: Bytes = 64 * 2**20
+    max_reply_bytes: Bytes = 64 * 2**20
+    max_open_bytes: Bytes = 2**30
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -29,12 +29,15 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.facts import retire
 from holdfast.report import NAMES
 from holdfast.search.fuse import Parts
+from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import derive
 from holdfast.server.inspector import data, draw, markup
 from holdfast.session import Session
 from holdfast.store.base import FactType, Scope, Select
 
 HERE: Final = Path(__file__).parent
+MAX_FORM_BYTES: Final = 2**20
+"""Bytes of what a button sends. The longest is the text of a fact."""
 POLL_SECONDS: Final = 1.0
 """How often the store is asked whether something is new."""
 HEADERS: Final = {
@@ -357,7 +360,11 @@ class Inspector:
         """Do what a button of a page says."""
         if not self._has_key(request):
             return await self.explain(request)
-        form = dict(parse_qsl((await request.body()).decode(errors="replace"), keep_blank_values=True))
+        try:
+            content = await read_body(request, limit=MAX_FORM_BYTES, setting="")
+        except RefusedBodyError as error:
+            return PlainTextResponse(f"the form was refused: {error}\n", status_code=error.status, headers=HEADERS)
+        form = dict(parse_qsl(content.decode(errors="replace"), keep_blank_values=True))
         try:
             said = await to_thread.run_sync(self.act, form)
         except (HoldfastError, ValueError) as error:
