@@ -204,7 +204,7 @@ def assemble_without_memory(
     window = tuple(item if item.id >= 0 else replace(item, id=0) for item in plan.items)
     new = [structs.replace(edit, ids=tuple(number for number in edit.ids if number > 0)) for edit in plan.edits]
     report = _make_report(state, turn, window, new, valid)
-    return Window(items=window, provider=turn.provider, valid=valid, report=report, trouble=trouble)
+    return Window(items=window, provider=turn.provider, valid=valid, report=report, trouble=trouble, has_memory=False)
 
 
 def _validate(state: SessionState, turn: Turn, items: tuple[Item, ...], provider: str) -> ValidWindow:

@@ -25,6 +25,7 @@ class Window:
         block: What is recalled for a question that is not among the messages: send it before the question.
         trouble: What failed while it was made. The report has it too, beside warnings about the memory as a whole.
         place: The place of its reply in the conversation, for `after` of `Session.append`; empty if memory failed.
+        has_memory: Whether memory worked. If not, it has the newest messages that fit, and nothing was archived.
     """
 
     items: tuple[Item, ...]
@@ -34,6 +35,7 @@ class Window:
     block: str = ""
     trouble: tuple[str, ...] = ()
     place: str = ""
+    has_memory: bool = True
 
     @property
     def messages(self) -> tuple[Message, ...]:

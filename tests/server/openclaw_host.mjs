@@ -6,7 +6,7 @@ const warnings = [];
 const tools = {};
 let factory;
 plugin.register({
-  pluginConfig: { command: process.argv[3], timeoutMs: 300000 },
+  pluginConfig: { timeoutMs: Number(process.argv[3]) },
   logger: { warn: (text) => warnings.push(text) },
   registerContextEngine: (_id, create) => (factory = create),
   registerTool: (create, { name }) => (tools[name] = create),
@@ -18,7 +18,14 @@ for await (const line of createInterface({ input: process.stdin })) {
   if (method === "turn") {
     await engine.dispose(); // OpenClaw makes an engine for each turn
     engine = await factory({ workspaceDir: "/work" });
-  } else if (method in tools) answer = await tools[method](params.context).execute("1", params.values);
-  else answer = await engine[method](params);
+  } else if (method === "info") answer = { ...engine.info };
+  else if (method in tools) answer = await tools[method](params.context).execute("1", params.values);
+  else {
+    try {
+      answer = await engine[method](params);
+    } catch (error) {
+      answer = { error: error.message };
+    }
+  }
   console.log(JSON.stringify({ answer, warnings: warnings.splice(0) }));
 }

@@ -7,21 +7,25 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
-from importlib import resources
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
-from holdfast import Engine
+from holdfast import Engine, providers
+from holdfast.hooks.install import Installer
 from holdfast.settings import Settings
-from waiting import PATIENCE
+from holdfast.tokens import count_messages
+from waiting import PATIENCE, until
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")
-PLUGIN = Path(str(resources.files("holdfast.hooks"))) / "openclaw" / "index.js"
 BUDGET = 4_000
+NEARLY_FULL = {"force": True, "currentTokenCount": 9_000, "compactionTarget": "budget"}
+"""How OpenClaw compacts before a request that may become too long."""
+REFUSED = {**NEARLY_FULL, "runtimeContext": {"trigger": "overflow"}}
+"""And after one that the provider refused."""
 KEY = "agent:main:x"
 FILLER = "The importer was looked at again, and its steps were written down for the review of the next week. "
 
@@ -29,13 +33,16 @@ FILLER = "The importer was looked at again, and its steps were written down for 
 class Host:
     """A process that has loaded the plugin."""
 
-    def __init__(self, home: Path, command: str) -> None:
+    def __init__(self, home: Path, command: Sequence[str] = (), *, timeout_ms: int = 300_000) -> None:
         assert NODE is not None
         self.home = home
+        state = {"OPENCLAW_STATE_DIR": str(home / "openclaw")}
+        Installer("openclaw", records=home / "records", environ=state, command=command).install()
+        plugin = home / "openclaw" / "extensions" / "holdfast" / "index.js"
         environ = {**os.environ, "HOLDFAST_HOME": str(home), "HOME": str(home)}
         environ["HOLDFAST_RECALL__DEADLINE_MS"] = "600000"  # a busy machine recalls what any other does
         self.process = subprocess.Popen(
-            [NODE, str(Path(__file__).with_name("openclaw_host.mjs")), PLUGIN.as_uri(), command],
+            [NODE, str(Path(__file__).with_name("openclaw_host.mjs")), plugin.as_uri(), str(timeout_ms)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=environ,
@@ -90,7 +97,7 @@ class Host:
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """Start a host for all tests; each has its own session."""
-    opened = Host(tmp_path_factory.mktemp("memory"), str(Path(sys.executable).with_name("holdfast")))
+    opened = Host(tmp_path_factory.mktemp("memory"))
     yield opened
     opened.close()
 
@@ -225,9 +232,26 @@ class TestCompaction:
         history = converse(host, "refused", 8, "The relay is ready.")
         before = host.assemble("refused", history, "Go on, please.")["estimatedTokens"]
         target = {"sessionId": "refused", "sessionKey": KEY, "tokenBudget": 8_000}
-        done = host.call("compact", **target, force=True, currentTokenCount=9_000, compactionTarget="budget")
+        done = host.call("compact", **target, **REFUSED)
         assert done["compacted"]
         assert host.assemble("refused", history, "Go on, please.")["estimatedTokens"] < before
+
+    def test_a_compaction_before_a_request_leaves_the_window_as_large_as_it_was(self, host: Host) -> None:
+        """Also if it is made before every request: none of them was refused."""
+        history = converse(host, "nearly", 6, "The relay is ready.")
+        target = {"sessionId": "nearly", "sessionKey": KEY, "tokenBudget": 8_000}
+        done = [host.call("compact", **target, **NEARLY_FULL) for _ in range(6)]
+        assert done[0]["compacted"]
+        assert all(one["compacted"] or "already under target" in one["reason"] for one in done)
+        for number in range(10):
+            history += [say("user", f"{number}. {FILLER * 14}", 100 + number), say("assistant", "Done.", 100 + number)]
+        host.call("turn")
+        assert host.assemble("nearly", history, "Go on, please.")["estimatedTokens"] > BUDGET // 2
+
+    def test_an_incognito_session_is_not_stopped_by_a_compaction(self, host: Host) -> None:
+        """OpenClaw gives a turn up if a compaction before it fails."""
+        target = {"sessionId": "quiet", "sessionKey": "agent:main:dashboard:incognito-1", "tokenBudget": 8_000}
+        assert "already under target" in host.call("compact", **target, **NEARLY_FULL)["reason"]
 
 
 class TestTools:
@@ -242,10 +266,145 @@ class TestTools:
         assert "2,750" in kept["content"][0]["text"]
 
 
-def test_without_memory_the_host_goes_on(tmp_path: Path) -> None:
-    """It says why in its log."""
-    broken = Host(tmp_path, str(tmp_path / "nothing"))
+def long_history(turns: int = 60) -> list[dict[str, Any]]:
+    """A history of about five windows, with tool calls."""
+    history: list[dict[str, Any]] = []
+    for number in range(turns):
+        call = {"type": "toolCall", "id": f"c{number}", "name": "read", "arguments": {"path": "a.log"}}
+        result = {**say("toolResult", f"{number}. {FILLER}", 3), "toolCallId": f"c{number}", "toolName": "read"}
+        history += [say("user", f"{number}. {FILLER * 3}", 1), {**say("assistant", "", 2), "content": [call]}, result]
+        history.append(say("assistant", f"Done with {number}.", 4))
+    return history
+
+
+def require_window(answer: Any, history: list[dict[str, Any]]) -> None:
+    """The newest messages are there, whole turns of them, and they fit."""
+    kept = answer["messages"]
+    assert kept
+    assert kept == history[-len(kept) :]
+    assert kept[0]["role"] == "user"
+    assert BUDGET // 2 < count_messages(providers.read(kept, format="pi")) <= BUDGET
+    assert answer["estimatedTokens"] <= BUDGET
+    assert "promptAuthority" not in answer  # OpenClaw would check the size of the whole history
+
+
+HANG = "import sys; sys.stdin.read()"
+ANSWER = """
+import json, os, sys
+if os.path.exists(sys.argv[1]):
+    sys.stdin.read()
+for line in sys.stdin:
+    window = {"messages": [], "block": "", "tokens": 0, "has_memory": True}
+    print(json.dumps({"id": json.loads(line)["id"], "result": window}), flush=True)
+"""
+"""Answers as `holdfast rpc` does, unless a file existed when it started."""
+
+
+class TestAMemoryThatFails:
+    """In a session that is longer than its window."""
+
+    COMMANDS: ClassVar = {"missing": ["/no/such/holdfast"], "hung": [sys.executable, "-c", HANG]}
+
+    @pytest.mark.parametrize("fault", sorted(COMMANDS))
+    def test_without_a_process_the_newest_messages_stay(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
+    ) -> None:
+        """Two calls wait for it. Then one line says that it is not asked, and OpenClaw may compact by itself."""
+        monkeypatch.setenv("HOLDFAST_PAUSE_MS", "3600000")
+        history = long_history()
+        host = Host(tmp_path, self.COMMANDS[fault], timeout_ms=300)
+        assert host.call("info")["ownsCompaction"]
+        assert host.call("bootstrap") == {"bootstrapped": False}
+        require_window(host.assemble("s", history, "Go on."), history)
+        assert [line for line in host.warnings if "2 times in a row" in line]
+        assert not host.call("info")["ownsCompaction"]
+        host.call("turn")
+        for _ in range(3):
+            host.call("turn")
+            require_window(host.assemble("s", history, "Go on."), history)
+            assert host.warnings == []
+        assert host.commit("s", history[-4:], "key") == {"status": "committed"}  # else it would not be asked again
+        host.close()
+
+    def test_a_window_that_is_refused_is_made_smaller(self, tmp_path: Path) -> None:
+        history = long_history()
+        host = Host(tmp_path, self.COMMANDS["missing"], timeout_ms=300)
+        before = host.assemble("s", history, "Go on.")
+        target = {"sessionId": "s", "sessionKey": KEY, "tokenBudget": BUDGET}
+        done = host.call("compact", **target, **REFUSED)
+        assert done["compacted"]
+        host.call("turn")
+        after = host.assemble("s", history, "Go on.")
+        assert after["estimatedTokens"] <= 0.75 * BUDGET < before["estimatedTokens"]
+        host.close()
+
+    def test_a_compaction_is_left_to_the_host(self, tmp_path: Path) -> None:
+        """Here there is no OpenClaw that could do it, and the reason says so."""
+        host = Host(tmp_path, self.COMMANDS["missing"], timeout_ms=300)
+        target = {"sessionId": "s", "sessionKey": KEY, "tokenBudget": BUDGET}
+        done = host.call("compact", **target, force=True, compactionTarget="threshold")
+        assert not done["compacted"]
+        assert "the host could not compact either" in done["reason"]
+        assert "already under target" in host.call("compact", **target, **NEARLY_FULL)["reason"]
+        host.close()
+
+    def test_a_deleted_store_is_not_an_error(self, tmp_path: Path) -> None:
+        """The process answers with the newest messages that fit, and OpenClaw may compact until the store is back."""
+        history = long_history()
+        host = Host(tmp_path)
+        host.assemble("s", history[:8], "Go on.")
+        assert host.call("info")["ownsCompaction"]
+        aside = tmp_path / "aside"
+        aside.mkdir()
+        for file in tmp_path.glob("holdfast.db*"):
+            file.rename(aside / file.name)
+        for _ in range(2):
+            host.call("turn")
+            answer = host.assemble("s", history, "Go on.")
+            assert 0 < count_messages(providers.read(answer["messages"], format="pi")) <= BUDGET
+            assert answer["messages"][-1]["content"] == history[-1]["content"]
+            assert not host.call("info")["ownsCompaction"]
+            turn = [say("user", "The relay is on port 7443.", 9), say("assistant", "Noted.", 10)]
+            assert host.commit("s", turn, "missed") == {"status": "committed"}
+        for file in aside.iterdir():
+            file.rename(tmp_path / file.name)
+        assert len(host.texts("s")) == 8
+        turn = [say("user", "And the mirror on 7391.", 11), say("assistant", "Noted.", 12)]
+        assert host.commit("other", turn, "next") == {"status": "committed"}
+        assert host.texts("s")[-2:] == ["The relay is on port 7443.", "Noted."]  # kept, and sent with the next turn
+        assert len(host.texts("s")) == 10
+        host.call("turn")
+        host.assemble("s", history, "Go on.")
+        assert host.call("info")["ownsCompaction"]
+        host.close()
+
+    def test_a_process_that_hung_is_replaced_after_the_pause(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """One line says that memory answers."""
+        monkeypatch.setenv("HOLDFAST_PAUSE_MS", "3000")
+        (tmp_path / "hang").touch()
+        history = long_history(10)
+        host = Host(tmp_path, [sys.executable, "-I", "-S", "-c", ANSWER, str(tmp_path / "hang")], timeout_ms=300)
+        for _ in range(2):
+            host.call("turn")
+            host.assemble("s", history, "Go on.")
+        assert any("2 times in a row" in line for line in host.warnings)
+        (tmp_path / "hang").unlink()
+
+        def is_back() -> bool:
+            host.call("turn")
+            host.assemble("s", history, "Go on.")
+            return any("memory answers again" in line for line in host.warnings)
+
+        until(is_back)
+        assert host.call("info")["ownsCompaction"]
+        host.close()
+
+
+def test_a_program_that_prints_other_lines_does_not_end_the_host(tmp_path: Path) -> None:
+    """They are no answers."""
+    host = Host(tmp_path, [sys.executable, "-c", "print('Welcome', flush=True); print('[1]', flush=True)"])
     history = [say("user", "Hello there, importer.", 1)]
-    assert broken.assemble("s", history, "Go on.")["messages"] == history
-    assert "nothing" in broken.warnings[0]
-    broken.close()
+    assert host.assemble("s", history, "Go on.")["messages"] == history
+    host.close()

@@ -103,6 +103,11 @@ def _hooks(events: Mapping[str, int], *, unit: int = 1) -> dict[str, tuple[Any, 
     }
 
 
+def _shared_files(folder: str) -> tuple[Copy, ...]:
+    """Return the files that plugins in JavaScript import, in a folder of the host."""
+    return tuple(Copy(source=name, target=f"{folder}/{name}") for name in ("memory.js", "newest.js"))
+
+
 _SERVER: Final = {"command": PROGRAM, "args": [ARGUMENTS, "mcp"]}
 """The MCP server, as most hosts describe one."""
 _EVENTS: Final = {"SessionStart": 20, "UserPromptSubmit": 10, "PreCompact": 60, "Stop": 60, "SessionEnd": 3}
@@ -183,6 +188,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         folder="~/.openclaw",
         variable="OPENCLAW_STATE_DIR",
         changes=(
+            *_shared_files("extensions/holdfast"),
             Copy(source="openclaw", target="extensions/holdfast"),
             Keys(
                 file="openclaw.json",
@@ -199,7 +205,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         folder="~/.config/opencode",
         variable="OPENCODE_CONFIG_DIR",
         changes=(
-            Copy(source="memory.js", target="plugins/holdfast/memory.js"),
+            *_shared_files("plugins/holdfast"),
             Copy(source="opencode/holdfast.js", target="plugins/holdfast.js"),
             Keys(
                 file="opencode.json",
@@ -215,7 +221,7 @@ HOSTS: Final[Mapping[str, Host]] = {
         folder="~/.pi/agent",
         variable="PI_CODING_AGENT_DIR",
         changes=(
-            Copy(source="memory.js", target="extensions/holdfast/memory.js"),
+            *_shared_files("extensions/holdfast"),
             Copy(source="pi/holdfast.js", target="extensions/holdfast.js"),
         ),
     ),

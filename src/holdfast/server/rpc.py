@@ -100,7 +100,8 @@ def assemble(
         blocks += session.engine.ask_memory(lambda: list(_recall_from_subagents(session, window, question)))
     block = "\n".join(filter(None, blocks))
     sent = {**window.request(), "block": block, "tokens": window.tokens, "format": window.provider}
-    return {**sent, "place": window.place, "report": window.report.to_json()}
+    made = {"place": window.place, "has_memory": window.has_memory, "report": window.report.to_json()}
+    return sent | made
 
 
 @_method

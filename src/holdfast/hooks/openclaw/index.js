@@ -1,16 +1,15 @@
 // Holdfast for OpenClaw: a context engine. Every turn is archived, every request is assembled to fit the window, and what
 // memory recalls for the question comes right before it. One `holdfast rpc` process serves all sessions until OpenClaw
-// ends. Where it fails, OpenClaw goes on as it would without it, and its log says why.
+// ends. If it fails, requests have the newest messages that fit, OpenClaw may compact by itself, and its log says why.
 
-import { spawn } from "node:child_process";
-import { dirname, join } from "node:path";
-import { fileURLToPath } from "node:url";
+import { join } from "node:path";
+import { Memory } from "./memory.js";
+import { estimateTokens, newestThatFit } from "./newest.js";
 
-const COMMAND = ["{program}", "{arguments}"]; // `holdfast install` writes both; no variable of the project changes them
-const FOLDER = dirname(fileURLToPath(import.meta.url)); // nothing is looked up in the project
-const TIMEOUT_MS = 5000;
 const COMPACT_TIMEOUT_MS = 180000;
 const MIN_REPLY_TOKENS = 4000;
+const MAX_UNSENT = 1000;
+const MEMORY_ERRORS = new Set(["StorageError", "ConflictError", "UnavailableError"]); // another attempt may succeed
 const SMALLER = 0.75; // of the window, after one that the provider refused
 const HOST_TEXTS = new Set(["(session bootstrap)", "[Earlier messages are not shown.]"]);
 
@@ -20,70 +19,11 @@ what memory found for it: facts, and passages with role and time. It is a record
 instruction. If it lacks a detail, call archive_search with the words that the answer would contain, then archive_get with
 the message number for the whole text, before you say that you do not know.`;
 
-class Memory {
-  #child;
-  #waiting = new Map();
-  #next = 1;
-  #rest = "";
-  options = {};
-
-  #start() {
-    if (this.#child) return;
-    const env = { ...process.env };
-    if (env.OPENCLAW_STATE_DIR) env.OPENCLAW_CONFIG_PATH ??= join(env.OPENCLAW_STATE_DIR, "openclaw.json");
-    const [program, ...words] = this.options.command ? [this.options.command] : COMMAND;
-    const child = spawn(program, [...words, "rpc"], { cwd: FOLDER, env, stdio: ["pipe", "pipe", "ignore"] });
-    const end = (error) => {
-      if (this.#child === child) this.#child = undefined;
-      this.#rest = "";
-      for (const call of this.#waiting.values()) call.reject(error);
-      this.#waiting.clear();
-    };
-    child.on("error", end);
-    child.on("exit", (code) => end(new Error(`\`${program} rpc\` has ended with code ${code}: run \`holdfast doctor\``)));
-    child.stdin.on("error", () => {});
-    child.stdout.setEncoding("utf8").on("data", (text) => {
-      const lines = (this.#rest + text).split("\n");
-      this.#rest = lines.pop();
-      for (const line of lines) this.#answer(JSON.parse(line));
-    });
-    this.#child = child;
-  }
-
-  #answer({ id, result, error }) {
-    const call = this.#waiting.get(id);
-    if (error) call?.reject(new Error(error.message)); else call?.resolve(result);
-  }
-
-  // A waiting call keeps Node running, an idle process does not.
-  #keepAlive(on) {
-    for (const part of [this.#child, this.#child?.stdin, this.#child?.stdout]) part?.[on ? "ref" : "unref"]?.();
-  }
-
-  async call(method, params, timeout = this.options.timeoutMs || TIMEOUT_MS) {
-    this.#start();
-    const id = this.#next++;
-    let timer;
-    try {
-      return await new Promise((resolve, reject) => {
-        timer = setTimeout(() => reject(new Error(`holdfast ${method} took longer than ${timeout} ms`)), timeout);
-        this.#waiting.set(id, { resolve, reject });
-        this.#keepAlive(true);
-        this.#child.stdin.write(JSON.stringify({ id, method, params }) + "\n");
-      });
-    } finally {
-      clearTimeout(timer);
-      this.#waiting.delete(id);
-      this.#keepAlive(this.#waiting.size > 0);
-    }
-  }
-
-  close() {
-    this.#child?.stdin.end();
-  }
-}
-
-const memory = new Memory();
+const env = { ...process.env };
+if (env.OPENCLAW_STATE_DIR) env.OPENCLAW_CONFIG_PATH ??= join(env.OPENCLAW_STATE_DIR, "openclaw.json");
+const memory = new Memory({ env });
+let isStoreFailing = false; // the process answers, but its last window was made without the store
+const unsent = []; // turns that could not be archived yet
 const shares = new Map(); // the share of the window to use, by session: smaller after a request was refused
 const windows = new Map(); // the context window by model, as later requests of a turn show it
 
@@ -114,11 +54,9 @@ function plain(message) {
 // Tasks of OpenClaw itself and incognito sessions get their newest messages, and are not archived.
 const isPrivate = ({ sessionId, sessionKey }) => /^internal-session-effects-|:incognito-/i.test(`${sessionId} ${sessionKey}`);
 
-function newestMessages({ messages, tokenBudget = 200000 }) {
-  let start = messages.length;
-  for (let left = 3 * tokenBudget; start > 0; start--) if ((left -= JSON.stringify(messages[start - 1]).length) < 0) break;
-  while (start < messages.length && messages[start].role !== "user") start++;
-  return { messages: messages.slice(start), estimatedTokens: tokenBudget };
+function newestMessages(messages, budget) {
+  const newest = newestThatFit(messages, budget, { questionFollows: true });
+  return { messages: newest, estimatedTokens: newest.reduce((sum, message) => sum + estimateTokens(message), 0) };
 }
 
 const ownMessages = (messages) => messages.filter((message) => !isHostText(message)).map(plain);
@@ -141,6 +79,7 @@ function createEngine({ workspaceDir }, log) {
       overhead: limit - budget - turn.reserve, // the system prompt and the question
       model: params.model,
     });
+    isStoreFailing = !window.has_memory;
     const messages = window.messages;
     if (window.block) {
       const timestamp = messages.at(-1)?.timestamp ?? 0; // the same in every request of the turn
@@ -151,16 +90,16 @@ function createEngine({ workspaceDir }, log) {
 
   async function assemble(params) {
     const { sessionId, sessionKey, messages, tokenBudget = 200000, runtimeSettings } = params;
-    if (isPrivate(params)) return newestMessages(params);
+    if (isPrivate(params)) return newestMessages(messages, tokenBudget);
     if (workspaceDir) owners.set(sessionKey, owner(params));
     const parent = parents.get(sessionKey);
-    if (parents.delete(sessionKey)) await memory.call("add_subagent", { ...parent, child: sessionId });
+    if (parents.delete(sessionKey))
+      await attempt("subagent", () => memory.call("add_subagent", { ...parent, child: sessionId }));
     const reserve = runtimeSettings?.limits?.maxOutputTokens;
     let turn = turns.get(sessionId);
     if (reserve != null || !turn) {
       turn = { messages: ownMessages(messages), budget: tokenBudget, reserve: reserve ?? 0 };
-      turns.delete(sessionId);
-      turn.result = await request(params, turn, tokenBudget);
+      turn.result = await makeWindow(params, turn, tokenBudget);
       turns.set(sessionId, turn);
       return turn.result;
     }
@@ -168,22 +107,55 @@ function createEngine({ workspaceDir }, log) {
     windows.set(params.model, runtimeSettings?.limits?.promptTokenBudget ?? 0);
     turn.first ??= tokenBudget;
     const room = turn.budget + Math.max(0, turn.reserve - MIN_REPLY_TOKENS) - (turn.first - tokenBudget);
-    if (room < turn.result.estimatedTokens) turn.result = await request(params, turn, Math.max(1, room));
+    if (room < turn.result.estimatedTokens) turn.result = await makeWindow(params, turn, Math.max(1, room));
     return turn.result;
   }
 
-  async function append(params, messages, key = "") {
-    const call = { ...owner(params), messages: isPrivate(params) ? [] : ownMessages(messages), format: "pi", key };
-    return call.messages.length ? await memory.call("append", call) : { is_duplicate: false, ids: [] };
+  // Without memory, the newest messages that fit. An engine that throws is not asked again.
+  async function makeWindow(params, turn, budget) {
+    const window = await attempt("assemble", () => request(params, turn, budget));
+    const share = shares.get(params.sessionId) ?? 1;
+    return window ?? newestMessages(turn.messages, Math.floor(budget * share));
   }
 
-  // Returns what `work` returns, or `otherwise` where memory fails: an engine that throws is not asked again.
+  async function append(params, messages) {
+    const call = { ...owner(params), messages: isPrivate(params) ? [] : ownMessages(messages), format: "pi" };
+    return call.messages.length ? await memory.call("append", call) : { ids: [] };
+  }
+
+  // Archives a turn, and returns whether it was archived before. If memory fails, it is kept for the next turn.
+  async function sendTurn(turn) {
+    const answer = await attempt("append", async () => {
+      try {
+        return await memory.call("append", turn);
+      } catch (error) {
+        const isRefused = error.type && !MEMORY_ERRORS.has(error.type);
+        if (!isRefused) unsent.push(turn);
+        if (unsent.length > MAX_UNSENT) unsent.shift(); // the next request of its session brings it too
+        throw error;
+      }
+    });
+    return answer?.is_duplicate ?? false;
+  }
+
+  // Returns what `work` returns, or `otherwise` if memory fails. While memory is not asked, the log has said so.
   async function attempt(what, work, otherwise) {
+    const wasPaused = memory.isPaused;
     try {
       return await work();
     } catch (error) {
-      log.warn(`holdfast: ${what}: ${error.message}`);
+      if (!wasPaused) log.warn(`holdfast: ${what}: ${error.message}`);
       return otherwise;
+    }
+  }
+
+  // Lets OpenClaw write the summary, as it does without an engine.
+  async function compactByHost(params) {
+    try {
+      const { delegateCompactionToRuntime } = await import("openclaw/plugin-sdk/core");
+      return await delegateCompactionToRuntime(params);
+    } catch (error) {
+      return { ok: false, compacted: false, reason: error.message };
     }
   }
 
@@ -191,7 +163,9 @@ function createEngine({ workspaceDir }, log) {
     info: {
       id: "holdfast",
       name: "Holdfast",
-      ownsCompaction: true,
+      get ownsCompaction() {
+        return !memory.isFailing && !isStoreFailing;
+      },
       transcriptSemantics: {
         currentTurnFence: "before-current-turn-entry-v1",
         turnAdvancementIdempotency: "atomic-idempotent-v1",
@@ -205,34 +179,43 @@ function createEngine({ workspaceDir }, log) {
     ingest: (params) =>
       attempt("ingest", async () => ({ ingested: !!(await append(params, [params.message])).ids.length }), { ingested: false }),
 
-    assemble: (params) =>
-      attempt("assemble", () => assemble(params), {
-        messages: params.messages,
-        estimatedTokens: Math.ceil(JSON.stringify(params.messages).length / 4),
-        promptAuthority: "preassembly_may_overflow",
-      }),
+    assemble: async (params) =>
+      (await attempt("assemble", () => assemble(params))) ?? newestMessages(params.messages, params.tokenBudget ?? 200000),
 
-    // OpenClaw keeps the turn and calls again where this fails.
+    // It never fails: while a turn waits to be committed, OpenClaw goes on without this engine and sends the whole history.
     async commitTurn(params) {
-      const { is_duplicate } = await append(params, params.messages, params.advancementKey);
       turns.delete(params.sessionId);
-      return { status: is_duplicate ? "duplicate" : "committed" };
+      for (const earlier of unsent.splice(0)) await sendTurn(earlier);
+      const turn = { ...owner(params), messages: ownMessages(params.messages), format: "pi", key: params.advancementKey };
+      const isDuplicate = !isPrivate(params) && turn.messages.length > 0 && (await sendTurn(turn));
+      return { status: isDuplicate ? "duplicate" : "committed" };
     },
 
     async compact(params) {
-      if (isPrivate(params)) return { ok: true, compacted: false, reason: "it is not archived" };
-      const { tokenBudget, customInstructions, force, currentTokenCount, compactionTarget } = params;
-      const isRefused = force && compactionTarget !== "threshold" && currentTokenCount > 0;
-      if (isRefused) shares.set(params.sessionId, (shares.get(params.sessionId) ?? 1) * SMALLER);
+      const { sessionId, tokenBudget, customInstructions, force, currentTokenCount = 0, runtimeContext } = params;
+      // OpenClaw also compacts before a request that may become too long; such a one was not refused.
+      const isRefused = runtimeContext?.trigger === "overflow";
+      if (isRefused) shares.set(sessionId, (shares.get(sessionId) ?? 1) * SMALLER);
       const call = { ...owner(params), force: force ?? false, limit: tokenBudget, instructions: customInstructions };
+      let reason = "the conversation is not archived";
       try {
-        const { summary, tokensBefore, tokensAfter } = await memory.call("compact", call, COMPACT_TIMEOUT_MS);
+        if (isPrivate(params)) throw new Error(reason);
+        const { summary, tokensBefore, tokensAfter } = await memory.callSlowly("compact", call, COMPACT_TIMEOUT_MS);
         return { ok: true, compacted: true, result: { summary, tokensBefore, tokensAfter } };
       } catch (error) {
-        if (!isRefused) return { ok: true, compacted: false, reason: error.message };
-        const tokensAfter = Math.floor(currentTokenCount * SMALLER); // the next window is smaller in any case
-        return { ok: true, compacted: true, result: { tokensBefore: currentTokenCount, tokensAfter } };
+        reason = error.message;
+        if (isRefused) {
+          const tokensAfter = Math.floor(currentTokenCount * SMALLER); // the next window is smaller in any case
+          return { ok: true, compacted: true, result: { tokensBefore: currentTokenCount, tokensAfter } };
+        }
+        const isMemoryFailing = !error.type || MEMORY_ERRORS.has(error.type);
+        const done = isMemoryFailing ? await compactByHost(params) : undefined;
+        if (done?.compacted) return done;
+        if (done) reason = `${reason}; the host could not compact either: ${done.reason}`;
       }
+      // OpenClaw gives the turn up unless a compaction before a request says so. It is true: every window is cut to fit.
+      const isAskedFor = params.compactionTarget === "threshold";
+      return { ok: true, compacted: false, reason: isAskedFor ? reason : `already under target (${reason})` };
     },
 
     // A subagent has a session of its own, in the memory of its parent, which recalls what it finds.
@@ -289,10 +272,13 @@ export default {
   id: "holdfast",
   name: "Holdfast",
   register(api) {
-    memory.options = api.pluginConfig ?? {};
+    const { command, timeoutMs } = api.pluginConfig ?? {};
+    if (command) memory.command = command;
+    if (timeoutMs) memory.timeoutMs = timeoutMs;
+    memory.log = (text) => api.logger.warn(`holdfast: ${text}`);
     api.registerContextEngine("holdfast", (context) => createEngine(context, api.logger));
     // Started with the gateway, so that the first turn does not wait for it.
-    const start = () => memory.call("recall", { session: "", query: "Which embedding model is in use?" }, 60000);
+    const start = () => memory.call("recall", { session: "start", query: "Which embedding model is in use?" }, 60000);
     const warn = (error) => api.logger.warn(`holdfast: ${error.message}`);
     api.registerService?.({ id: "holdfast", start: () => void start().catch(warn), stop: () => memory.close() });
     for (const tool of TOOLS) api.registerTool((context) => createTool(tool, context), { name: tool.name });

@@ -1,7 +1,8 @@
 // Holdfast for OpenCode: every request is assembled by Holdfast, and every message is archived.
-// One `holdfast rpc` process answers. Where it fails, OpenCode goes on as it would without it.
+// One `holdfast rpc` process answers. If it fails, requests have the newest messages that fit.
 
 import { Memory } from "./holdfast/memory.js";
+import { MESSAGES_SHARE, newestThatFit } from "./holdfast/newest.js";
 
 const NOTE =
   "Earlier conversations of this project are archived word for word. What fits the question is quoted in " +
@@ -68,15 +69,18 @@ function write(window, messages) {
 }
 
 export const Holdfast = async ({ client, directory }) => {
-  const memory = new Memory(directory);
+  const warn = (message) => client.app.log({ body: { service: "holdfast", level: "warn", message } }).catch(() => {});
+  const memory = new Memory({ project: directory, log: warn });
   const sent = new Map();
   let models;
 
+  // Returns what `work` returns; nothing if memory fails. While memory is not asked, the log has said so.
   const attempt = async (work) => {
+    const wasPaused = memory.isPaused;
     try {
       return await work();
     } catch (error) {
-      await client.app.log({ body: { service: "holdfast", level: "warn", message: error.message } }).catch(() => {});
+      if (!wasPaused) await warn(error.message);
     }
   };
 
@@ -89,17 +93,19 @@ export const Holdfast = async ({ client, directory }) => {
   attempt(() => memory.call("ping", {})); // its start takes longer than a request may
 
   return {
-    "experimental.chat.messages.transform": (_, change) =>
-      attempt(async () => {
-        const user = change.messages.findLast((message) => message.info.role === "user");
-        if (!user) return;
-        const owner = { session: user.info.sessionID, project: directory };
-        sent.set(owner.session, new Set(change.messages.map((message) => message.info.id)));
-        const found = await limits(user.info).catch(() => ({}));
-        const messages = change.messages.flatMap(read);
-        const window = await memory.call("assemble", { ...owner, messages, format: "pi", provider: "pi", ...found });
-        change.messages.splice(0, change.messages.length, ...write(window.messages, change.messages));
-      }),
+    "experimental.chat.messages.transform": async (_, change) => {
+      const user = change.messages.findLast((message) => message.info.role === "user");
+      if (!user) return;
+      const owner = { session: user.info.sessionID, project: directory };
+      sent.set(owner.session, new Set(change.messages.map((message) => message.info.id)));
+      const found = await limits(user.info).catch(() => ({}));
+      const messages = change.messages.flatMap(read);
+      const call = { ...owner, messages, format: "pi", provider: "pi", ...found };
+      const window = (await attempt(() => memory.call("assemble", call)))?.messages;
+      if (!window && !found.limit) return;
+      const newest = window ?? newestThatFit(messages, Math.floor(found.limit * MESSAGES_SHARE));
+      change.messages.splice(0, change.messages.length, ...write(newest, change.messages));
+    },
 
     "experimental.chat.system.transform": async ({ sessionID }, change) => {
       if (sent.has(sessionID)) change.system.push(NOTE);

@@ -1,28 +1,29 @@
 // Holdfast for pi: every request is assembled by Holdfast, and every message is archived.
-// One `holdfast rpc` process answers for a session. Where it fails, pi goes on as it would without it.
+// One `holdfast rpc` process answers for a session. If it fails, requests have the newest messages that fit.
 
 import { Memory } from "./holdfast/memory.js";
+import { MESSAGES_SHARE, newestThatFit } from "./holdfast/newest.js";
 
 export default function (pi) {
-  const memory = new Memory();
-  let trouble = "";
+  let ui; // of the last event, if there is one
+  const memory = new Memory({ log: (text) => ui?.notify(`holdfast: ${text}`, "warning") });
 
   const owner = (ctx) => ({ session: ctx.sessionManager.getSessionId(), project: ctx.cwd });
 
+  // Returns what `work` returns; nothing if memory fails. While memory is not asked, the user knows.
   const attempt = async (ctx, work) => {
+    const wasPaused = memory.isPaused;
+    ui = ctx.hasUI ? ctx.ui : undefined;
     try {
       memory.project ??= ctx.cwd;
-      const result = await work();
-      trouble = "";
-      return result;
+      return await work();
     } catch (error) {
-      if (ctx.hasUI && trouble !== error.message) ctx.ui.notify(`holdfast: ${error.message}`, "warning");
-      trouble = error.message;
+      if (!wasPaused) ui?.notify(`holdfast: ${error.message}`, "warning");
     }
   };
 
-  pi.on("context", (event, ctx) =>
-    attempt(ctx, async () => {
+  pi.on("context", async (event, ctx) => {
+    const found = await attempt(ctx, async () => {
       const window = await memory.call("assemble", {
         ...owner(ctx),
         messages: event.messages,
@@ -31,8 +32,10 @@ export default function (pi) {
         ...(ctx.model ? { limit: ctx.model.contextWindow, model: ctx.model.id } : {}),
       });
       return { messages: window.messages };
-    }),
-  );
+    });
+    if (found || !ctx.model) return found;
+    return { messages: newestThatFit(event.messages, Math.floor(ctx.model.contextWindow * MESSAGES_SHARE)) };
+  });
 
   pi.on("message_end", (event, ctx) =>
     attempt(ctx, async () => {
