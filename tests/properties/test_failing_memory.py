@@ -229,14 +229,14 @@ def test_known_edits_hold_and_the_beginning_stays_while_memory_fails() -> None:
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add"]), first=0, count=0)
         with open_engine(store, QUIET) as engine:
-            for number in range(30):
+            for number in range(40):
                 talk += [user(f"Request {number}: " + "port " * 50), reply(f"Answer {number}. " + "mot " * 100)]
-            talk.append(user("Request 30: and now?"))
+            talk.append(user("Request 40: and now?"))
             before = engine.session("s").assemble(talk, limit=8_000, recall=False)
             assert before.report.changes
             store.fail()
             changes = 0
-            for number in range(31, 71):
+            for number in range(41, 81):
                 talk += [reply(f"Answer {number}. " + "mot " * 100), user(f"Request {number}: and now?")]
                 window = engine.session("s").assemble(talk, limit=8_000, recall=False)
                 require_promises(window, talk, 8_000)
