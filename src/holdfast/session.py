@@ -364,17 +364,16 @@ class Session:
 
         The newest message of the user is left out if it only asks something: it is the question that is being answered.
         """
-        hits = self._memory.search(query, scope=self.scope, across=across, limit=limit + 1)
         asked = self._find_open_question(across=across)
-        return [hit for hit in hits if hit.message != asked][:limit]
+        return self._memory.search(query, scope=self.scope, across=across, limit=limit, without_messages=asked)
 
-    def _find_open_question(self, *, across: bool) -> int | None:
+    def _find_open_question(self, *, across: bool) -> tuple[int, ...]:
         """Return the number of the newest message of the user, if it only asks something."""
         newest = Select(scope=self.scope, across=across, newest=True, limit=MAX_TURN_MESSAGES)
         for row in reversed(self._memory.store.read_messages(newest)):
             if row.message.role == "user":
-                return None if without_questions(row.message.text) else row.id
-        return None
+                return () if without_questions(row.message.text) else (row.id,)
+        return ()
 
     def get(self, ids: Sequence[int] | None = None, *, across: bool = True, around: int = 0) -> list[MessageRow]:
         """Get archived messages by number, with `around` neighbours on each side.

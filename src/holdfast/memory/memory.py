@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -313,8 +313,16 @@ class Memory:
         now = self.clock()
         return build_query(self.settings, texts, scope=scope, now=now, across=across, cap=cap, automatic=automatic)
 
-    def search(self, query: str, *, scope: Scope, across: Across = False, limit: int = 10) -> list[Hit]:
-        """Find the passages that match a question best, best first."""
+    def search(
+        self,
+        query: str,
+        *,
+        scope: Scope,
+        across: Across = False,
+        limit: int = 10,
+        without_messages: Collection[int] = (),
+    ) -> list[Hit]:
+        """Find the passages that match a question best, best first; none of the messages to leave out."""
         if not query.strip():
             raise InputError("the search is empty: say what to look for")
         if limit < 1:
@@ -323,7 +331,8 @@ class Memory:
 
         if not self.store.progress:  # until then words have to do
             self._take_over_vectors(limit=_MAX_TAKEN_OVER)
-        return search(self.store, self.query((query,), scope=scope, across=across), embedder=self.embedder, limit=limit)
+        question = replace(self.query((query,), scope=scope, across=across), in_window=without_messages)
+        return search(self.store, question, embedder=self.embedder, limit=limit)
 
     def recall(self, query: RecallQuery) -> Recall:
         """Make the block for a question. Its notes say what the search had to do without."""
