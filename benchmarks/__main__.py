@@ -104,11 +104,14 @@ def read(*, path: Path | None, megabytes: int, as_json: bool) -> None:
 @as_json
 def redaction(*, samples: int, seed: int, as_json: bool) -> None:
     """How many secrets are masked, and how much else, against the original plugin's patterns."""
-    from benchmarks.redaction import measure  # noqa: PLC0415 - as above
+    from benchmarks.redaction import measure, measure_cost, measure_kinds  # noqa: PLC0415 - as above
 
     found = measure(samples=samples, seed=seed)
+    kinds = measure_kinds(seed=seed)
+    cost = measure_cost()
     if as_json:
-        emit_json({**machine(), **asdict(found)})
+        halves = {half: asdict(scores) for half, scores in kinds.items()}
+        emit_json({**machine(), **asdict(found), "kinds": halves, "cost": asdict(cost)})
         return
     rows = {
         line: {
@@ -121,6 +124,22 @@ def redaction(*, samples: int, seed: int, as_json: bool) -> None:
         for line, (ours, seeds) in found.rows().items()
     }
     print_table(rows, first="secrets")
+    echo("")
+    halves = {
+        half: {
+            "kinds": scores.secrets,
+            "masked": scores.masked,
+            "look-alikes": scores.look_alikes,
+            "kept": scores.kept,
+        }
+        for half, scores in kinds.items()
+    }
+    print_table(halves, first="half")
+    echo("")
+    costs = {"normal": {"ns/char": cost.normal, "ratio": 1.0}}
+    for piece, spent in list(cost.dense.items())[:10]:
+        costs[repr(piece)] = {"ns/char": spent, "ratio": spent / cost.normal}
+    print_table(costs, first="text")
 
 
 @bench.command()

@@ -4,6 +4,9 @@ Nothing in the corpus was ever anybody's secret. `<kind:n>` in a template stands
 `<kind>` for a generated value; `{}` in a surrounding is where the secret goes. The lines of `secret_lines.txt` and
 `harmless_lines.txt` are `kind|text`: the secret stands between « and », and ⏎ is a line break. They were written down
 before the rules that mask them.
+
+`secret_kinds.txt` and `look_alikes.txt` have one line for each kind, in the same notation. A kind belongs to one of two
+halves, by its name; rules are chosen by the first one alone.
 """
 
 import base64
@@ -11,14 +14,33 @@ import json
 import random
 import re
 import string
+import time
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
 from benchmarks import load_lines, load_texts
-from holdfast.redact import redact
+from holdfast.patterns import load
+from holdfast.redact import find, redact
 
-__all__ = ["HARMLESS", "NAMED", "SHAPED", "Measurement", "Sample", "Score", "corpus", "fill", "measure", "six_patterns"]
+__all__ = [
+    "HARMLESS",
+    "NAMED",
+    "SHAPED",
+    "Cost",
+    "Kinds",
+    "Measurement",
+    "Sample",
+    "Score",
+    "corpus",
+    "dense_texts",
+    "fill",
+    "measure",
+    "measure_cost",
+    "measure_kinds",
+    "six_patterns",
+]
 
 Masker: TypeAlias = Callable[[str], str]
 
@@ -116,6 +138,111 @@ def measure(*, seed: int = 1, samples: int = 40, masker: Masker = redact) -> Mea
     return Measurement(
         seed=seed, overall=_sum(ours.values()), groups=ours, baseline=_sum(theirs.values()), baseline_groups=theirs
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kinds:
+    """What became of kinds of secrets and of look-alikes; each sample of a kind counts.
+
+    Attributes:
+        secrets: Kinds of secrets.
+        masked: Those of which no sample was left to see.
+        look_alikes: Kinds of texts without a secret.
+        kept: Those of which no sample was changed.
+        missed: The kinds of secrets that were not masked.
+        changed: The look-alikes that were changed.
+    """
+
+    secrets: int
+    masked: int
+    look_alikes: int
+    kept: int
+    missed: list[str]
+    changed: list[str]
+
+
+def measure_kinds(*, seed: int = 1, samples: int = 10, masker: Masker = redact) -> dict[str, Kinds]:
+    """Measure redaction on the list of kinds, for each of its halves."""
+    halves: dict[str, Kinds] = {}
+    for half, title in enumerate(("chosen by", "held out")):
+        rng = random.Random(seed)  # noqa: S311 - as above
+        secrets = [line for line in load_lines("secret_kinds") if _half(line) == half]
+        look_alikes = [line for line in load_lines("look_alikes") if _half(line) == half]
+        missed = [_kind(line) for line in secrets if not _is_masked(line, rng, samples=samples, masker=masker)]
+        changed = [_kind(line) for line in look_alikes if not _is_kept(line, rng, samples=samples, masker=masker)]
+        halves[title] = Kinds(
+            secrets=len(secrets),
+            masked=len(secrets) - len(missed),
+            look_alikes=len(look_alikes),
+            kept=len(look_alikes) - len(changed),
+            missed=missed,
+            changed=changed,
+        )
+    return halves
+
+
+def _kind(line: str) -> str:
+    return line.partition("|")[0]
+
+
+def _half(line: str) -> int:
+    return zlib.crc32(_kind(line).encode()) % 2
+
+
+def _is_masked(line: str, rng: random.Random, *, samples: int, masker: Masker) -> bool:
+    for _ in range(samples):
+        before, secret, after = re.split("[«»]", fill(line.partition("|")[2].replace("⏎", "\n"), rng))
+        sample = Sample(_kind(line), f"{before}{secret}{after}", secret)
+        if not sample.is_masked_in(masker(sample.text)):
+            return False
+    return True
+
+
+def _is_kept(line: str, rng: random.Random, *, samples: int, masker: Masker) -> bool:
+    for _ in range(samples):
+        text = fill(line.partition("|")[2].replace("⏎", "\n"), rng)
+        if masker(text) != text:
+            return False
+    return True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """The processor time of a search, in nanoseconds for each character.
+
+    Attributes:
+        normal: Of the messages of a coding session.
+        dense: Of text that consists of secret words and separators, by its piece, the most costly first.
+    """
+
+    normal: float
+    dense: dict[str, float]
+
+
+_SEPARATORS: Final = ("='", "=", ": ", " ", '":"', " is ", "=a1b2 ", ":x;", " for a is ", "\n")
+_DENSE_CHARS: Final = 10_000
+
+
+def dense_texts(*, chars: int = _DENSE_CHARS) -> dict[str, str]:
+    """Texts of nothing but secret words, one for each word and separator."""
+    names = load("secrets")["names"]
+    words = [*names["stems"], *names["capital stems"], *names["other stems"], "password", "credentials", "DB_PASSWORD"]
+    pieces = [f"{word}{separator}" for word in words for separator in _SEPARATORS]
+    return {piece: piece * (chars // len(piece)) for piece in pieces}
+
+
+def measure_cost(*, chars: int = _DENSE_CHARS) -> Cost:
+    """Measure what a search costs on normal text and on dense texts of so many characters."""
+    session = json.dumps(load_texts("coding"), ensure_ascii=False)
+    dense = {piece: _time(text) for piece, text in dense_texts(chars=chars).items()}
+    return Cost(normal=_time(session), dense=dict(sorted(dense.items(), key=lambda item: item[1], reverse=True)))
+
+
+def _time(text: str) -> float:
+    find(text[:1000])  # loads and compiles what will be needed
+    start = time.process_time_ns()
+    find(text)
+    return (time.process_time_ns() - start) / len(text)
 
 
 def corpus(*, seed: int, samples: int) -> Iterator[Sample]:
@@ -244,9 +371,7 @@ def _letters(text: str) -> str:
 
 def _telling(secret: str) -> str:
     """The part of an address or a token that must not be seen: a host, an id or a prefix may."""
-    return re.sub(
-        r"^(?:https?://\S*?(?:sig=|services/|webhooks/[0-9]+/)|[^.]{14}\.atlasv1\.|.{5}(?=~)|\$2b\$)", "", secret
-    )
+    return re.sub(r"^(?:https?://\S*?(?:sig=|services/|webhooks/[0-9]+/)|.{5}(?=~)|\$2b\$)", "", secret)
 
 
 def _groups(texts: Sequence[Sample], masker: Masker) -> dict[str, Score]:

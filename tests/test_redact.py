@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.redaction import fill
+from benchmarks.redaction import dense_texts, fill
 from holdfast.patterns import load
 from holdfast.redact import JSON, Secret, find, redact, redact_value
 from shared_data import SHARED, needs_shared
@@ -85,6 +85,44 @@ PASSWORD = "hunter2"
         ("curl https://example.org \\\n  --user 'me:hunter2'", "curl https://example.org \\\n  --user 'me:[REDACTED]'"),
         ("postgres://app:p@ss9@host/db", "postgres://app:[REDACTED]@host/db"),
         ("redis://:hunter2@localhost:6379", "redis://:[REDACTED]@localhost:6379"),
+        (f"TWITTER_API_KEY_SECRET={KEY}", "TWITTER_API_KEY_SECRET=[REDACTED]"),
+        (f"B2_APPLICATION_KEY={KEY}", "B2_APPLICATION_KEY=[REDACTED]"),
+        (f"AZURE_DEVOPS_PAT={KEY}", "AZURE_DEVOPS_PAT=[REDACTED]"),
+        (f"MAPS_KEY = '{KEY}'", "MAPS_KEY = '[REDACTED]'"),
+        (f'cohere = "{KEY}"', 'cohere = "[REDACTED]"'),
+        ("passcode: 771-04-2", "passcode: [REDACTED]"),
+        ("Das Passwort ist Regen!Wolke7.", "Das Passwort ist [REDACTED]."),
+        ("mot de passe : ch4taigne!", "mot de passe : [REDACTED]"),
+        ("La contraseña del servidor es Monte_alto8.", "La contraseña del servidor es [REDACTED]."),
+        ("A senha é Mar!azul9.", "A senha é [REDACTED]."),
+        ("Пароль от сервера: Most_dom3", "Пароль от сервера: [REDACTED]"),
+        ("パスワードを oki-Na99k に変更", "パスワードを [REDACTED] に変更"),
+        ("Use hunt3r-Moss as the password.", "Use [REDACTED] as the password."),
+        ("The password for the staging box is Qu0kka-99.", "The password for the staging box is [REDACTED]."),
+        ("credentials: admin / Sn0wdrop!", "credentials: admin / [REDACTED]"),
+        ("Your verification code is 481 207", "Your verification code is [REDACTED]"),
+        (f"API key created: {KEY} (shown once)", "API key created: [REDACTED] (shown once)"),
+        ("Password\n  S4ndpiper!\n", "Password\n  [REDACTED]\n"),
+        (
+            "| user | password |\n| --- | --- |\n| ana | Qu1nce-tree |",
+            "| user | password |\n| --- | --- |\n| ana | [REDACTED] |",
+        ),
+        ("user,password\nana,G1nger-tea\nbob,Cl0ve-tea", "user,password\nana,[REDACTED]\nbob,[REDACTED]"),
+        (
+            "INSERT INTO users (name, password) VALUES ('ana', 'Lark-spur6');",
+            "INSERT INTO users (name, password) VALUES ('ana', '[REDACTED]');",
+        ),
+        ("kind: Secret\ndata:\n  user: c2hvcC1hZG1pbg==\n", "kind: Secret\ndata:\n  user: [REDACTED_B64]\n"),
+        (f"https://ci.example.org/webhook/{KEY}", "https://ci.example.org/webhook/[REDACTED]"),
+        (
+            f"https://discord.com/api/v10/webhooks/1234567890/{KEY}",
+            "https://discord.com/api/v10/webhooks/1234567890/[REDACTED]",
+        ),
+        ("requests.get(url, auth=('admin', 'Fl1nt-Rook'))", "requests.get(url, auth=('admin', '[REDACTED]'))"),
+        (
+            'seed phrase: "velvet orbit cactus rabbit galaxy hinge"',
+            'seed phrase: "[REDACTED]"',
+        ),
     ],
 )
 def test_a_secret_is_masked_and_nothing_beside_it(text: str, expected: str) -> None:
@@ -127,6 +165,17 @@ def test_a_secret_is_masked_and_nothing_beside_it(text: str, expected: str) -> N
         "密码：password，令牌：string",
         "password: user.password, pwd = args.pwd2, pass = 12/15, password: 8192",
         "[REDACTED] [REDACTED:github-token] [REDACTED_HEX] password=[REDACTED]",
+        "private_key: ed25519.Ed25519PrivateKey, RegEnumKey = win32api.RegEnumKey",
+        "I use 1Password as my password manager.",
+        "The bypass: cache-v2, minipass ^7.1.3",
+        'primary_key="' + HEX + '"',
+        "keyring.set_password('service1', 'user2', password)",
+        "the confirmation code for the flight is 3RK2T9",
+        "Das Passwort ist im Tresor gespeichert. Le mot de passe est incorrect. A senha é inválida.",
+        "密码长度为 8 到 32 位，パスワードは8文字以上，비밀번호는 8자 이상",
+        "| field | type |\n| --- | --- |\n| password | string |",
+        "https://github.com/acme/shop/settings/hooks/471829301",
+        "gpg: using RSA key 3AA5C34371567BD23AA5C34371567BD2AB12CD34",
     ],
 )
 def test_what_is_no_secret_comes_back_as_it_was(text: str) -> None:
@@ -275,7 +324,9 @@ class TestValues:
 def _patterns() -> list[tuple[str, str]]:
     tables = load("secrets")
     formats = [(name, pattern) for rules in tables["formats"].values() for name, _, pattern, *_ in rules]
-    return formats + [item for table in (tables["keyed"], *tables["commands"].values()) for item in table.items()]
+    keyed = [tables[name] for name in ("keyed", "near", "structures")]
+    items = [item for table in (*keyed, *tables["commands"].values()) for item in table.items()]
+    return formats + [(name, pattern) for name, pattern in items if isinstance(pattern, str)]
 
 
 @pytest.mark.parametrize(("name", "pattern"), _patterns())
@@ -349,6 +400,10 @@ HOSTILE = {
 }
 
 
+MAX_CALLS_PER_CHARACTER = 18
+MAX_CALLS_PER_TEXT = 1000  # whatever the text is: each word and each mark is searched once
+
+
 @pytest.mark.parametrize("piece", [piece for pieces in HOSTILE.values() for piece in pieces])
 def test_twice_the_text_is_twice_the_work(piece: str) -> None:
     """On hostile text the number of calls grows with its length, not faster."""
@@ -371,6 +426,24 @@ def _calls(text: str) -> int:
     finally:
         sys.setprofile(before)
     return count
+
+
+@pytest.mark.parametrize("stem", [*load("secrets")["names"]["stems"], *load("secrets")["names"]["other stems"]])
+def test_dense_secret_words_take_a_bounded_number_of_steps(stem: str) -> None:
+    """Text of nothing but secret words takes a bounded number of calls for each character, whatever separates them."""
+    texts = {piece: text for piece, text in dense_texts(chars=500).items() if piece.startswith(stem)}
+    for piece, text in texts.items():
+        redact(text)  # loads and compiles what will be needed
+        assert _calls(text) <= MAX_CALLS_PER_CHARACTER * len(text) + MAX_CALLS_PER_TEXT, piece
+
+
+def test_masks_that_bring_others_into_reach_take_a_bounded_number_of_passes() -> None:
+    """Each password is out of reach of its command until the one before it is masked: that is not one pass for each."""
+    value = fill("<an:295>", RNG)
+    link = f"-p{value} mysql -a {value} redis-cli "
+    redact(f"mysql redis-cli {link}")  # loads and compiles what will be needed
+    short, long = (f"mysql redis-cli {link * count}" for count in (12, 24))
+    assert _calls(long) <= 2.2 * _calls(short) + 200
 
 
 def test_five_hostile_megabytes_are_got_through() -> None:

@@ -11,7 +11,12 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from holdfast.redact.search import Secret, find_after_words, find_by_format, find_in_commands, find_in_value, load_rules
+from holdfast.redact.commands import find_in_commands
+from holdfast.redact.formats import find_by_format, find_runs, load_rules
+from holdfast.redact.near import find_near_words
+from holdfast.redact.notations import find_after_words, find_in_value
+from holdfast.redact.secret import Secret
+from holdfast.redact.structures import find_in_structures
 
 __all__ = ["JSON", "Secret", "find", "redact", "redact_value"]
 
@@ -19,14 +24,18 @@ JSON: TypeAlias = "dict[str, JSON] | list[JSON] | str | int | float | bool | Non
 """A value that `json.loads` returns."""
 
 _MIN_CHARS: Final = 8  # characters; nothing shorter holds a name and a secret
+_MAX_PASSES: Final = 4
 _MIN_KEY_CHARS: Final = 20  # characters; a key of an object that could be a token
 
 
 def redact(text: str) -> str:
     """Mask every secret in a text; return the same object if there is none. Redacting twice changes nothing."""
-    # A mask can join what a long secret separated, so search again until nothing is found.
-    # No rule accepts a mask, so the loop ends.
-    while secrets := find(text):
+    # A mask can join what a long secret separated, so search again until nothing is found. Two passes are enough for
+    # most texts; hostile text could need one for each of its lines.
+    for _ in range(_MAX_PASSES):
+        secrets = find(text)
+        if not secrets:
+            break
         text = _mask(text, secrets)
     return text
 
@@ -37,7 +46,16 @@ def find(text: str) -> list[Secret]:
         return []
     plain = text.encode("ascii", "replace")  # one byte per character, so that positions stay
     lowered = plain.lower().decode()
-    return _merge((*find_by_format(text, plain), *find_after_words(text, lowered), *find_in_commands(text, lowered)))
+    runs = find_runs(text, plain)
+    return _merge(
+        (
+            *find_by_format(text, runs),
+            *find_near_words(text, runs),
+            *find_after_words(text, lowered),
+            *find_in_commands(text, lowered),
+            *find_in_structures(text, lowered),
+        )
+    )
 
 
 def redact_value(value: JSON) -> JSON:
@@ -66,7 +84,7 @@ def redact_value(value: JSON) -> JSON:
 @cache
 def _rank(name: str) -> int:
     """Return how specific a rule is: one for a format comes before all others."""
-    names = [rule.name for kind in ("tokens", "anywhere") for rule in load_rules(kind)]
+    names = [rule.name for kind in ("tokens", "around", "anywhere") for rule in load_rules(kind)]
     return len(names) - names[::-1].index(name) - 1 if name in names else len(names)
 
 
@@ -76,7 +94,7 @@ def _merge(secrets: Iterable[Secret]) -> list[Secret]:
     for secret in sorted(secrets, key=lambda secret: (secret.start, _rank(secret.rule))):
         if not merged or secret.start >= merged[-1].end:
             merged.append(secret)
-        elif secret.start > merged[-1].start:
+        elif secret.start > merged[-1].start or secret.rule == merged[-1].rule:
             last = merged.pop()
             merged.append(Secret(min(last.rule, secret.rule, key=_rank), last.start, max(last.end, secret.end)))
     return merged

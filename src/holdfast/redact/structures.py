@@ -1,0 +1,140 @@
+"""Find secrets by their place in a structure: columns of tables, inserts in SQL, the data of a Kubernetes Secret."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import Final
+
+from holdfast.patterns import compile_once, load
+from holdfast.redact.looks import is_genuine
+from holdfast.redact.names import Name, find_word
+from holdfast.redact.notations import is_bare_secret
+from holdfast.redact.secret import Secret
+
+__all__ = ["find_in_structures"]
+
+_MAX_HEADER_CHARS: Final = 1000
+_MAX_COLUMNS: Final = 64
+_MAX_MANIFEST_CHARS: Final = 20_000
+
+
+@cache
+def _pattern(name: str) -> re.Pattern[str]:
+    return compile_once(load("secrets")["structures"][name])
+
+
+def find_in_structures(text: str, lowered: str) -> Iterator[Secret]:
+    """Yield the secrets of tables, inserts and manifests. `lowered` is the text in lower case."""
+    yield from _find_in_markdown(text)
+    yield from _find_in_csv(text, lowered)
+    yield from _find_in_inserts(text, lowered)
+    yield from _find_in_manifests(text)
+
+
+def _name_columns(header: Sequence[str]) -> dict[int, Name]:
+    """Return the columns whose header names a secret."""
+    columns: dict[int, Name] = {}
+    for place, title in enumerate(header[:_MAX_COLUMNS]):
+        name = find_word(title.strip(" \t*`_\"'")[-_MAX_COLUMNS:])
+        if name is not None:
+            columns[place] = name
+    return columns
+
+
+def _find_end_of_line(text: str, start: int) -> int:
+    end = text.find("\n", start)
+    return end if end >= 0 else len(text)
+
+
+def _find_in_row(text: str, start: int, end: int, *, separator: str, columns: dict[int, Name]) -> Iterator[Secret]:
+    """Yield the secrets in the cells of a row."""
+    cell = start
+    for place in range(max(columns) + 1):
+        cell_end = text.find(separator, cell, end)
+        cell_end = cell_end if cell_end >= 0 else end
+        value = _pattern("cell").match(text, cell, cell_end)
+        if place in columns and value is not None and is_bare_secret(columns[place], value["secret"]):
+            yield Secret(columns[place].rule, *value.span("secret"))
+        if cell_end == end:
+            return
+        cell = cell_end + 1
+
+
+def _find_in_markdown(text: str) -> Iterator[Secret]:
+    """Yield the secrets in the columns of Markdown tables, found by the line below the header."""
+    done = 0
+    for mark in ("|-", "| -", "|:-", "| :-", "+-", "+="):
+        found = text.find(mark)
+        while found >= 0:
+            line = text.rfind("\n", 0, found) + 1 if found >= done else 0
+            following = max(found + len(mark), done)
+            if line and _pattern("rule").match(text, line):
+                header_start = text.rfind("\n", max(0, line - _MAX_HEADER_CHARS), line - 1) + 1
+                header = text[header_start : line - 1].strip()
+                columns = _name_columns(header.removeprefix("|").split("|"))
+                done = _find_end_of_line(text, line) + 1
+                while columns and text.startswith("|", done):
+                    end = _find_end_of_line(text, done)
+                    yield from _find_in_row(text, done + 1, end, separator="|", columns=columns)
+                    done = end + 1
+                following = max(following, done)
+            found = text.find(mark, following)
+
+
+def _find_in_csv(text: str, lowered: str) -> Iterator[Secret]:
+    """Yield the secrets in the columns of CSV, found by a header of plain names."""
+    done = 0
+    for word in load("secrets")["names"]["columns"]:
+        found = lowered.find(word)
+        while found >= 0:
+            following = found + len(word)
+            edges = lowered[max(0, found - 1) : found] + lowered[following : following + 1]
+            separator = next((sign for sign in ",;\t" if sign in edges), "")
+            if found >= done and separator and not edges.strip(f"{separator}\n\r\"'"):
+                line = text.rfind("\n", max(0, found - _MAX_HEADER_CHARS), found) + 1
+                end = _find_end_of_line(text, line)
+                if _pattern("header").fullmatch(text, line, end):
+                    columns = _name_columns(text[line:end].split(separator))
+                    count = text.count(separator, line, end)
+                    done = end + 1
+                    row_end = _find_end_of_line(text, done)
+                    while columns and done < len(text) and text.count(separator, done, row_end) == count:
+                        yield from _find_in_row(text, done, row_end, separator=separator, columns=columns)
+                        done = row_end + 1
+                        row_end = _find_end_of_line(text, done)
+                    following = max(following, done)
+            found = lowered.find(word, following)
+
+
+def _find_in_inserts(text: str, lowered: str) -> Iterator[Secret]:
+    """Yield the secrets in `INSERT INTO users (name, password) VALUES ('…', '…')`."""
+    found = lowered.find("insert into")
+    while found >= 0:
+        end = found + 1
+        insert = _pattern("insert").match(text, found)
+        columns = _name_columns(insert["columns"].split(",")) if insert else {}
+        if insert is not None and columns:
+            place, end = 0, insert.end()
+            while value := _pattern("value").match(text, end):
+                if place in columns and value["secret"] and is_bare_secret(columns[place], value["secret"]):
+                    yield Secret(columns[place].rule, *value.span("secret"))
+                place = place + 1 if value["end"] == "," else 0
+                end = value.end()
+        found = lowered.find("insert into", end)
+
+
+def _find_in_manifests(text: str) -> Iterator[Secret]:
+    """Yield the values of a Kubernetes Secret: base64, under names that need not say so."""
+    done = 0
+    found = text.find("kind: Secret")
+    while found >= 0:
+        start = max(done, text.rfind("\n---", max(0, found - _MAX_MANIFEST_CHARS), found))
+        limit = found + _MAX_MANIFEST_CHARS
+        end = text.find("\n---", found, limit)
+        end = end if end >= 0 else min(limit, len(text))
+        for data in _pattern("data").finditer(text, start, end):
+            for entry in _pattern("entry").finditer(text, data.start("entries"), data.end("entries")):
+                if is_genuine(entry["secret"]) and not _pattern("certificate").match(entry["secret"]):
+                    yield Secret("base64", *entry.span("secret"))
+        done = end
+        found = text.find("kind: Secret", done)
