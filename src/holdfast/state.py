@@ -35,6 +35,8 @@ MAX_LOGS: Final = 16
 """Histories that a reply may follow: as many requests of a session may be under way."""
 MAX_LOG_KEYS: Final = 4096
 """Messages at the end of each of them that are compared with what is appended."""
+MAX_SENT_TURNS: Final = 4
+"""Turns of an earlier process whose new messages are known to have been sent."""
 WINDOW: Final = "window"
 """The kind of the records that hold the source of past windows, by the key of their turn."""
 TURN: Final = "turn"
@@ -103,6 +105,7 @@ class SessionState:
         limits, notes: The limits of the last request, and warnings of a background compaction for the next report.
         compact_from: How long the history must be before a compaction is tried again after one that failed.
         reported_edits: How many of the edits are in earlier reports; None before the first request.
+        sent_before: Messages that an earlier process has sent in its last requests.
         sent_tokens: The estimated tokens of the last request; 0 once they were compared with reported usage.
         scale: Tokens that the provider counted for each estimated one, at its last report; None before one.
         recorded: The key of the last recorded turn, and the numbers of its history.
@@ -127,6 +130,7 @@ class SessionState:
     notes: list[str] = field(default_factory=list)
     compact_from: int = 0
     reported_edits: int | None = None
+    sent_before: set[int] = field(default_factory=set)
     sent_tokens: int = 0
     scale: float | None = None
     recorded: tuple[str, list[int]] = ("", [])
@@ -153,6 +157,9 @@ class SessionState:
             for record in self.memory.store.read_records(select, kind=TURN):
                 self.turn, self.last_time = record.data.get("turn", 0), record.time
                 self.scale = record.data.get("token_scale") if record.data.get("is_calibrated") else None
+            select = replace(select, limit=MAX_SENT_TURNS)
+            for record in self.memory.store.read_records(select, kind=WINDOW):
+                self.sent_before.update(record.data.get("added", ()))
             self._is_loaded = True
 
     def load(self) -> None:
@@ -415,6 +422,13 @@ class SessionState:
         """
         said = (unwrap(item.message.text) for item in reversed(self.history) if item.message.role == "user")
         return select_texts(chain((unwrap(newest),), said), most=most)
+
+    def was_sent(self, item: Item) -> bool:
+        """Return whether an earlier request has shown a message."""
+        if item.id in self.sent_before:
+            return True
+        # A message that could not be archived was sent without a number.
+        return any(one.id in {0, item.id} and one.message.digest == item.message.digest for one in self.sent)
 
     # --- edits -------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from msgspec import structs
 from holdfast import providers
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, tokens
-from holdfast.context.plan import Plan, clear_blocks, explain_no_block, place, plan_edits, recall_room
+from holdfast.context.plan import Plan, clear_blocks, explain_no_block, find_block_place, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.block import Fact, fact_line
@@ -282,6 +282,11 @@ def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
         if (cap := recall_room(plan.items, turn.limits, position="head")) >= MIN_BLOCK:
             _recall_block(state, turn, texts, plan, cap=cap)
         return ()
+    into = find_block_place(plan.items)
+    if position == "tail" and into is not None and into.block is None and state.was_sent(into):
+        # A block would change a message that the provider's cache has.
+        turn.recall = Recall(reason="this question was sent without a block")
+        return ()
     for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
         items = apply(plan.items, removed)
         cap = recall_room(items, turn.limits, position=position)
@@ -308,8 +313,9 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     recall = memory.recall(replace(query, texts=query.texts[-1:]))
     if not recall.block and len(texts) > 1:  # a question that says too little is read with the messages before it
         recall = memory.recall(query)
-    words_only = settings.embedding.provider == "none"  # chosen by the user, so not reported
-    turn.recall = replace(recall, notes=()) if words_only else recall
+    if settings.embedding.provider == "none":  # chosen by the user, so not reported
+        recall = replace(recall, notes=tuple(note for note in recall.notes if note not in memory.choice.reasons))
+    turn.recall = recall
     return place(
         plan.items,
         recall.block,

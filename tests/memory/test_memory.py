@@ -117,13 +117,13 @@ def test_loading_the_model_does_not_count(opened: Callable[[Embedder | None], Me
 
 
 def test_what_takes_too_long_is_left_out(opened: Callable[[Embedder | None], Memory]) -> None:
-    """After `recall.deadline_ms` there is no block, and the reason says so; who asks by name waits."""
+    """After four times `recall.deadline_ms` there is no block, and the reason says so; who asks by name waits."""
     memory = opened(Counting("one"))
     ticks = iter(range(1000))
     memory.timer = lambda: float(next(ticks))
     late = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))
     assert (late.block, late.hits) == ("", ())
-    assert late.reason == "it took longer than 250 ms (recall.deadline_ms)"
+    assert late.reason == "it took longer than 1000 ms (4 times recall.deadline_ms)"
     assert late.notes == (f"nothing was recalled: {late.reason}",)  # a warning of the report
     assert memory.recall(memory.query(("topic5 port",), scope=SCOPE)).block
 
@@ -132,10 +132,7 @@ def test_loading_the_index_is_not_charged_to_a_question(opened: Callable[[Embedd
     """The first question with a deadline finds the index loaded, once."""
     memory = opened(Counting("one"))
     memory.embed()
-    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True)).reason in {
-        "",
-        "it took longer than 250 ms (recall.deadline_ms)",  # on a machine that is very busy
-    }
+    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True)).reason == ""
     assert memory.recall(memory.query(("topic5 port",), scope=SCOPE)).block
 
 

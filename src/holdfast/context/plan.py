@@ -395,6 +395,12 @@ def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) ->
     return max(0, min(room, budget.live_recall - _block_tokens(items)))
 
 
+def find_block_place(items: Sequence[Item]) -> Item | None:
+    """Return the message that a block at the tail goes into: the newest of the user, or the newest tool result."""
+    newest = (item for item in reversed(items) if item.kind == "message" and item.message.role in {"user", "tool"})
+    return next(newest, None)
+
+
 def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
     """Say why there is no room for a block."""
     if position == "tail" and not _newest_id(items):
@@ -443,8 +449,8 @@ def place(
 
 def _newest_id(items: Sequence[Item]) -> int:
     """Return the archive number of the newest user message or tool result; 0 where there is none or it has none."""
-    newest = (item.id for item in reversed(items) if item.kind == "message" and item.message.role in {"user", "tool"})
-    return next(newest, 0)
+    newest = find_block_place(items)
+    return newest.id if newest is not None else 0
 
 
 def _block_tokens(items: Sequence[Item]) -> int:

@@ -72,7 +72,7 @@ class Memory:
         choice: Choice | None = None,
         clock: Callable[[], int] = _now,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
-        timer: Callable[[], float] = time.monotonic,
+        timer: Callable[[], float] = time.thread_time,
     ) -> None:
         self.store, self.settings = store, settings
         self.clock, self.new_id, self.timer = clock, new_id, timer

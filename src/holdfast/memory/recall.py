@@ -20,7 +20,7 @@ import numpy as np
 from holdfast.calls import Deadline, DeadlineError
 from holdfast.memory import block, facts
 from holdfast.memory.block import UNKEPT, Marks
-from holdfast.memory.embedding import embed_query
+from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
 from holdfast.memory.query import RecallQuery, weigh_terms
@@ -91,7 +91,7 @@ def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None
     Passages that have nothing to do with the question are left out. With vectors, the best passages by words that have
     every word of the question in one place come first.
     """
-    found = _search(store, query, embedder, Deadline.after(None))
+    found = _search(store, query, embedder, _Pace.start(None, time.thread_time))
     scores, best = found.ranking.scores.copy(), found.ranking.order.tolist()
     if found.candidates.cosine is not None:
         leads = _search_by_words(store, query, found).ranking.order[:_MAX_LEADS]
@@ -112,22 +112,51 @@ def recall(
     *,
     marks: Marks = UNKEPT,
     embedder: Embedder | None = None,
-    timer: Callable[[], float] = time.monotonic,
+    timer: Callable[[], float] = time.thread_time,
 ) -> Recall:
-    """Make the block for a question, signed with the keys of the store."""
+    """Make the block for a question, signed with the keys of the store.
+
+    `timer` returns the seconds of work. By default it is the processor time of the thread: how busy the machine is does
+    not decide what is recalled.
+    """
     if len(" ".join(query.texts).strip()) < query.min_chars:
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
+    pace = _Pace.start(query.seconds, timer)
     try:
-        return _recall(store, query, marks, embedder, Deadline.after(query.seconds, clock=timer))
+        return _recall(store, query, marks, embedder, pace)
     except DeadlineError:
-        late = f"it took longer than {1000 * (query.seconds or 0):.0f} ms (recall.deadline_ms)"
+        late = f"it took longer than {1000 * pace.end.seconds:.0f} ms ({_MAX_OVERTIME} times recall.deadline_ms)"
         return Recall(reason=late, notes=(f"nothing was recalled: {late}",))
 
 
-def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, deadline: Deadline) -> Recall:
+_FEW_AFTER: Final = 2
+"""Times the deadline after which only the best candidates are looked at,"""
+_MAX_OVERTIME: Final = 4
+"""and after which nothing is recalled."""
+_FEW: Final = 4
+"""How many candidates that is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Pace:
+    """The deadlines of a recall. Each leaves something out, so that a large memory still gives a block."""
+
+    words_alone: Deadline
+    few: Deadline
+    end: Deadline
+
+    @classmethod
+    def start(cls, seconds: float | None, timer: Callable[[], float]) -> _Pace:
+        def after(times: int) -> Deadline:
+            return Deadline.after(None if seconds is None else times * seconds, clock=timer)
+
+        return cls(words_alone=after(1), few=after(_FEW_AFTER), end=after(_MAX_OVERTIME))
+
+
+def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, pace: _Pace) -> Recall:
     hidden = read_exclusions(store, query.scope, across=query.across or True)
     query = replace(query, in_window={*query.in_window, *hidden.messages})
-    found = _search(store, query, embedder, deadline)
+    found = _search(store, query, embedder, pace)
     fact_hits = _find_facts(store, query, hidden=hidden.facts)
     words, combined = word_relevance(found.signals), combined_relevance(found.signals)
     nothing = Recall(relevance=max(words, combined), notes=found.notes)
@@ -143,12 +172,12 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     if words >= query.gate:  # the best passages by words alone are always quoted
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
-        leads = _Quoter(store, query, alone, deadline, best=1)
+        leads = _Quoter(store, query, alone, pace.end, best=1)
         quotes = leads.pack(room=min(room, 2 * part), known=known, limit=1)
         quotes = leads.pack(room=part, known=known, after=quotes, limit=_MAX_LEADS)
     if share:
-        quotes = _Quoter(store, query, found, deadline).pack(room=room, known=known, after=quotes)
-    deadline.check()
+        quotes = _Quoter(store, query, found, pace.end).pack(room=room, known=known, after=quotes)
+    pace.end.check()
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
 
 
@@ -200,10 +229,14 @@ class _Found:
         return self.signals.candidates
 
 
-def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadline: Deadline) -> _Found:
+def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _Pace) -> _Found:
     weights, last = weigh_terms(query.texts), query.texts[-1] if query.texts else ""
-    embedded = embed_query(embedder if query.texts else None, last, deadline=deadline)
-    deadline.check()
+    embedded = embed_query(embedder if query.texts else None, last, deadline=pace.words_alone)
+    pace.end.check()
+    if pace.words_alone.is_over and embedded.vector is not None:
+        embedded = QueryVector(
+            note=f"embedding the question took longer than {_name(pace.words_alone)}: by words alone"
+        )
     days = query.days
     question = SearchQuery(
         scope=query.scope,
@@ -219,7 +252,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
         neighbours=max(query.neighbours, _ANSWER_REACH),
     )
     candidates, missing = _drop_sparse_vectors(store.search(question))
-    deadline.check()
+    pace.end.check()
     signals = Signals(
         candidates=candidates,
         dates=_find_periods(last, candidates.times, now=query.now),
@@ -227,10 +260,18 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, deadlin
         vector_weight=vector_weight(embedder, last),
         now=query.now,
     )
-    notes = tuple(note for note in (embedded.note, missing) if note)
-    found = _Found(signals, _rank(store, query, signals), weights, {}, notes)
-    deadline.check()
-    return found
+    notes = [note for note in (embedded.note, missing) if note]
+    ranking = _rank(store, query, signals)
+    if pace.few.is_over:
+        ranking = replace(ranking, order=ranking.order[:_FEW])
+        times = f"{_FEW_AFTER} times {_name(pace.words_alone)}"
+        notes.append(f"the search took longer than {times}: of the best {_FEW} passages alone")
+    pace.end.check()
+    return _Found(signals, ranking, weights, {}, tuple(notes))
+
+
+def _name(deadline: Deadline) -> str:
+    return f"{1000 * deadline.seconds:.0f} ms (recall.deadline_ms)"
 
 
 def _find_periods(text: str, times: Ints, *, now: int | None) -> list[tuple[int, int]]:
