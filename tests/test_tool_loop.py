@@ -18,7 +18,9 @@ from shared_data import SHARED, needs_shared
 from wire_talk import TALKS, Talk
 
 LONG_QUESTIONS = Recall(deadline_ms=600_000, query_messages=1, min_query_chars=24, neighbours=0)
-LIMITS = {8_000: Recall(enabled=False), 32_000: LONG_QUESTIONS, 200_000: Recall(enabled=False)}
+NO_QUESTIONS = Recall(min_query_chars=10**6)
+"""No block, but trimming: without recall a compaction makes room instead."""
+LIMITS = {8_000: NO_QUESTIONS, 32_000: LONG_QUESTIONS, 200_000: NO_QUESTIONS}
 """With recalled blocks at one of them, for one turn in ten: looking for them is most of what a request costs."""
 TURNS = {8_000: 80, 32_000: 80, 200_000: 50}
 """Enough for many cuts in the small windows; without cuts the cost of a loop grows with the square of its turns."""
