@@ -19,6 +19,7 @@ import pytest
 from holdfast import Engine, Settings
 from holdfast.settings import Embedding
 from holdfast.store.base import MessageRow, Scope, Select
+from talk import reply, user
 from waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
@@ -200,6 +201,21 @@ class TestTheSameWordsAgain:
             for _ in range(3):
                 engine.session("s").append([{"role": "user", "content": "好"}])
             assert len(archived(engine)) == 3
+
+    @pytest.mark.parametrize("is_same_thread", [True, False])
+    def test_a_reply_in_the_words_of_an_earlier_one(self, tmp_path: Path, *, is_same_thread: bool) -> None:
+        """The earlier reply came with the next history, so what is appended answers the last request."""
+        with opened(tmp_path) as engine, ThreadPoolExecutor(1) as pool:
+            session = engine.session("s")
+            said = [user("ok"), reply("ok"), user("ok"), reply("ok"), user("ok")]
+            for stop in (1, 3, 5):
+                if is_same_thread:
+                    session.assemble(said[:stop], limit=6_000)
+                else:
+                    pool.submit(session.assemble, said[:stop], limit=6_000).result()
+            session.append([reply("ok")])
+            session.append([reply("ok")])
+            assert len(session.get()) == 6
 
     def test_a_history_that_grows_is_appended_once(self, tmp_path: Path) -> None:
         """Appending the whole history each time adds what is new."""

@@ -89,6 +89,10 @@ class _Log:
         """The place of the message that comes next."""
         return self.keys[-1].next_nonce if self.keys else self.start
 
+    def is_after(self, other: _Log) -> bool:
+        """Return whether this history goes on from the other one."""
+        return self is not other and bool(other.keys) and other.keys[-1] in self.keys
+
 
 @dataclass(slots=True, eq=False)
 class SessionState:
@@ -289,7 +293,8 @@ class SessionState:
         """Choose what messages follow, and say whether that is certain.
 
         A caller that waits for a reply appends that reply. Another one may have got any of them; a history that
-        already contains the reply shows which request it answers.
+        already contains the reply shows which request it answers. A request before the chosen one has its reply: that
+        is in the history of the chosen one, and the same words again are another message.
         """
         if after:
             return next((log for log in reversed(self._logs) if log.place == after), _Log([], start=after)), "certain"
@@ -298,8 +303,12 @@ class SessionState:
             return _Log([Key(row.message.digest, row.nonce) for row in rows]), "likely"
         waiting = [log for log in self._logs if log.is_waiting]
         mine = [log for log in waiting if log.caller is not None and log.caller == caller]
-        candidates = [log for log in waiting if not mine or log.caller is None or log.caller == caller]
         chosen = mine[-1] if mine else self._logs[-1]
+        candidates = [
+            log
+            for log in waiting
+            if (not mine or log.caller is None or log.caller == caller) and not chosen.is_after(log)
+        ]
         if waiting == [chosen] and after is None:  # an empty place is that of a request for which memory failed
             return chosen, "certain"
         if candidates and own[0].role != "user":

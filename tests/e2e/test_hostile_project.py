@@ -190,6 +190,7 @@ def test_what_is_installed_into_a_host(user: User, host: str) -> None:
     A host may have read that variable from the `.env` file of the project.
     """
     user.run(HOLDFAST, "install", host)
+    user.run(HOLDFAST, "remember", "The replica uses port 6543.")  # a hook on a busy machine may not wait for a server
     assert user.project.traces() == []
     written = READERS[host](user.home)
     variables = {"PYTHONPATH": f".:{user.project.folder}", "HOLDFAST_COMMAND": "./holdfast"}
