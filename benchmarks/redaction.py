@@ -22,7 +22,7 @@ from typing import Any, Final, TypeAlias
 
 from benchmarks import load_lines, load_texts
 from holdfast.patterns import load
-from holdfast.redact import find, redact
+from holdfast.redaction import find, redact
 
 __all__ = [
     "HARMLESS",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -46,3 +47,16 @@ def test_importing_the_package_imports_nothing_else() -> None:
     heavy = {"numpy", "click", "rich", "msgspec", "simsimd"}
     frameworks = {"anthropic", "openai", "agents", "pydantic_ai", "langchain", "langchain_core", "langgraph", "litellm"}
     assert not (heavy | frameworks) & set(eval(done.stdout))  # noqa: S307 - our own list
+
+
+@pytest.mark.parametrize("name", holdfast.__all__)
+def test_no_name_is_that_of_a_module(name: str) -> None:
+    """A module that is imported later would take the place of what was exported under its name."""
+    assert name == "__version__" or find_spec(f"holdfast.{name}") is None
+
+
+def test_the_function_stays_a_function() -> None:
+    """`holdfast.redact` masks secrets also once the engine has loaded its modules."""
+    code = "import holdfast; holdfast.Engine; print(holdfast.redact('psql postgres://app:hunter2@db/shop'))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "psql postgres://app:[REDACTED]@db/shop\n"

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.redaction import dense_texts, fill
 from holdfast.patterns import load
-from holdfast.redact import JSON, Secret, find, redact, redact_value
+from holdfast.redaction import JSON, Secret, find, redact, redact_value
 from shared_data import SHARED, needs_shared
 
 # Canaries are made here and not written down, lest a scanner of this repository takes them for leaks.
@@ -465,5 +465,5 @@ def test_real_transcripts_come_through_untouched() -> None:
 
 def test_patterns_compile_only_when_needed() -> None:
     """Importing the module compiles no pattern."""
-    source = "import dataclasses, pathlib, re; re.compile = None; import holdfast.redact"
+    source = "import dataclasses, pathlib, re; re.compile = None; import holdfast.redaction"
     subprocess.run([sys.executable, "-c", source], check=True)

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from holdfast.cli import holdfast
 from holdfast.errors import SettingsError
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.settings import load
 from holdfast.transcripts.lines import MAX_LINE_BYTES
 

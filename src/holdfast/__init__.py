@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from holdfast.messages import ToolResult as ToolResult
     from holdfast.messages import Usage as Usage
     from holdfast.models.base import Model as Model
-    from holdfast.redact import redact as redact
+    from holdfast.redaction import redact as redact
     from holdfast.report import Category as Category
     from holdfast.report import Change as Change
     from holdfast.report import ContextReport as ContextReport
@@ -92,7 +92,7 @@ _HOMES: Final = {
     "holdfast.memory.recall": "Hit Recall",
     "holdfast.messages": "Image Message Opaque RedactedThinking Text Thinking ToolCall ToolResult Usage",
     "holdfast.models.base": "Model",
-    "holdfast.redact": "redact",
+    "holdfast.redaction": "redact",
     "holdfast.report": "Category Change ContextReport",
     "holdfast.session": "Session",
     "holdfast.settings": "Settings",

@@ -19,7 +19,7 @@ from holdfast.events import Compacted, Compacting, SummaryRequest, SummaryResult
 from holdfast.memory.learning import jobs
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.state import SessionState
 from holdfast.tokens import count_message
 

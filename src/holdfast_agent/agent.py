@@ -38,7 +38,7 @@ from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
-from holdfast.redact import redact_value
+from holdfast.redaction import redact_value
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, Select

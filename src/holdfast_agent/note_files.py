@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import TranscriptError
-from holdfast.redact import find, redact
+from holdfast.redaction import find, redact
 from holdfast.search.embed.base import clean
 from holdfast.signals import without_questions
 from holdfast.text import head, is_unsegmented

@@ -21,7 +21,7 @@ import msgspec
 from holdfast.calls import Deadline
 from holdfast.errors import InputError
 from holdfast.programs import find_program
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.settings import Qmd as QmdSettings
 from holdfast.settings import Settings
 from holdfast.text import head

@@ -21,7 +21,7 @@ from holdfast.messages import Message, Text, ToolResult
 from holdfast.models.base import Model, Prompt
 from holdfast.moments import utc
 from holdfast.prompts import load
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.text import head
 from holdfast.transcripts import journal, read
 from holdfast_agent.paths import Bounds, locate

@@ -18,7 +18,7 @@ from typing import Final, Literal
 
 from holdfast.errors import InputError
 from holdfast.programs import find_program, search_path
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.text import head
 
 MAX_OUTPUT_BYTES: Final = 4 << 20

@@ -284,7 +284,7 @@ class MaskedHistory(History):
 
     def store_string(self, string: str) -> None:
         """Store a line; errors are ignored."""
-        from holdfast.redact import redact  # noqa: PLC0415 - loaded when it is needed
+        from holdfast.redaction import redact  # noqa: PLC0415 - loaded when it is needed
 
         with suppress(OSError, HoldfastError):
             FileHistory(str(self._file())).store_string(redact(string))

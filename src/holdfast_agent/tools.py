@@ -15,7 +15,7 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.facts import FactHit, current, find, load
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.moments import minute
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.session import Session
 from holdfast.store.base import FactRow
 from holdfast.store.codec import words

@@ -15,7 +15,7 @@ from benchmarks.redaction import (
     measure_kinds,
     six_patterns,
 )
-from holdfast.redact.formats import load_rules
+from holdfast.redaction.formats import load_rules
 
 MISSED = ("unnamed", "words")
 

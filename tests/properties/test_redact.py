@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.redaction import HARMLESS, NAMED, SHAPED, Sample, fill
-from holdfast.redact import find, redact, redact_value
+from holdfast.redaction import find, redact, redact_value
 from strategies import examples
 
 MISSED = ("unnamed", "words")  # kinds of secrets that nothing in the text gives away

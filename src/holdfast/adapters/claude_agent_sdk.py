@@ -20,7 +20,7 @@ from holdfast.adapters._history import guard, require_extra, sync_engine
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.hooks.handlers import HostHooks
-from holdfast.redact import redact_value
+from holdfast.redaction import redact_value
 from holdfast.store.base import Record, Scope, Select
 
 if TYPE_CHECKING:

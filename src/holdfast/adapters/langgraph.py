@@ -34,7 +34,7 @@ with require_extra("langgraph"):
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text
-from holdfast.redact import redact_value
+from holdfast.redaction import redact_value
 from holdfast.store.base import Record, Scope, Select
 
 ITEM: Final = "langgraph.item"

@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 from holdfast import patterns
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.redact import redact_value
+from holdfast.redaction import redact_value
 from holdfast.store.base import Known, MessageRow, PassageText, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
 from holdfast.store.cutting import cut

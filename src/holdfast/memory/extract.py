@@ -25,7 +25,7 @@ from holdfast.memory.block import NO_MARKS, Marks, strip_message
 from holdfast.memory.facts import Decision, Draft, normalise_slot, read_text, resolve
 from holdfast.messages import Message, Role, Text
 from holdfast.models.base import Model, Prompt
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.text import clip, head, is_unsegmented, tail

@@ -213,7 +213,7 @@ class Memory:
         It supersedes those of the same subject and slot, and the one decision that its words say is replaced. Without a
         slot, both are read from words that set a value (`API_PORT=8080`) or correct one.
         """
-        from holdfast.redact import redact  # noqa: PLC0415 - see above
+        from holdfast.redaction import redact  # noqa: PLC0415 - see above
 
         words = redact(content) if self.settings.archive.redaction else content
         if not words.strip():

@@ -24,7 +24,7 @@ from holdfast.memory.block import Marks, open_marks, strip_message
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.exclusion import exclude
 from holdfast.messages import ToolCall, ToolResult
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.search.columns import Floats
 from holdfast.search.embed.base import Embedder, unit
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store

@@ -35,7 +35,7 @@ from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow, numbers
 from holdfast.providers.replies import get_text
 from holdfast.providers.wire import Json, kind_of
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.text import head
 
 T = TypeVar("T")

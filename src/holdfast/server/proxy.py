@@ -34,7 +34,7 @@ from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import is_overflow
 from holdfast.providers.replies import ReplyCollector, is_stream
 from holdfast.providers.rules import blocks
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.requests import OVERFLOW_STATUSES, changed_fields, is_continued, reply_reserve, smaller_limit
 from holdfast.server.bodies import Bodies, Decoder, Held, RefusedBodyError
 from holdfast.server.client_model import ClientModel

@@ -17,7 +17,7 @@ import numpy as np
 
 from holdfast.calls import Deadline, RetryPolicy, create_ssl_context, retry, start_thread
 from holdfast.errors import EmbeddingError, MissingExtraError
-from holdfast.redact import redact
+from holdfast.redaction import redact
 from holdfast.search.embed.base import Floats, Purpose, Space, batches, clean, make_digest, unit
 from holdfast.settings import Secret
 from holdfast.text import head

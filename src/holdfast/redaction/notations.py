@@ -11,7 +11,7 @@ from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
 from holdfast.patterns import compile_once, load
-from holdfast.redact.looks import (
+from holdfast.redaction.looks import (
     has_words,
     is_chosen,
     is_code,
@@ -23,8 +23,8 @@ from holdfast.redact.looks import (
     is_token,
     is_unguessable,
 )
-from holdfast.redact.names import LOOK_BACK, Name, classify, compile_name, find_word
-from holdfast.redact.secret import Secret
+from holdfast.redaction.names import LOOK_BACK, Name, classify, compile_name, find_word
+from holdfast.redaction.secret import Secret
 
 __all__ = ["find_after_words", "find_in_value", "is_bare_secret", "scan"]
 

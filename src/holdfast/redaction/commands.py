@@ -6,9 +6,9 @@ from functools import partial
 from typing import Final
 
 from holdfast.patterns import compile_once, load
-from holdfast.redact.looks import is_password
-from holdfast.redact.notations import scan
-from holdfast.redact.secret import Secret
+from holdfast.redaction.looks import is_password
+from holdfast.redaction.notations import scan
+from holdfast.redaction.secret import Secret
 
 __all__ = ["find_in_commands"]
 

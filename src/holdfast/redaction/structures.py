@@ -6,10 +6,10 @@ from functools import cache
 from typing import Final
 
 from holdfast.patterns import compile_once, load
-from holdfast.redact.looks import is_genuine
-from holdfast.redact.names import Name, find_word
-from holdfast.redact.notations import is_bare_secret
-from holdfast.redact.secret import Secret
+from holdfast.redaction.looks import is_genuine
+from holdfast.redaction.names import Name, find_word
+from holdfast.redaction.notations import is_bare_secret
+from holdfast.redaction.secret import Secret
 
 __all__ = ["find_in_structures"]
 

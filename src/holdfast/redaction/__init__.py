@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final, TypeAlias
 
-from holdfast.redact.commands import find_in_commands
-from holdfast.redact.formats import find_by_format, find_runs, load_rules
-from holdfast.redact.near import find_near_words
-from holdfast.redact.notations import find_after_words, find_in_value
-from holdfast.redact.secret import Secret
-from holdfast.redact.structures import find_in_structures
+from holdfast.redaction.commands import find_in_commands
+from holdfast.redaction.formats import find_by_format, find_runs, load_rules
+from holdfast.redaction.near import find_near_words
+from holdfast.redaction.notations import find_after_words, find_in_value
+from holdfast.redaction.secret import Secret
+from holdfast.redaction.structures import find_in_structures
 
 __all__ = ["JSON", "Secret", "find", "redact", "redact_value"]
 

@@ -9,8 +9,8 @@ from functools import cache
 from typing import Final
 
 from holdfast.patterns import compile_once, load
-from holdfast.redact.looks import has_words, is_genuine, is_unguessable
-from holdfast.redact.secret import Secret
+from holdfast.redaction.looks import has_words, is_genuine, is_unguessable
+from holdfast.redaction.secret import Secret
 
 __all__ = ["find_near_words"]
 

@@ -8,8 +8,8 @@ from functools import cache, partial
 from typing import Final
 
 from holdfast.patterns import compile_once, load
-from holdfast.redact.looks import is_chosen, is_genuine, is_mixed, is_password, is_prefixed, is_unguessable
-from holdfast.redact.secret import Secret
+from holdfast.redaction.looks import is_chosen, is_genuine, is_mixed, is_password, is_prefixed, is_unguessable
+from holdfast.redaction.secret import Secret
 
 __all__ = ["Rule", "find_by_format", "find_runs", "load_rules"]
 
