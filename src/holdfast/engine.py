@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 MAX_SESSIONS: Final = 64
 """Sessions whose state is kept between two requests."""
+MAX_FAILURES: Final = 100
+"""Failed extractions of an agent that its next report names, and agents with such reports."""
 EMBED_BATCH: Final = 64
 """Passages that are embedded in the background at a time."""
 RETRY_SECONDS: Final = 5.0
@@ -190,9 +192,23 @@ class Engine:
             self._sessions[scope] = found
             self._recent.pop(scope, None)
             self._recent[scope] = found
-            while len(self._recent) > MAX_SESSIONS:
-                del self._recent[next(iter(self._recent))]
-            return found
+        self.drop_sessions()
+        return found
+
+    def drop_sessions(self) -> None:
+        """Drop the sessions that were used longest ago if too many are kept, or too large ones. Internal.
+
+        The last one stays. A session that somebody uses goes on; one that is dropped is read from the store again.
+        """
+        with self._lock:
+            sizes = {scope: session.state.size for scope, session in self._recent.items()}
+            total = sum(sizes.values())
+            for scope in list(self._recent)[:-1]:
+                if len(self._recent) <= MAX_SESSIONS and total <= self.settings.server.max_session_bytes:
+                    return
+                session = self._recent.pop(scope)
+                self._due.pop(session, None)  # its next request asks for a compaction again
+                total -= sizes[scope]
 
     def for_project(self, project: str) -> Engine:
         """Return this engine with the settings of a project: with the same memory, sessions and thread. Internal."""
@@ -346,7 +362,11 @@ class Engine:
         found = run_job(engine.memory, engine.reader or engine.model, job, cancel=self.closing)
         if failure := describe_failure(job, found):
             # The next report of this agent in this project says so.
-            self._failures.setdefault(replace(job.scope, session=""), []).append(failure)
+            failures = self._failures.setdefault(replace(job.scope, session=""), [])
+            failures.append(failure)
+            del failures[:-MAX_FAILURES]
+            while len(self._failures) > MAX_FAILURES:
+                del self._failures[next(iter(self._failures))]
         if strict and found.trouble and not self.closing.is_set():
             raise ModelError(found.trouble)
         return True

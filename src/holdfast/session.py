@@ -135,6 +135,7 @@ class Session:
             return turn.assemble(self, messages, request, format=format, provider=provider)
         finally:
             self.lock.release()
+            self.engine.drop_sessions()
 
     def fit_without_memory(
         self,

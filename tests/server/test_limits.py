@@ -26,6 +26,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 import patient
+from holdfast import Engine
 from holdfast.server.bodies import MAX_MEMBERS, MAX_VALUES, BodyTooLargeError, read_reply
 from holdfast.server.guard import Guard
 from holdfast.server.inspector.web import address
@@ -221,6 +222,16 @@ class TestRequests:
             assert patient.post(f"{small.url}/v1/messages", content=say("Hello.")).status_code == 200
         until(lambda: ask().status_code == 200)
 
+    def test_a_name_and_an_id_have_a_limit(self, small: Pair) -> None:
+        """A server keeps them. Two names that begin alike stay apart."""
+        names = set()
+        for end in "ab":
+            body = {**json.loads(say("Hello.")), "conversation": "n" * 300_000 + end}
+            reply = patient.post(f"{small.url}/v1/responses", json=body)
+            names.add(reply.headers["x-holdfast-session"])
+        assert len(names) == 2
+        assert max(map(len, names)) < 1_000
+
 
 class TestOtherWaysIn:
     def test_a_call_that_is_too_large_is_refused(self, small: Pair) -> None:
@@ -396,6 +407,31 @@ class TestMemory:
                         received += len(chunk)
                 assert received == size
             assert peak_megabytes(pid) - before < 160
+
+
+def rss_megabytes(pid: int) -> int:
+    """Return the memory that a process has now."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) // 1024 for line in lines if line.startswith("VmRSS"))
+
+
+@needs_proc
+def test_a_server_keeps_sessions_of_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has pictures of 6 MB. What was archived of all of them is there."""
+    monkeypatch.setenv("HOLDFAST_SERVER__MAX_SESSION_BYTES", "8mb")
+    with serve(answering()) as upstream, limited(tmp_path, upstream) as (pid, url):
+        before = rss_megabytes(pid)
+        for number in range(12):
+            picture = {"type": "base64", "media_type": "image/png", "data": f"{number:04d}" + "abcd" * (6 * MB // 4)}
+            content = [{"type": "image", "source": picture}, {"type": "text", "text": f"Hello. Picture {number}."}]
+            body = {"model": "claude-x", "max_tokens": 5, "messages": [{"role": "user", "content": content}]}
+            headers = {"x-holdfast-session": f"s{number}"}
+            assert patient.post(f"{url}/v1/messages", json=body, headers=headers).status_code == 200
+        kept = rss_megabytes(pid) - before
+    assert kept < 40
+    with Engine.open(tmp_path, settings=Settings(embedding=Embedding(provider="none")), background=False) as engine:
+        texts = [row.message.text for scope in engine.sessions() for row in engine.open_session(scope).get()]
+    assert all(any(f"Picture {number}." in text for text in texts) for number in range(12))
 
 
 def test_others_are_answered_while_requests_are_decompressed(tmp_path: Path) -> None:

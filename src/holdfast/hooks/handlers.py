@@ -26,6 +26,8 @@ MAX_OUTPUT_CHARS: Final = 16_000
 """What is left of a tool output that is longer than `pruning.min_prunable_tool_chars`."""
 MAX_PROMPT_BYTES: Final = 1 << 20
 """A transcript that was never archived is archived before a prompt up to this size, else when the turn ends."""
+MAX_PROMPT_CHARS: Final = 100_000
+"""What is kept of a prompt, for what is recalled later in its turn."""
 MAX_HOSTS: Final = 256
 """Sessions whose state is kept between two events."""
 HOST: Final = "host"
@@ -127,7 +129,7 @@ class HostHooks:
         path = Path(str(payload.get("transcript_path") or ""))
         if not host.transcript[0] and path.is_file() and path.stat().st_size <= MAX_PROMPT_BYTES:
             self.archive(payload, host)
-        host.prompt, host.added = prompt, ""
+        host.prompt, host.added = prompt[:MAX_PROMPT_CHARS], ""
         return _add_context(payload, self._recall(host))
 
     def _recall(self, host: _Host) -> str:

@@ -43,6 +43,8 @@ RECORD: Final = "conversation"
 """The kind of the records that say up to where a conversation is known."""
 MAX_CONVERSATIONS: Final = 1_000
 """Conversations without a name of one caller that are compared, the newest, and responses that are remembered."""
+MAX_ID_CHARS: Final = 1_000
+"""How long the id of a response, or the name of a session, may be. Real ones have less than a hundred characters."""
 MAX_CALLERS: Final = 64
 """Callers whose conversations are kept in memory; those of others are read from the store again."""
 MAX_MARKS: Final = 8
@@ -57,8 +59,15 @@ _THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
 def host_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
     """Return the session that the host names in its headers or in the body; empty if it names none.
 
-    `prompt_cache_key` is no name: programs share one among all of their users.
+    `prompt_cache_key` is no name: programs share one among all of their users. A name that is too long gets a digest.
     """
+    name = _find_name(headers, body)
+    if len(name) <= MAX_ID_CHARS:
+        return name
+    return f"{name[:100]}-{hashlib.sha256(name.encode(errors='replace')).hexdigest()}"
+
+
+def _find_name(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
     for name in SESSION_HEADERS:
         value = headers.get(name, "").strip()
         if value:
@@ -284,6 +293,8 @@ class Conversations:
 
     def add_response(self, response: str, *, session: Scope) -> None:
         """Remember the session of a response of the provider."""
+        if len(response) > MAX_ID_CHARS:
+            return
         self._responses[replace(session, session=""), response] = session.session
         while len(self._responses) > MAX_CONVERSATIONS:
             del self._responses[next(iter(self._responses))]

@@ -32,6 +32,8 @@ PAGE: Final = 60
 """Rows of a list that are sent at a time."""
 SPARK: Final = 48
 """Turns in the small chart of a session."""
+MAX_SUMMARIES: Final = 2_000
+"""Sessions whose figures are kept."""
 CHUNK: Final = 400
 """Messages that are read at a time while costs are added up."""
 MISSED: Final = 12
@@ -135,7 +137,7 @@ class Sessions:
         until = time.monotonic() + seconds
         rows: list[SessionRow] = []
         for scope, count in wanted[start : start + PAGE]:
-            summary = self._summaries.setdefault(scope, Summary())
+            summary = self._find_summary(scope)
             summary.update(self._engine, scope, until=until)
             if not since or summary.time >= since:
                 rows.append(SessionRow(scope=scope, messages=count, summary=summary))
@@ -143,8 +145,15 @@ class Sessions:
 
     def summary(self, scope: Scope) -> Summary:
         """Return the figures of one session."""
-        summary = self._summaries.setdefault(scope, Summary())
+        summary = self._find_summary(scope)
         summary.update(self._engine, scope, until=time.monotonic() + 0.2)
+        return summary
+
+    def _find_summary(self, scope: Scope) -> Summary:
+        summary = self._summaries.pop(scope, None) or Summary()
+        self._summaries[scope] = summary  # the one that was shown last is the last to go
+        while len(self._summaries) > MAX_SUMMARIES:
+            del self._summaries[next(iter(self._summaries))]
         return summary
 
     def owners(self) -> tuple[list[str], list[str]]:

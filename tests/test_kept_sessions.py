@@ -1,0 +1,135 @@
+"""What a running engine keeps of its sessions between two requests: it has a bound, and nothing is lost by it."""
+
+from __future__ import annotations
+
+import gc
+import json
+import random
+import re
+import tracemalloc
+import weakref
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine
+from holdfast.settings import Embedding, ServerSettings, Settings
+
+MB = 2**20
+NOW = 1_760_000_000_000
+LIMIT = 4_000_000
+"""Tokens of the window: nothing is cut from it."""
+
+
+def make_settings(megabytes: int) -> Settings:
+    """Make settings that keep sessions of so many megabytes."""
+    limits = ServerSettings(max_session_bytes=megabytes * MB)
+    return Settings(embedding=Embedding(provider="none"), server=limits)
+
+
+def talk(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
+    """Make the messages of a conversation; each is a string of its own."""
+    filling = random.Random(name).choices("abcdefgh ", k=chars)  # noqa: S311 - for tests
+    history: list[dict[str, Any]] = []
+    for turn in range(turns):
+        history.append({"role": "user", "content": f"{name} asks {turn}. " + "".join(filling)})
+        history.append({"role": "assistant", "content": f"{name} answers {turn}."})
+    return history
+
+
+def test_sessions_that_are_kept_have_a_bound_in_bytes(tmp_path: Path) -> None:
+    """Those that were used longest ago are dropped first, and the last one stays."""
+    with Engine.open(tmp_path, settings=make_settings(1), background=False) as engine:
+        states = []
+        for number in range(12):
+            session = engine.session(f"s{number}")
+            session.assemble(talk(f"s{number}", turns=2, chars=100_000), limit=LIMIT)
+            states.append(weakref.ref(session))
+            del session
+        gc.collect()
+        kept = [state() is not None for state in states]
+        assert 2 <= sum(kept) <= 6
+        assert kept == sorted(kept)
+
+
+def test_one_session_that_is_larger_than_the_bound_is_kept_until_the_next(tmp_path: Path) -> None:
+    """Else every request of it would read its history again."""
+    with Engine.open(tmp_path, settings=make_settings(1), background=False) as engine:
+        engine.session("large").assemble(talk("large", turns=2, chars=2 * MB), limit=LIMIT)
+        state = weakref.ref(engine.session("large"))
+        gc.collect()
+        assert state() is not None
+        engine.session("other").assemble(talk("other", turns=1, chars=100), limit=LIMIT)
+        gc.collect()
+        assert state() is None
+
+
+def test_a_session_in_use_is_not_dropped(tmp_path: Path) -> None:
+    """Its user goes on with the same object, and so does everybody who asks for it."""
+    with Engine.open(tmp_path, settings=make_settings(1), background=False) as engine:
+        used = engine.session("used")
+        used.assemble(talk("used", turns=2, chars=MB), limit=LIMIT)
+        for number in range(5):
+            engine.session(f"s{number}").assemble(talk(f"s{number}", turns=2, chars=MB), limit=LIMIT)
+        assert engine.session("used") is used
+
+
+def test_a_session_that_was_dropped_goes_on_as_before(tmp_path: Path) -> None:
+    """The same windows, each message archived once, the same edits and turns."""
+
+    def run(folder: Path, megabytes: int) -> tuple[list[str], list[tuple[str, str]], int]:
+        windows = []
+        with Engine.open(folder, settings=make_settings(megabytes), background=False, clock=lambda: NOW) as engine:
+            for turn in range(1, 9):
+                for name in ("a", "b", "c"):
+                    history = talk(name, turns=turn, chars=3_000)[:-1]
+                    window = engine.session(name).assemble(history, limit=12_000)
+                    windows.append(re.sub(r'mark=\\"\w+', "", json.dumps(window.request())))  # marks are random
+                    engine.session(name).append([{"role": "assistant", "content": f"{name} answers {turn - 1}."}])
+                    gc.collect()
+            session = engine.session("a")
+            rows = [(str(row.message.role), row.message.text) for row in session.get()]
+            return windows, rows, len(session.timeline())
+
+    assert run(tmp_path / "dropped", 0) == run(tmp_path / "kept", 256)
+
+
+@pytest.mark.parametrize("kind", ["small", "long", "tools", "pictures", "cjk"])
+def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) -> None:
+    """By less than a factor of two, for many small messages and for a few large ones."""
+    texts: list[dict[str, Any]] = []
+    for number in range(300):
+        letters = random.Random(number).choices("abcdefgh 港口", k=2_000)  # noqa: S311 - for tests
+        words = "".join(letters)
+        match kind:
+            case "small":
+                texts += talk(f"n{number}", turns=1, chars=80)
+            case "long":
+                texts += talk(f"n{number}", turns=1, chars=20_000)[: number % 30 == 0]
+            case "tools":
+                call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+                texts.append({"role": "user", "content": words[:50]})
+                texts.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                texts.append({"role": "tool", "tool_call_id": f"c{number}", "content": words})
+            case "pictures":
+                url = f"data:image/png;base64,{'abcd' * 10_000}{number:04d}"
+                texts.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
+                texts.append({"role": "assistant", "content": "A picture."})
+            case _:
+                texts.append({"role": "user" if number % 2 == 0 else "assistant", "content": words})
+    given = json.dumps(texts)
+    with Engine.open(tmp_path, settings=make_settings(0), background=False) as engine:
+        engine.session("first").assemble(talk("first", turns=5, chars=500), limit=LIMIT)
+        tracemalloc.start()
+        try:
+            engine.session("s").assemble(json.loads(given), limit=LIMIT)
+            estimate = engine.session("s").state.size
+            gc.collect()
+            before = tracemalloc.get_traced_memory()[0]
+            engine.session("next")
+            gc.collect()
+            taken = before - tracemalloc.get_traced_memory()[0]
+        finally:
+            tracemalloc.stop()
+    assert taken / 2 < estimate < 2 * taken
