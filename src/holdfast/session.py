@@ -15,7 +15,7 @@ from holdfast.context.edits import Edit, Pinned, Restored, tokens
 from holdfast.context.plan import added_tokens_of
 from holdfast.context.validate import validate
 from holdfast.errors import HoldfastError, InputError, ModelCancelledError, UnavailableError
-from holdfast.memory.archive import FIRST, Ingested
+from holdfast.memory.archive import FIRST, Ingested, Masks
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import find_recall_switch
@@ -125,7 +125,10 @@ class Session:
             InputError: `limit` or `reserve` is out of range.
         """
         request = self._make_turn(limit, reserve, model=model, tools=tools, overhead=overhead)
-        request = replace(request, facts=facts, is_recalling=recall, question=question, caller=_get_caller())
+        masks = self.state.mask_ahead(messages, format=format)
+        request = replace(
+            request, facts=facts, is_recalling=recall, question=question, caller=_get_caller(), masks=masks
+        )
         if not self.lock.acquire(timeout=self.engine.settings.archive.timeout_seconds):
             reason = "archive: another call of this session does not end"
             return turn.assemble_without_memory(
@@ -189,10 +192,13 @@ class Session:
         if after and not str(after).startswith(FIRST):
             raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
         caller = _get_caller()
+        masks = self.state.mask_ahead(messages, format=format, is_reply=True)
+
+        def append(state: SessionState) -> tuple[Ingested, list[Message]]:
+            return state.append(messages, format=format, caller=caller, after=after, masks=masks)
+
         with self.lock:
-            numbers, read = self._ask_memory(
-                lambda state: state.append(messages, format=format, caller=caller, after=after), messages=len(messages)
-            )
+            numbers, read = self._ask_memory(append, messages=len(messages))
             self.state.calibrate(read)
             if self.state.limits is not None:
                 self.compact_if_due(coming=sum(count_message(message, count=self.engine.count) for message in read))
@@ -210,8 +216,9 @@ class Session:
         """Count the tokens of the next request before anything new is cut from it."""
         self.engine.require_open()
         limits = self._limits(limit, reserve)
+        masks = self.state.mask_ahead(messages or (), format=format)
         with self.lock:
-            self._update(messages, format=format)
+            self._update(messages, format=format, masks=masks)
             limits = replace(limits, scale=self.state.token_scale)
             return tokens(self.state.replay(limit=limits.safe_limit)[0])
 
@@ -273,8 +280,9 @@ class Session:
         """
         self.engine.require_open()
         limits = self._limits(limit, reserve)
+        masks = self.state.mask_ahead(messages or (), format=format)
         with self.lock:
-            self._update(messages, format=format)
+            self._update(messages, format=format, masks=masks)
             limits = replace(limits, scale=self.state.token_scale)
         from holdfast.compact import Compaction, plan_compaction, run_compaction  # noqa: PLC0415 - few processes compact
         from holdfast.models.naming import as_model  # noqa: PLC0415 - as above
@@ -472,10 +480,10 @@ class Session:
 
     # --- shared ----------------------------------------------------------------------
 
-    def _update(self, messages: Sequence[Incoming] | None, *, format: str | None) -> None:
+    def _update(self, messages: Sequence[Incoming] | None, *, format: str | None, masks: Masks) -> None:
         def update(state: SessionState) -> None:
             if messages is not None:
-                state.update(messages, format=format)
+                state.update(messages, format=format, masks=masks)
             else:
                 state.restore()
             state.load()

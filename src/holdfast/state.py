@@ -21,7 +21,7 @@ from holdfast.context.edits import Edit, Forgotten, Item, ItemKind, Pinned
 from holdfast.context.validate import ValidationCache
 from holdfast.errors import ConflictError, FormatError
 from holdfast.memory import archive
-from holdfast.memory.archive import Ingested, Key, unwrap
+from holdfast.memory.archive import NO_MASKS, Ingested, Key, Masks, unwrap
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
 from holdfast.messages import Message, units
@@ -190,7 +190,27 @@ class SessionState:
             self.numbers = [item.id for item in self.history]
         self.edits += fresh
 
-    def update(self, given: Sequence[Incoming], *, format: str | None = None) -> None:
+    def mask_ahead(self, given: Sequence[Incoming], *, format: str | None = None, is_reply: bool = False) -> Masks:
+        """Mask the new messages of a history, or a reply. The caller does not hold the lock of the session.
+
+        A search of hostile text takes long. If another request changes the state meanwhile, or a message contains
+        recalled text, what was masked here is not used, and the message is masked when it is archived.
+        """
+        if not self.memory.settings.archive.redaction:
+            return NO_MASKS
+        try:
+            if is_reply:
+                return Masks(providers.read(_copy(providers.normalise(given)), format=format, keep_malformed=True))
+            messages = providers.normalise(given, known=self.given, first=len(self._given_system))
+            leading = sum(1 for _ in takewhile(_is_system, messages))
+            system = [] if self._given_system == list(messages[:leading]) else messages[:leading]
+            fresh = messages[leading + _count_equal(self.given, messages[leading:]) :]
+            parts = [part for part in (system, fresh) if part]
+            return Masks(message for part in parts for message in providers.read(_copy(part), format=format))
+        except FormatError:  # it is raised, and reported, when the messages are archived
+            return NO_MASKS
+
+    def update(self, given: Sequence[Incoming], *, format: str | None = None, masks: Masks = NO_MASKS) -> None:
         """Compare the messages of a history with those of the last one, and archive what is new, durably.
 
         Each message is read in the format that it shows unless one is named. The system prompt is compared
@@ -202,7 +222,7 @@ class SessionState:
         if self._given_system != list(messages[:leading]):
             new = _copy(messages[:leading])
             system = [message for message in self._read(new, format) if message is not None]
-            numbers, _ = self._archive(self._mask(system))
+            numbers, _ = self._archive(self._mask(system, masks))
             self.system = [item for item in self.make_items(system, numbers) if item.kind == "system"]
             self._given_system = new
             self._system_size = sum(map(_estimate_size, new))
@@ -216,7 +236,7 @@ class SessionState:
         new = _copy(history[known:])
         read = self._read(new, format)
         fresh = [message for message in read if message is not None]
-        numbers, keys = self._archive(self._mask(fresh), before=self._keys)
+        numbers, keys = self._archive(self._mask(fresh, masks), before=self._keys)
         self.given += new
         self._sizes += map(_estimate_size, new)
         self._is_own += (message is not None for message in read)
@@ -283,6 +303,7 @@ class SessionState:
         format: str | None = None,
         caller: object = None,
         after: str | None = None,
+        masks: Masks = NO_MASKS,
     ) -> tuple[Ingested, list[Message]]:
         """Archive messages that come after what the session has, such as a reply; return the numbers and messages.
 
@@ -295,7 +316,7 @@ class SessionState:
         own = [message for message in read if message is not None]
         if not own:
             return Ingested((), stripped=stripped, place=after or ""), own
-        masked = self._mask(own)
+        masked = self._mask(own, masks)
         log, placing = self._choose_log(masked, caller=caller, after=after)
         before = log.keys[: len(log.keys) - self._count_repeated(masked, log.keys)]
         place = archive.FIRST if log.keys else log.start
@@ -363,9 +384,10 @@ class SessionState:
         self.stripped += stripped
         return own
 
-    def _mask(self, messages: Sequence[Message]) -> list[Message]:
-        is_on = self.memory.settings.archive.redaction
-        return [archive.mask(message) if is_on else message for message in messages]
+    def _mask(self, messages: Sequence[Message], masks: Masks) -> list[Message]:
+        if not self.memory.settings.archive.redaction:
+            return list(messages)
+        return [masks.mask(message) for message in messages]
 
     def _archive(
         self,

@@ -28,6 +28,7 @@ from holdfast.context.edits import Edit, Item, apply, tokens
 from holdfast.context.plan import Plan, clear_blocks, explain_no_block, find_block_place, place, plan_edits, recall_room
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
+from holdfast.memory.archive import NO_MASKS, Masks
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.query import build_query, find_recall_switch
 from holdfast.memory.recall import SHOWN, Recall
@@ -62,6 +63,7 @@ class Turn:
         archive_tool: The name of the tool that shows archived messages, where the model has one.
         provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
         caller: The thread or task that makes it.
+        masks: Its new messages, masked before the session was locked.
         milliseconds, warnings: How long each step took, and what failed and was skipped.
         recall: What memory returned.
         edits: The numbers of its new edits, as a range, once they are recorded.
@@ -77,6 +79,7 @@ class Turn:
     archive_tool: str = ""
     provider: str = "openai_chat"
     caller: object = None
+    masks: Masks = NO_MASKS
     milliseconds: dict[str, float] = field(default_factory=dict)
     warnings: list[str] = field(default_factory=list)
     recall: Recall = field(default_factory=Recall)
@@ -130,7 +133,7 @@ def assemble(
 def _archive(state: SessionState, messages: Sequence[Incoming], turn: Turn, *, format: str | None) -> None:
     """Archive what is new, durably, without recalled text, and read the edits of other processes."""
     with turn.step("archive"):
-        state.update(messages, format=format)
+        state.update(messages, format=format, masks=turn.masks)
         turn.place = state.begin_request(caller=turn.caller)
         state.load()
     if state.reported_edits is None:

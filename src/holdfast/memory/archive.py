@@ -276,6 +276,22 @@ def mask(message: Message) -> Message:
     return message if masked is data else from_json(masked)
 
 
+class Masks:
+    """Messages that were masked ahead, before the lock of their session is taken."""
+
+    def __init__(self, messages: Iterable[Message] = ()) -> None:
+        self._made = {message.digest: (message, mask(message)) for message in messages}
+
+    def mask(self, message: Message) -> Message:
+        """Return the masked message; it is masked now if it was not masked ahead, or has changed."""
+        original, masked = self._made.get(message.digest, (None, message))
+        return masked if original == message else mask(message)
+
+
+NO_MASKS: Final = Masks()
+"""For messages that were not masked ahead."""
+
+
 def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
     """Extract the searchable text of a message: words, tool calls and results, without channel envelopes."""
     if message.role == "system":
