@@ -13,7 +13,7 @@ pytest_plugins = ["holdfast.testing.fixtures"]
 
 if sys.platform == "win32":  # the agent does not run there; links, file modes, pipes and `kill -9` are POSIX
     collect_ignore_glob = [
-        *("agent/*", "e2e/*", "cli/test_forget.py", "cli/test_trust.py"),
+        *("agent/*", "e2e/*", "cli/test_forget.py", "cli/test_trust.py", "cli/test_untrusted_settings.py"),
         *("properties/test_paths.py", "properties/test_tools.py", "benchmarks/test_c*.py"),
         *("test_resource_limits.py", "test_seeds_*.py", "test_settings_trust.py", "test_store_faults.py"),
         *("test_docs.py", "test_programs.py", "transcripts/test_journal.py", "transcripts/test_places.py"),

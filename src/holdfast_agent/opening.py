@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
@@ -99,17 +99,19 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     import time  # noqa: PLC0415 - see the module docstring
     import uuid  # noqa: PLC0415
 
-    from holdfast.cli.opening import load  # noqa: PLC0415
     from holdfast.engine import Engine  # noqa: PLC0415
     from holdfast.models import open_model  # noqa: PLC0415
+    from holdfast.settings import default_files, load  # noqa: PLC0415
     from holdfast_agent.agent import Agent  # noqa: PLC0415
     from holdfast_agent.hooks import load_hooks  # noqa: PLC0415
     from holdfast_agent.notes import Notes  # noqa: PLC0415
     from holdfast_agent.sessions import Sessions, session_key  # noqa: PLC0415
 
-    overrides = {"agent": {"context_tokens": options.context_tokens}} if options.context_tokens else {}
-    loaded = load(warn=view.notice, agent_id=options.agent, **overrides)
-    for text in loaded.without_effect:
+    overrides: dict[str, Any] = {}
+    if options.context_tokens:
+        overrides["agent"] = {"context_tokens": options.context_tokens}
+    loaded = load(files=default_files(), agent_id=options.agent, **overrides)
+    for text in (*loaded.warnings, *loaded.without_effect):
         view.notice(text)
     settings = options.choose_settings(loaded)
     model = open_model(options.choose_model(settings), settings=settings)

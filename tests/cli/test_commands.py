@@ -485,11 +485,13 @@ class TestDoctor:
         assert f"{table}: memories of OpenClaw in LanceDB, which are not read" in run("doctor", home=tmp_path).stdout
 
     def test_a_wrong_setting_is_wrong(self, tmp_path: Path) -> None:
-        """A settings file with an unknown key makes doctor exit with 1 and name the key."""
-        (tmp_path / "holdfast.toml").write_text("[recall]\npositon = 'head'\n", "utf-8")
+        """A settings file of the user with an unknown key makes doctor exit with 1 and name the key."""
+        own = tmp_path / ".openclaw" / "openclaw.json"
+        own.parent.mkdir()
+        own.write_text('{"agents": {"defaults": {"compaction": {"reserveToken": 1000}}}}', "utf-8")
         done = run("doctor", home=tmp_path)
         assert done.returncode == 1
-        assert "position" in done.stdout
+        assert "reserveTokens" in done.stdout
 
 
 def test_excerpts_break_align_to_words() -> None:

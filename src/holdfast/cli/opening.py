@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -86,15 +86,18 @@ def server_of(home: Path | str | None) -> PostgresStore | None:
 
 def load_settings() -> configuration.Settings:
     """Load the settings from the default files. Warnings go to stderr."""
-    return load(warn=lambda text: echo(f"note: {text}", err=True)).settings
+    loaded = configuration.load(files=configuration.default_files())
+    print_notes(loaded.warnings)
+    return loaded.settings
 
 
-def load(*, warn: Callable[[str], None], agent_id: str | None = None, **overrides: Any) -> configuration.Loaded:
-    """Load the settings from the default files, with the origin of each value. Warnings go to `warn`."""
-    loaded = configuration.load(files=configuration.default_files(), agent_id=agent_id, **overrides)
-    for warning in loaded.warnings:
-        warn(warning)
-    return loaded
+def print_notes(texts: Iterable[str]) -> None:
+    """Print notes to stderr, each once in a command: some commands load the settings several times."""
+    printed: set[str] = click.get_current_context().meta.setdefault("holdfast.notes", set())
+    for text in texts:
+        if text not in printed:
+            printed.add(text)
+            echo(f"note: {text}", err=True)
 
 
 def scope_of(*, tenant: str, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import click
 
-from holdfast.cli.opening import require
+from holdfast.cli.opening import print_notes, require
 from holdfast.cli.options import as_json, home_option, tenant_option
 from holdfast.cli.output import echo, print_result
 from holdfast.settings import folder_of
-from holdfast.settings.loading import PROJECT_FILE
-
-if TYPE_CHECKING:
-    from holdfast.cli.shared import SharedMemory
+from holdfast.settings.loading import project_file
 
 _folder_option: Final = click.option(
     "--project",
@@ -67,9 +64,9 @@ def serve(
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     targets = Upstreams.parse(upstreams)
-    _print_notes(memory)
-    own = Path(PROJECT_FILE)
-    if project is None and own.is_file():
+    print_notes(memory.warnings)
+    own = project_file(Path())
+    if project is None and own is not None:
         echo(f"note: {own.absolute()} counts for the sessions of that folder alone, not for this server.", err=True)
 
     def announce(server: Server) -> None:
@@ -120,7 +117,7 @@ def rpc(*, project: Path | None, home: Path | None) -> None:
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
 
     memory = find_memory(home, project=None if project is None else project.absolute())
-    _print_notes(memory)
+    print_notes(memory.warnings)
     with memory.open() as engine:
         Rpc(engine).serve(sys.stdin.buffer, sys.stdout.buffer)
 
@@ -140,7 +137,7 @@ def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int
 
     project = str(Path.cwd()) if project is None else project
     memory = find_memory(home, project=folder_of(project))
-    _print_notes(memory)
+    print_notes(memory.warnings)
     with memory.open() as engine:
         server = create_server(engine, session=session, tenant=tenant, project=project, agent=agent)
         if port is None:
@@ -158,8 +155,3 @@ def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int
         echo(f"Serving MCP on http://127.0.0.1:{port}/mcp. The token is in {file}. Ctrl-C stops it.", err=True)
         limits = Limits(connections=engine.settings.server.max_connections)
         uvicorn.Server(make_config(app, limits=limits, host="127.0.0.1", port=port)).run()
-
-
-def _print_notes(memory: SharedMemory) -> None:
-    for warning in memory.warnings:
-        echo(f"note: {warning}", err=True)

@@ -320,9 +320,10 @@ def trust(*, folder: Path, listing: bool, remove: bool, as_json: bool) -> None:
 def _add(folder: Path) -> list[dict[str, str]]:
     """Trust the settings files of a folder, and the links that lead to a store outside of it."""
     files = {path: read_file(path) for name in SETTINGS_FILES if (path := folder / name).is_file()}
+    accepted = configuration.load(files=files, project=folder, trusted=True).settings  # an error is found before trust
     refused = configuration.load(files=files, project=folder).refused
     record_trust(files)
-    store = configuration.load(files=files, project=folder).settings.archive.path or ".holdfast"
+    store = accepted.archive.path or ".holdfast"
     links = links_out_of(folder, folder / store)
     links |= {path: target for path, target in links_out_of(Path(), folder).items() if path == folder}
     if not files and not links:

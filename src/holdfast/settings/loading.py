@@ -73,6 +73,25 @@ class _Layer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """The layers of a settings file, strongest first; or why the file is left out."""
+
+    path: Path
+    is_limited: bool
+    layers: tuple[_Layer, ...] = ()
+    problem: str = ""
+
+    def leave_out(self, error: SettingsError) -> "_File":
+        """Return the file without its layers, as a problem that says why and what to do."""
+        trust = f"holdfast trust {shlex.quote(str(self.path.parent))}"
+        problem = (
+            f"{self.path} is not trusted and has an error, so the whole file is ignored. Delete it, or correct it and "
+            f"run `{trust}` to use all of its settings. {error}"
+        )
+        return replace(self, layers=(), problem=problem)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
     """The settings in force, and the source of each value.
 
@@ -131,6 +150,7 @@ def load(
     files: Iterable[Path | str] = (),
     environ: Mapping[str, str] | None = None,
     project: Path | None = None,
+    trusted: bool = False,
     agent_id: str | None = None,
     **overrides: object,
 ) -> Loaded:
@@ -140,33 +160,42 @@ def load(
     the others, otherwise in the order given; `default_files` finds the usual ones), the defaults. A `settings.json` is
     pi's: only its compaction counts, and a wrong one is left out and reported, since it is not ours. A file in the
     project's folder or the working directory may set only what is harmless (`Setting.project`) unless the user has
-    trusted it: the rest is refused and reported. In an `openclaw.json` the entry of `agent_id` in `agents.list`
-    overrides `agents.defaults`.
+    trusted it or `trusted` is set: the rest is refused and reported, and a file with an error is left out and reported.
+    In an `openclaw.json` the entry of `agent_id` in `agents.list` overrides `agents.defaults`.
 
         load(files=["holdfast.toml"], recall={"position": "head"}).settings.recall.position
 
     Raises:
-        SettingsError: A file cannot be read, or a setting is unknown, of the wrong kind or out of range.
+        SettingsError: A file cannot be read, or a setting is unknown, of the wrong kind or out of range; not for a file
+            that is left out.
     """
     environ = os.environ if environ is None else environ
     in_order = sorted((Path(file) for file in files), key=lambda path: path.suffix != ".toml")
-    layers = [
+    above = (
         _Source(name="arguments", environ=environ).read_tables(overrides),
         _Source(name="environment", environ=environ).read_environment(),
-    ]
+    )
+    read = [_load_file(path, environ=environ, project=project, trusted=trusted, agent=agent_id) for path in in_order]
+    try:
+        return _combine(above, read)
+    except SettingsError as error:
+        # Values can contradict each other although each is valid. An untrusted file must not break those of the user.
+        if not any(file.is_limited for file in read):
+            raise
+        return _combine(above, [file.leave_out(error) if file.is_limited else file for file in read])
+
+
+def _combine(above: Iterable[_Layer], files: Iterable[_File]) -> Loaded:
+    """Combine the layers above all files with those of the files, strongest first."""
+    layers = [*above]
     refused: dict[Path, tuple[str, ...]] = {}
     problems: list[str] = []
-    for path in in_order:
-        try:
-            of_file = _load_file(path, environ=environ, project=project, agent=agent_id)
-        except SettingsError as error:
-            if path.name != PI_FILE:
-                raise
-            problems.append(f"{error}. Its settings are left out.")
-            continue
-        layers += of_file
-        if keys := dict.fromkeys(key for layer in of_file for key in layer.refused):
-            refused[path] = tuple(keys)
+    for file in files:
+        layers += file.layers
+        if keys := dict.fromkeys(key for layer in file.layers for key in layer.refused):
+            refused[file.path] = tuple(keys)
+        if file.problem:
+            problems.append(file.problem)
     values, origins = _merge(layers)
     return Loaded(
         settings=_build(Settings, values, origins),
@@ -179,9 +208,16 @@ def load(
 
 def default_files(*, folder: Path | None = None, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Return the settings files that exist, strongest first: of the project, of the user, of OpenClaw, of pi."""
-    own = (folder or Path()) / PROJECT_FILE
+    own = project_file(folder or Path())
     files = user_files(environ=environ)
-    return (own, *files) if own.is_file() else files
+    return files if own is None else (own, *files)
+
+
+def project_file(folder: Path) -> Path | None:
+    """Return the settings file in the folder of a project; None if there is none."""
+    file = folder / PROJECT_FILE
+    # Unlike `Path.is_file`, this does not raise for a link to a place that the user may not enter.
+    return file if os.path.isfile(file) else None  # noqa: PTH113
 
 
 def user_files(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
@@ -200,23 +236,24 @@ def user_files(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
 
 
 def _load_file(
-    path: Path, *, environ: Mapping[str, str], project: Path | None, agent: str | None
-) -> tuple[_Layer, ...]:
+    path: Path, *, environ: Mapping[str, str], project: Path | None, trusted: bool, agent: str | None
+) -> _File:
+    """Read a settings file. If it has an error and the user did not write it (an untrusted one, pi's), leave it out."""
     if path.suffix not in {".toml", ".json", ".json5", ".jsonc"}:
         raise SettingsError("expected a .toml file, or an openclaw.json", source=str(path))
-    data = read_file(path)  # read once, so that the content that is checked for trust is the content in use
-    limited = is_project_file(path, project=project) and not is_trusted(path, data)
-    source = _Source(name=str(path), environ=environ, limited=limited)
+    file = _File(path=path, is_limited=not trusted and is_project_file(path, project=project))
     try:
-        text = data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise SettingsError(f"line {line} is not UTF-8 text", source=str(path)) from error
-    if path.suffix == ".toml":
-        return (source.read_tables(source.parse_toml(text)),)
-    if path.name == PI_FILE:
-        return (source.read_pi(source.parse_json(text)),)
-    return source.read_openclaw(source.parse_json(text), agent)
+        data = read_file(path)  # read once, so that the content that is checked for trust is the content in use
+        if file.is_limited and is_trusted(path, data):
+            file = replace(file, is_limited=False)
+        source = _Source(name=str(path), environ=environ, limited=file.is_limited)
+        return replace(file, layers=source.read_file(path, data, agent))
+    except SettingsError as error:
+        if file.is_limited:
+            return file.leave_out(error)
+        if path.name == PI_FILE:
+            return replace(file, problem=f"{error}. Its settings are left out.")
+        raise
 
 
 def _merge(layers: Iterable[_Layer]) -> tuple[dict[str, object], dict[str, str]]:
@@ -372,6 +409,19 @@ class _Source:
             else:
                 values[name] = value
         return values, others, tuple(refused)
+
+    def read_file(self, path: Path, data: bytes, agent: str | None) -> tuple[_Layer, ...]:
+        """Read the content of a settings file of any kind."""
+        try:
+            text = data.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise SettingsError(f"line {line} is not UTF-8 text", source=self.name) from error
+        if path.suffix == ".toml":
+            return (self.read_tables(self.parse_toml(text)),)
+        if path.name == PI_FILE:
+            return (self.read_pi(self.parse_json(text)),)
+        return self.read_openclaw(self.parse_json(text), agent)
 
     def read_environment(self) -> _Layer:
         """Read the variables `HOLDFAST_<SECTION>__<FIELD>`; an empty variable counts as not set."""
