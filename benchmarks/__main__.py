@@ -325,7 +325,7 @@ def coding(*, path: Path, sheet: str, no_vectors: bool, as_json: bool) -> None:
 
 def _embedder(*, no_vectors: bool) -> tuple[Any, list[str]]:
     """Return the embedder that the settings of the user name, or none."""
-    from holdfast.search.embed import choose  # noqa: PLC0415 - as above
+    from holdfast.embed import choose  # noqa: PLC0415 - as above
     from holdfast.settings import Embedding, default_files, load  # noqa: PLC0415 - as above
 
     chosen = Embedding(provider="none") if no_vectors else load(files=default_files()).settings.embedding
@@ -358,7 +358,7 @@ def embedding(*, path: Path, provider: str, model: str | None, as_json: bool) ->
     import msgspec  # noqa: PLC0415 - as above
 
     from benchmarks.embedding import measure  # noqa: PLC0415 - as above
-    from holdfast.search.embed import choose  # noqa: PLC0415 - as above
+    from holdfast.embed import choose  # noqa: PLC0415 - as above
     from holdfast.settings import Embedding  # noqa: PLC0415 - as above
 
     choice = choose(msgspec.convert({"provider": provider, "model": model}, Embedding))

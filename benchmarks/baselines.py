@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.datasets import Conversation, Question
+from holdfast.embed.base import Embedder
+from holdfast.embed.hashed import HashEmbedder
 from holdfast.memory import block
 from holdfast.memory.block import UNKEPT
-from holdfast.search.embed.base import Embedder
-from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.text import STOP_WORDS
 from holdfast.tokens import count_text
 

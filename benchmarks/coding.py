@@ -20,10 +20,10 @@ from typing import Any, Final
 from benchmarks.archive_rows import make_rows
 from benchmarks.recall import embed_all
 from holdfast import transcripts
+from holdfast.embed.base import Embedder
 from holdfast.errors import InputError
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Recall, recall
-from holdfast.search.embed.base import Embedder
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
 

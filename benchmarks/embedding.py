@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from holdfast.search.embed import Embedder
+from holdfast.embed import Embedder
 
 __all__ = ["measure"]
 

@@ -15,10 +15,10 @@ from typing import Any, Final, TypeAlias
 
 from benchmarks.archive_rows import make_rows
 from benchmarks.recall import embed_all
+from holdfast.embed.base import Embedder
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import recall
 from holdfast.messages import Message, Text
-from holdfast.search.embed.base import Embedder
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
 

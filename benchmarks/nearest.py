@@ -13,9 +13,9 @@ import numpy as np
 from benchmarks.archive_rows import make_rows
 from benchmarks.datasets import Conversation
 from benchmarks.postgres import SCHEMA, server
+from holdfast.embed import Embedder
 from holdfast.memory.embedding import vector_rows
 from holdfast.messages import Message, Text
-from holdfast.search.embed import Embedder
 from holdfast.store.base import Scope, SearchQuery
 from holdfast.store.postgres import PostgresStore
 

@@ -19,13 +19,13 @@ import numpy as np
 
 from benchmarks.baselines import Baseline, plain_bm25, seed_formula
 from benchmarks.datasets import ANY_TURN, Conversation, Question, Turn
+from holdfast.embed.base import Embedder, Floats, Purpose, Space
+from holdfast.embed.hashed import HashEmbedder
 from holdfast.errors import InputError
 from holdfast.memory.embedding import vector_rows
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Recall, recall, search
 from holdfast.messages import Message, Text
-from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
-from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.store.base import MessageRow, Scope, Store
 from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.embed.static import StaticEmbedder
+from holdfast.embed.static import StaticEmbedder
 from holdfast.text import terms
 
 __all__ = ["find_related", "format_table"]

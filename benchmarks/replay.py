@@ -17,11 +17,11 @@ import numpy as np
 
 from benchmarks.datasets import Conversation, Question
 from benchmarks.recall import CAPS, Archive, Place, Remembering, by_limit, count_quoted, find_evidence
+from holdfast.embed.base import Embedder
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Recall, recall
+from holdfast.search.arrays import Floats, Ints
 from holdfast.search.candidates import Candidates
-from holdfast.search.columns import Floats, Ints
-from holdfast.search.embed.base import Embedder
 from holdfast.search.fuse import Order, Recipe
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 

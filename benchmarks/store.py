@@ -22,11 +22,11 @@ import numpy.typing as npt
 
 from benchmarks.archive_rows import make_rows
 from benchmarks.postgres import open_store, place_of
+from holdfast.embed.base import Embedder, Space
+from holdfast.index.vectors import quantise
 from holdfast.memory.embedding import vector_rows
 from holdfast.messages import Message, Text
-from holdfast.search.embed.base import Embedder, Space
 from holdfast.search.fuse import Signals, rank
-from holdfast.search.vectors import quantise
 from holdfast.store.base import MessageRow, Scope, SearchQuery, Select, VectorRow
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.sqlite import SqliteStore

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from holdfast.search.columns import Columns
-from holdfast.search.postings import NO_OCCURRENCES, Lists, Postings, Unindexed, gather, term_ids
+from holdfast.index.columns import Columns
+from holdfast.index.postings import NO_OCCURRENCES, Lists, Postings, Unindexed, gather, term_ids
 from passage_rows import PassageRow, append
 
 BLOCK_PASSAGES: Final = 1024

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from holdfast.search.columns import PASSAGE_TYPES, Columns
+from holdfast.index.columns import PASSAGE_TYPES, Columns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from holdfast.search.bm25 import Corpus, Term, score
-from holdfast.search.candidates import select_candidates
-from holdfast.search.columns import Columns
+from holdfast.index.bm25 import Corpus, Term, score
+from holdfast.index.candidates import select_candidates
+from holdfast.index.columns import Columns
+from holdfast.index.postings import NO_OCCURRENCES, Postings, gather, term_ids
+from holdfast.index.vectors import Centering
 from holdfast.search.fuse import Signals
-from holdfast.search.postings import NO_OCCURRENCES, Postings, gather, term_ids
-from holdfast.search.vectors import Centering
 from holdfast.text import terms
 from passage_rows import PassageRow, append
 

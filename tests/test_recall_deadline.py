@@ -12,11 +12,11 @@ import pytest
 
 from failing_stores import FailingStore, open_engine
 from holdfast import Engine, Settings, Window
+from holdfast.embed.base import Floats, Purpose
+from holdfast.embed.choice import Choice
+from holdfast.embed.hashed import HashEmbedder
 from holdfast.memory.memory import Memory
 from holdfast.search.candidates import Candidates
-from holdfast.search.embed.base import Floats, Purpose
-from holdfast.search.embed.choice import Choice
-from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.settings import Embedding, Recall
 from holdfast.store.base import SearchQuery
 from holdfast.store.sqlite import SqliteStore

@@ -15,6 +15,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from holdfast.embed import Choice, choose
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError, StorageError
 from holdfast.memory import facts
@@ -23,7 +24,6 @@ from holdfast.memory.block import strip_text
 from holdfast.memory.facts import FactHit
 from holdfast.memory.memory import Memory
 from holdfast.patterns import compile_once, load
-from holdfast.search.embed import Choice, choose
 from holdfast.settings import Embedding, LongTermEmbedding, Settings
 from holdfast.signals import has_signal, without_questions
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select

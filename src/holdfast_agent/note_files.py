@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeAlias
 
+from holdfast.embed.base import clean
 from holdfast.errors import TranscriptError
 from holdfast.redaction import find, redact
-from holdfast.search.embed.base import clean
 from holdfast.signals import without_questions
 from holdfast.text import head, is_unsegmented
 from holdfast.transcripts import Entry, stream

@@ -24,15 +24,15 @@ import msgspec
 import numpy as np
 
 from holdfast.calls import Deadline
+from holdfast.embed import Choice, Embedder, choose
+from holdfast.embed.base import behind_cache
+from holdfast.embed.remote import RemoteEmbedder
+from holdfast.embed.static import vector_weight
 from holdfast.errors import EmbeddingError, InputError, StorageError
 from holdfast.memory import archive
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
-from holdfast.search.columns import Floats
-from holdfast.search.embed import Choice, Embedder, choose
-from holdfast.search.embed.base import behind_cache
-from holdfast.search.embed.remote import RemoteEmbedder
-from holdfast.search.embed.static import vector_weight
+from holdfast.search.arrays import Floats
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.passages import windows
 from holdfast.settings import Embedding, Settings

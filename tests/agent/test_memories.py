@@ -8,12 +8,12 @@ import msgspec
 import pytest
 
 from agent_fixture import AgentFixture
+from holdfast.embed import Choice, Purpose, Space
+from holdfast.embed.base import Floats
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
 from holdfast.memory.facts import LONG_TERM
 from holdfast.messages import ToolCall
-from holdfast.search.embed import Choice, Purpose, Space
-from holdfast.search.embed.base import Floats
 from holdfast.settings import Embedding, LongTerm, Settings
 from holdfast.store.base import Select
 from holdfast_agent.memories import Memories

@@ -1,7 +1,7 @@
 """The benchmark of facts in single lines."""
 
 from benchmarks.lines import make_facts, make_messages, measure
-from holdfast.search.embed.static import StaticEmbedder
+from holdfast.embed.static import StaticEmbedder
 
 
 def test_sixty_facts_are_made_the_same_way_each_time() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.growth import plot
 from benchmarks.store import StoreCost, Writer, measure
-from holdfast.search.embed.hashed import HashEmbedder
+from holdfast.embed.hashed import HashEmbedder
 
 TIMES = {"build_per_s", "append_ms_p50", "open_ms", "query_ms_p50", "query_ms_p95", "forget_ms"}
 

@@ -30,7 +30,7 @@ EXAMPLE = ROOT / "examples" / "webhook.jsonl"
 HEAVY = {
     *("numpy", "rich", "tokenizers", "wordllama", "onnxruntime", "httpx2", "anthropic", "openai", "asyncio"),
     *("prompt_toolkit", "holdfast.transcripts.registry", "holdfast.engine", "holdfast_agent.agent", "holdfast.models"),
-    *("holdfast.search.embed.remote", "holdfast.search.embed.onnx"),
+    *("holdfast.embed.remote", "holdfast.embed.onnx"),
 }
 """What takes long to load."""
 

@@ -10,12 +10,12 @@ import pytest
 
 from benchmarks.archive_rows import make_rows
 from embed_models import static_folder
+from holdfast.embed import Choice, HashEmbedder, StaticEmbedder
 from holdfast.errors import StorageError
 from holdfast.memory import transfer
 from holdfast.memory.block import Detail, render
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.search.embed import Choice, HashEmbedder, StaticEmbedder
 from holdfast.settings import Settings
 from holdfast.store import opening
 from holdfast.store.base import FactRow, MessageRow, Scope, Select

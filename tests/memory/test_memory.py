@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from embed_models import Reply, endpoint, static_folder
+from holdfast.embed import CachedEmbedder, Choice, HashEmbedder, StaticEmbedder
+from holdfast.embed.base import Embedder, Floats, Purpose, Space
+from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
-from holdfast.search.embed import CachedEmbedder, Choice, HashEmbedder, StaticEmbedder
-from holdfast.search.embed.base import Embedder, Floats, Purpose, Space
-from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.settings import Archive, Settings
 from holdfast.store.base import Scope
 from holdfast.store.opening import store_file

@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from holdfast.embed import Choice
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import RecallQuery, build_query, select_texts
 from holdfast.memory.recall import Recall
 from holdfast.messages import Message, Text
-from holdfast.search.embed import Choice
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore

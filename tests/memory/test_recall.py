@@ -10,13 +10,13 @@ import pytest
 
 from benchmarks.archive_rows import make_rows
 from embed_models import static_folder
+from holdfast.embed.base import CachedEmbedder
+from holdfast.embed.static import JointEmbedder, StaticEmbedder
+from holdfast.index.vectors import quantise
 from holdfast.memory.query import RecallQuery, order_of
 from holdfast.memory.recall import recall, search
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.search.embed.base import CachedEmbedder
-from holdfast.search.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.search.fuse import Order, Recipe, Weighted
-from holdfast.search.vectors import quantise
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, VectorRow
 from holdfast.store.sqlite import SqliteStore

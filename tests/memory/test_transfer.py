@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.embed import Choice
 from holdfast.errors import InputError
 from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.search.embed import Choice
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, Select
 from holdfast.store.sqlite import SqliteStore

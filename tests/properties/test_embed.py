@@ -15,11 +15,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from embed_models import VECTORS, WORDS, Endpoint, Reply, endpoint, static_folder
+from holdfast.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
+from holdfast.embed.base import batches
+from holdfast.embed.remote import RemoteEmbedder
+from holdfast.embed.static import _load_vectors
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
-from holdfast.search.embed.base import batches
-from holdfast.search.embed.remote import RemoteEmbedder
-from holdfast.search.embed.static import _load_vectors
 from strategies import examples
 
 unhurried = settings(

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from holdfast.embed import Choice, HashEmbedder
 from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
-from holdfast.search.embed import Choice, HashEmbedder
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.store.folder import FolderStore

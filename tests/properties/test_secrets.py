@@ -7,10 +7,10 @@ from pathlib import Path
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from holdfast.embed import Choice, HashEmbedder
 from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.search.embed import Choice, HashEmbedder
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from holdfast.index.vectors import Centering
 from holdfast.search.fuse import Fusion, Order, Recipe, Weighted, rank
-from holdfast.search.vectors import Centering
 from signals import DAY, Said, signals
 
 PLAIN = Order(recipe=Recipe(human=1, near=0, far=0, session=0, date=0))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from holdfast.search.columns import highest
+from holdfast.search.arrays import highest
 
 
 @pytest.mark.parametrize("size", [0, 5, 50, 3000, 100_000])

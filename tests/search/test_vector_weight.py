@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from embed_models import static_folder
-from holdfast.search.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
-from holdfast.search.embed.static import JointEmbedder, vector_weight
+from holdfast.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
+from holdfast.embed.static import JointEmbedder, vector_weight
 
 
 @pytest.fixture

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from benchmarks.archive_rows import make_rows
+from holdfast.embed.hashed import HashEmbedder
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.store.base import Scope, Select
 from holdfast.store.codec import to_json
 from holdfast.store.folder import DATABASE, FolderStore

@@ -13,10 +13,10 @@ import pytest
 from click.testing import CliRunner
 
 from holdfast.cli import holdfast
+from holdfast.embed import Choice, HashEmbedder
+from holdfast.embed.base import Embedder, Floats, Purpose, Space, unit
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
-from holdfast.search.embed import Choice, HashEmbedder
-from holdfast.search.embed.base import Embedder, Floats, Purpose, Space, unit
 from holdfast.settings import Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.folder import FolderStore

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from holdfast.errors import StorageError
-from holdfast.search.postings import term_ids
+from holdfast.index.postings import term_ids
 from holdfast.store import forgetting, upkeep
 from holdfast.store.base import Select, VectorRow
 from holdfast.store.codec import encode_message

@@ -16,8 +16,8 @@ from psycopg.conninfo import make_conninfo
 
 from benchmarks.scopes import crossings
 from holdfast import Engine
+from holdfast.embed.base import Space
 from holdfast.errors import InputError, StorageError, UnavailableError
-from holdfast.search.embed.base import Space
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
 from holdfast.store.base import Job, Record, Scope, Select

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.datasets import Conversation, load
 from benchmarks.recall import Archive
+from holdfast.embed.hashed import HashEmbedder
 from holdfast.memory.recall import recall
-from holdfast.search.embed.hashed import HashEmbedder
 from holdfast.store.base import Store
 from holdfast.store.sqlite import SqliteStore
 from postgres_server import open_postgres

@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 from holdfast.errors import InputError, StorageError
+from holdfast.index import tables as index_tables
+from holdfast.index.tables import BLOCK_PASSAGES
 from holdfast.messages import Message, Text
-from holdfast.store import index_tables, sqlite_vectors
+from holdfast.store import sqlite_vectors
 from holdfast.store.base import MessageRow, Record, Scope, Select
-from holdfast.store.index_tables import BLOCK_PASSAGES
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.processes import crowd
 from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, opened, readers, says, texts, vectors, word

@@ -21,12 +21,12 @@ from holdfast import settings as configuration
 from holdfast.cli.console import open_console
 from holdfast.cli.install import open_installer
 from holdfast.cli.output import emit_json, human_bytes, plural
+from holdfast.embed import Choice, choose
 from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.memory import Memory
-from holdfast.search.embed import Choice, choose
 from holdfast.store.connection import is_writable
 from holdfast.store.folder import FolderStore
 from holdfast.store.opening import database_file, default_path, open_server, server_address, store_file

@@ -161,8 +161,8 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
     with open_memory(home) as memory:
         scopes = owners(memory, **whose)
         if form == "folder":
-            from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - only for this form
-            from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form
+            from holdfast.embed.base import behind_cache  # noqa: PLC0415 - only for this form
+            from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only for this form
 
             # Vectors are computed again: free with a local model, but a remote provider would be paid twice.
             local = memory.embedder if not isinstance(behind_cache(memory.embedder), RemoteEmbedder) else None
@@ -266,8 +266,8 @@ def models() -> None:
 def list_(*, as_json: bool) -> None:
     """List the known static models and where they are installed."""
     from holdfast.cli.console import print_table  # noqa: PLC0415 - only for this
-    from holdfast.search.embed.download import HUB_MODELS, models_folder  # noqa: PLC0415 - takes time
-    from holdfast.search.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
+    from holdfast.embed.download import HUB_MODELS, models_folder  # noqa: PLC0415 - takes time
+    from holdfast.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
 
     files = find_wordllama()
     here = str(files[0].parent) if files else None
@@ -288,7 +288,7 @@ def list_(*, as_json: bool) -> None:
 @as_json
 def get(*, name: str, as_json: bool) -> None:
     """Download the model NAME from the Hugging Face Hub into the models folder, and check its digests."""
-    from holdfast.search.embed.download import download_from_hub  # noqa: PLC0415 - takes time
+    from holdfast.embed.download import download_from_hub  # noqa: PLC0415 - takes time
 
     folder = download_from_hub(name)
     print_result({"model": name, "path": str(folder)}, f"{name} is in {folder}", as_json=as_json)

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.calls import Deadline, start_thread
+from holdfast.embed.base import Embedder, Floats, Space, behind_cache
 from holdfast.errors import EmbeddingError
-from holdfast.search.embed.base import Embedder, Floats, Space, behind_cache
-from holdfast.search.vectors import quantise
+from holdfast.index.vectors import quantise
 from holdfast.store.base import PassageText, VectorRow
 
 _PROVIDER_SHARE: Final = 0.7
@@ -51,7 +51,7 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
     left = deadline.remaining
     if left is None:
         return _embed(embedder, text)
-    from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only where there is a deadline
+    from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only where there is a deadline
 
     if not isinstance(behind_cache(embedder), RemoteEmbedder):
         return _embed(embedder, text)

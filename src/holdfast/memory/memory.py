@@ -24,11 +24,11 @@ from holdfast.store.opening import open_memory_store
 from holdfast.text import terms
 
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
+    from holdfast.embed.base import Embedder
+    from holdfast.embed.choice import Choice
     from holdfast.memory.archive import Ingested
     from holdfast.memory.query import RecallQuery
     from holdfast.memory.recall import Hit, Recall
-    from holdfast.search.embed.base import Embedder
-    from holdfast.search.embed.choice import Choice
 
 _EMBED_BATCH: Final = 256
 _NO_LIMIT: Final = 2**62
@@ -124,7 +124,7 @@ class Memory:
     @cached_property
     def choice(self) -> Choice:
         """The embedder in use, and why; its model is loaded when it is first needed."""
-        from holdfast.search.embed.choice import choose  # noqa: PLC0415 - see above
+        from holdfast.embed.choice import choose  # noqa: PLC0415 - see above
 
         return choose(self.settings.embedding, allow_remote=self.settings.embedding.allow_remote)
 
@@ -355,8 +355,8 @@ class Memory:
         """Load index and model before the first query with a deadline, which is not for that."""
         import numpy as np  # noqa: PLC0415 - see above
 
-        from holdfast.search.embed.base import behind_cache  # noqa: PLC0415 - see above
-        from holdfast.search.embed.remote import RemoteEmbedder  # noqa: PLC0415 - see above
+        from holdfast.embed.base import behind_cache  # noqa: PLC0415 - see above
+        from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - see above
 
         if not self.store.progress:  # until then words have to do
             self._take_over_vectors(limit=_MAX_TAKEN_OVER)

@@ -18,17 +18,17 @@ from typing import Final
 import numpy as np
 
 from holdfast.calls import Deadline, DeadlineError
+from holdfast.embed.base import Embedder, Floats
+from holdfast.embed.static import vector_weight
 from holdfast.memory import block, facts
 from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
 from holdfast.memory.query import RecallQuery, weigh_terms
+from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
-from holdfast.search.columns import Ints
 from holdfast.search.dates import find_dates
-from holdfast.search.embed.base import Embedder, Floats
-from holdfast.search.embed.static import vector_weight
 from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely

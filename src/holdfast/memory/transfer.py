@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, TypeVar, cast
 
 import numpy as np
 
+from holdfast.embed.base import Embedder, unit
 from holdfast.errors import InputError, StorageError
 from holdfast.memory import facts
 from holdfast.memory.archive import mask, passages_of, unwrap
@@ -25,8 +26,7 @@ from holdfast.memory.embedding import vector_rows
 from holdfast.memory.exclusion import exclude
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.redaction import redact
-from holdfast.search.columns import Floats
-from holdfast.search.embed.base import Embedder, unit
+from holdfast.search.arrays import Floats
 from holdfast.store.base import FactRow, MessageRow, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
 

@@ -12,8 +12,8 @@ from typing import Final, Literal, TypeAlias
 
 import numpy as np
 
+from holdfast.search.arrays import Floats, Ints, highest
 from holdfast.search.candidates import Candidates
-from holdfast.search.columns import Floats, Ints, highest
 from holdfast.search.dates import Range
 
 Fusion: TypeAlias = Literal["recipe", "weighted", "rrf"]

@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from msgspec import Struct, structs
 
-from holdfast.search.columns import Floats
+from holdfast.search.arrays import Floats
 from holdfast.search.passages import SENTENCE_END
 from holdfast.text import terms
 

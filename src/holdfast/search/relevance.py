@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.columns import Bools
+from holdfast.search.arrays import Bools
 from holdfast.search.fuse import Signals
 from holdfast.search.passages import LINES
 

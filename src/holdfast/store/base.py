@@ -6,76 +6,43 @@ reader of another. `holdfast.testing.store` has the suite that every store must 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
 
 from holdfast.errors import InputError
-from holdfast.messages import Message, Role
+from holdfast.index.query import PassageText, SearchQuery
+from holdfast.index.scopes import Across, Scope
+from holdfast.messages import Message
 
 if TYPE_CHECKING:  # rows are read and written without numpy
     import numpy as np
     import numpy.typing as npt
 
+    from holdfast.embed.base import Space
     from holdfast.search.candidates import Candidates
-    from holdfast.search.columns import Floats
-    from holdfast.search.embed.base import Space
 
-Across: TypeAlias = bool | tuple[Literal["project", "agent", "session"], ...]
-"""Which parts of a scope need not agree: True for the session, so that an agent's other sessions are included.
+__all__ = [
+    "Across",
+    "FactRow",
+    "FactType",
+    "Gap",
+    "Job",
+    "Kind",
+    "Known",
+    "MessageRow",
+    "PassageText",
+    "Record",
+    "Scope",
+    "SearchQuery",
+    "Select",
+    "Store",
+    "VectorRow",
+]
 
-A tuple names the parts. Only an operator who reads all of a store reads across projects or agents.
-"""
 FactType: TypeAlias = Literal["decision", "implementation", "config", "issue", "task_state", "architecture"]
-
-
-@dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class Scope:
-    """The owner of a row; part of every read and write."""
-
-    tenant: str = "local"
-    project: str = ""
-    agent: str = "main"
-    session: str = ""
-
-    def __post_init__(self) -> None:
-        # No database stores half a surrogate pair, and a name that cannot be stored must not be taken for another.
-        for part in ("tenant", "project", "agent", "session"):
-            name = getattr(self, part)
-            try:
-                name.encode()
-            except (UnicodeEncodeError, AttributeError):
-                raise InputError(f"{part}={name!r}: give a name as text that UTF-8 can represent") from None
-
-    def required(self, across: Across) -> dict[str, str]:
-        """Return the parts that a row must have for a reader of this scope to see it."""
-        open_parts = ("session",) if across is True else across or ()
-        parts = {"tenant": self.tenant, "project": self.project, "agent": self.agent, "session": self.session}
-        return {name: value for name, value in parts.items() if name not in open_parts}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PassageText:
-    """A searchable part of a message: its text, its place in the message, its windows (offsets) and their terms.
-
-    The store sets the number, message, speaker and time. Terms are empty when read back.
-    """
-
-    start: int
-    text: str
-    windows: tuple[tuple[int, int], ...]
-    terms: tuple[tuple[str, ...], ...] = ()
-    number: int = -1
-    message: int = 0
-    speaker: str = ""
-    time: int = 0
-
-    @property
-    def name(self) -> str:
-        """The name of the speaker; empty where only the role is known."""
-        return "" if self.speaker in get_args(Role) else self.speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,8 +167,6 @@ class Gap:
 
 Kind: TypeAlias = Literal["message", "passage", "fact", "record", "job"]
 
-MAX_CANDIDATES: Final = 2048
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Select:
@@ -222,35 +187,6 @@ class Select:
     def __post_init__(self) -> None:
         if self.limit is not None and self.limit < 0:
             raise InputError("`limit` must not be negative")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SearchQuery:
-    """What to search for: terms with their weights, and a vector in `space`.
-
-    A passage without a term is found by the `related` ones of the term, each with what it counts beside it, 0 to 1; a
-    store with very many passages may leave them out.
-    Passages and those of messages that are named in `without_…` are not ranked, nor those from before `since` (in Unix
-    milliseconds; passages without a time are), nor all but the `newest`. Each candidate comes with so many `neighbours`
-    before and after it in its session, which do not count towards the limit.
-    """
-
-    scope: Scope
-    terms: Mapping[str, float]
-    related: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    across: Across = False
-    vector: Floats | None = field(default=None, repr=False)
-    space: Space | None = None
-    without_messages: Collection[int] = ()
-    without_passages: Collection[int] = ()
-    since: int | None = None
-    newest: int | None = None
-    neighbours: int = 0
-    limit: int = MAX_CANDIDATES
-
-    def __post_init__(self) -> None:
-        if self.vector is not None and self.space and self.vector.shape != (self.space.dimension,):
-            raise InputError(f"a query in {self.space.name} is one vector of {self.space.dimension}")
 
 
 class Store(Protocol):

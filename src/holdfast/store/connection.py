@@ -17,9 +17,9 @@ from holdfast.store.codec import DAMAGE, add_checksum
 from holdfast_memory.distribution import UPGRADE
 
 if TYPE_CHECKING:  # the tables of vectors are imported where they are used: rows are read without numpy
-    from holdfast.search.columns import Columns
-    from holdfast.search.embed.base import Space
-    from holdfast.search.vectors import Matrix
+    from holdfast.embed.base import Space
+    from holdfast.index.columns import Columns
+    from holdfast.index.vectors import Matrix
 
 APPLICATION: Final = 0x486F6C64
 """The application id of our SQLite files: "Hold"."""

@@ -29,6 +29,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, StorageError
+from holdfast.index.database import Database
 from holdfast.store.backlog import Backlog
 from holdfast.store.base import (
     FactRow,
@@ -45,7 +46,6 @@ from holdfast.store.base import (
 from holdfast.store.codec import DAMAGE, from_json
 from holdfast.store.connection import connect_readonly, translate_errors
 from holdfast.store.cutting import cut
-from holdfast.store.database import Database
 from holdfast.store.plugin_files import (
     FOREIGN,
     OWNER,
@@ -75,9 +75,9 @@ from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line, parse_line
 
 if TYPE_CHECKING:
+    from holdfast.embed.base import Embedder, Space
+    from holdfast.search.arrays import Floats
     from holdfast.search.candidates import Candidates
-    from holdfast.search.columns import Floats
-    from holdfast.search.embed.base import Embedder, Space
 
 KNOWLEDGE: Final = "knowledge.jsonl"
 DATABASE: Final = "holdfast-folder.db"

@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 
 from holdfast.errors import StorageError
-from holdfast.search import columns as columnar
-from holdfast.search.columns import Columns
-from holdfast.search.postings import decode, encode, pages_with, without
+from holdfast.index import columns as columnar
+from holdfast.index.columns import Columns
+from holdfast.index.database import Database
+from holdfast.index.postings import decode, encode, pages_with, without
+from holdfast.index.tables import BLOCK_PASSAGES, mark_rewritten, read_columns
 from holdfast.store.base import Kind
 from holdfast.store.connection import COPIED_BLOCKS
-from holdfast.store.database import Database
-from holdfast.store.index_tables import BLOCK_PASSAGES, mark_rewritten, read_columns
 from holdfast.store.rows import KEY, fact_digest, message_digest
 from holdfast.store.vector_file import list_copies, write_copies
 

@@ -14,11 +14,12 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.embed.base import Space
 from holdfast.errors import InputError, StorageError
-from holdfast.search.embed.base import Space
+from holdfast.index.database import Database
+from holdfast.index.scopes import scope_condition, scope_number
+from holdfast.index.tables import count_passages
 from holdfast.store.base import Scope, Select, VectorRow
-from holdfast.store.database import Database, scope_condition, scope_number
-from holdfast.store.index_tables import count_passages
 from holdfast.store.rows import KEY, RowReader
 from holdfast.store.tables import TableStore
 from holdfast.store.upkeep import reindex_tables
@@ -140,7 +141,7 @@ class _Copy:
             is_alive = "alive = 1 AND " if table == "passages" else ""
             query = f"SELECT {columns} FROM {table} WHERE {is_alive}{mine} AND {key} > ? ORDER BY {key} LIMIT ?"
             found = rows.db.execute(query, (*values, after, _BATCH))
-            rows.load_scopes()
+            rows.scopes.load(rows.db)
             return [list(row) for row in found], list(rows.scopes)
 
         return self.source.read_rows(self.tenant, work)
@@ -173,7 +174,7 @@ class _Copy:
     def copy_forgotten(self) -> None:
         def read(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
             mine, values = self.mine(rows.db)
-            rows.load_scopes()
+            rows.scopes.load(rows.db)
             found = rows.db.execute(f"SELECT scope, digest, words, nonce FROM forgotten WHERE {mine}", values)
             return [list(row) for row in found], list(rows.scopes)
 
@@ -218,7 +219,7 @@ class _Copy:
     def digest(self, rows: RowReader) -> tuple[dict[str, int], str]:
         """Count the rows of the tenant, and return the digest of all that were copied as they were."""
         db, digest, counts = rows.db, sha256(), dict[str, int]()
-        rows.load_scopes()
+        rows.scopes.load(rows.db)
         mine, values = self.mine(db)
         for table, columns in _TABLES.items():
             key = KEY[table.removesuffix("s")]

@@ -18,11 +18,11 @@ from typing import Any, Final, TypeAlias, cast, get_args
 
 from holdfast import patterns
 from holdfast.errors import InputError
+from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.store.codec import DAMAGE, from_json, text_bytes, to_json
 from holdfast.store.cutting import cut
-from holdfast.store.database import SCOPE_PARTS
 from holdfast.transcripts import journal
 from holdfast.transcripts.lines import Line
 

@@ -24,12 +24,12 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from holdfast.embed.base import Space
 from holdfast.errors import StorageError, UnavailableError
-from holdfast.search.embed.base import Space
-from holdfast.search.vectors import MANY
+from holdfast.index.database import Database
+from holdfast.index.vectors import MANY
 from holdfast.store import forgetting
 from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
-from holdfast.store.database import Database
 from holdfast.store.postgres_database import (
     ALL_TENANTS,
     NO_TENANT,
@@ -580,7 +580,7 @@ def _scope(names: Sequence[object]) -> Scope:
 
 
 def _loaded(rows: RowReader) -> RowReader:
-    rows.load_scopes()
+    rows.scopes.load(rows.db)
     return rows
 
 

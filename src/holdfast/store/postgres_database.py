@@ -21,11 +21,11 @@ from psycopg import sql
 from psycopg.adapt import Dumper
 from psycopg_pool import PoolTimeout
 
+from holdfast.embed.base import Space
 from holdfast.errors import HoldfastError, InputError, StorageError, UnavailableError
-from holdfast.search.columns import Columns
-from holdfast.search.embed.base import Space
+from holdfast.index.columns import Columns
+from holdfast.index.vectors import MANY, Matrix
 from holdfast.search.passages import CUTTING
-from holdfast.search.vectors import MANY, Matrix
 from holdfast.store.base import VectorRow
 from holdfast.store.codec import DAMAGE
 from holdfast.store.postgres_vectors import MAX_SIGNS, ServerMatrix, SignMatrix, sign_bits

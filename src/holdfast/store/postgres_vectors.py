@@ -14,9 +14,10 @@ import numpy.typing as npt
 import simsimd
 from psycopg import sql
 
-from holdfast.search.columns import Bools, Columns, Floats, highest
-from holdfast.search.vectors import LOOKED_INTO, ONE_IN, Bytes, Matrix, Signs, count_shared, quantise
-from holdfast.store.database import Rows
+from holdfast.index.columns import Columns
+from holdfast.index.database import Rows
+from holdfast.index.vectors import LOOKED_INTO, ONE_IN, Bytes, Matrix, Signs, count_shared, quantise
+from holdfast.search.arrays import Bools, Floats, highest
 
 if TYPE_CHECKING:
     from holdfast.store.postgres_database import Connection, PostgresDatabase

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from holdfast.errors import ConflictError
+from holdfast.index.database import Database, Rows
+from holdfast.index.scopes import Scopes, scope_condition, scope_number
+from holdfast.messages import Message
 from holdfast.store.base import FactRow, Gap, Job, Kind, Known, MessageRow, PassageText, Record, Scope, Select
 from holdfast.store.codec import (
     DAMAGE,
@@ -19,14 +22,15 @@ from holdfast.store.codec import (
     decode_words,
     encode_message,
     pack_json,
+    pack_text,
     text_bytes,
     unpack_json,
     unpack_text,
+    words,
 )
-from holdfast.store.database import SCOPE_PARTS, Database, Rows, scope_condition, scope_number
 
 if TYPE_CHECKING:  # rows are read without numpy
-    from holdfast.store.index import Index
+    from holdfast.index.reader import Index
 
 T = TypeVar("T")
 
@@ -94,7 +98,7 @@ class RowReader:
     def __init__(self, db: Database) -> None:
         self.db = db
         self.index: Index | None = None
-        self.scopes: list[Scope] = []
+        self.scopes = Scopes()
         self.gaps: dict[Gap, None] = {}
 
     def clear(self) -> None:
@@ -102,34 +106,14 @@ class RowReader:
         self.index = None
         self.scopes.clear()
 
-    def load_scopes(self) -> None:
-        """Read the scopes that are not known yet; a missing or damaged one is a ValueError."""
-        self.take_scopes(self.find_scopes())
-
-    def find_scopes(self) -> Iterable[Any]:
-        """Select the scopes that are not known yet, for `take_scopes`."""
-        query = f"SELECT {', '.join(['id', *self._parts])} FROM scopes WHERE {self.db.own}id >= ? ORDER BY id"
-        return self.db.execute(query, (len(self.scopes),))
-
-    def take_scopes(self, rows: Iterable[Any]) -> None:
-        """Take over the rows of `find_scopes`."""
-        for number, *names in rows:
-            if number != len(self.scopes) or not all(isinstance(name, str) for name in names):
-                raise ValueError(f"scope {len(self.scopes)} is missing or damaged")
-            self.scopes.append(Scope(**self.db.fixed, **dict(zip(self._parts, names, strict=True))))
-
-    @property
-    def _parts(self) -> list[str]:
-        return [part for part in SCOPE_PARTS if part not in self.db.fixed]
-
     def read(
         self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None
     ) -> list[Any]:
         """Read the rows of a kind that a selection names."""
         condition, values = where(self.db, kind, select, name=name, keys=keys)
-        scopes = self.find_scopes()  # both statements are answered together
+        scopes = self.scopes.find_new(self.db)  # both statements are answered together
         found_rows = self.db.execute(f"SELECT {_COLUMNS[kind]} FROM {kind}s WHERE {condition}", values)
-        self.take_scopes(scopes)
+        self.scopes.add(self.db, scopes)
         rows = found_rows.fetchall()
         found = self._decode_passages(rows) if kind == "passage" else self._decode(kind, rows)
         if select.newest:
@@ -237,6 +221,8 @@ def message_digest(digest: bytes, nonce: bytes) -> bytes:
 
 _AT_ONCE: Final = 1000
 """Digests that are looked up with one statement."""
+NewMessage: TypeAlias = tuple[Message, Sequence[PassageText], int, int]
+"""An archived message, its passages, and the numbers of its scope and of itself."""
 _MessageKey: TypeAlias = tuple[int, bytes, bytes]
 """The number of the scope, the digest and the nonce."""
 
@@ -266,8 +252,6 @@ def add_messages(db: Database, rows: Sequence[MessageRow], *, numbers_of: Sequen
         added = db.insert_numbered("messages", "scope, digest, nonce, flags, body", values)
     numbers.update(zip(new, added, strict=True))
     if new:
-        from holdfast.store.index_tables import add_passages  # noqa: PLC0415 - messages are read without numpy
-
         added_to = [(row.message, row.passages, key[0], numbers[key]) for key, row in new.items()]
         add_passages(db, added_to, ends)
     return [numbers[key] for key in keys]
@@ -278,6 +262,32 @@ def find_ends(db: Database, scopes: Iterable[int]) -> tuple[Rows, dict[int, Rows
     query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
     latest = {scope: db.execute(query, (scope,)) for scope in scopes}
     return db.execute(f"SELECT coalesce(max(number) + 1, 0) FROM passages WHERE {db.own}true"), latest
+
+
+def add_passages(db: Database, new: Sequence[NewMessage], ends: tuple[Rows, Mapping[int, Rows]]) -> None:
+    """Add the passages of messages, numbered on from the last, and index them."""
+    from holdfast.index.tables import encode_windows, index_passages  # noqa: PLC0415 - messages are read without numpy
+
+    first = int(ends[0].fetchone()[0])
+    latest = {scope: one.fetchone()[0] for scope, one in ends[1].items()}
+    rows: list[tuple[object, ...]] = []
+    added: list[PassageText] = []
+    for message, passages, scope, number in new:
+        text = words(message) if passages else ""
+        speaker = text_bytes(message.name or message.role)
+        for passage in passages:
+            is_human = int(message.role == "user")
+            about = (number, scope, clamp_time(message.timestamp or 0), latest[scope], is_human, speaker)
+            latest[scope] = first + len(rows)
+            # The message has the text of most passages, at the same place.
+            windows, is_whole = encode_windows(passage), passage.windows[-1][1] == len(passage.text)
+            is_shared = is_whole and text.startswith(passage.text, passage.start)
+            stored = None if is_shared else pack_text(passage.text)
+            rows.append((first + len(rows), *about, passage.start, windows, stored))
+            added.append(passage)
+    columns = "number, message, scope, time, previous, human, speaker, start, windows, text"
+    db.insert("passages", columns, rows)
+    index_passages(db, first, added)
 
 
 def _look_up(db: Database, keys: Sequence[_MessageKey]) -> dict[_MessageKey, int]:

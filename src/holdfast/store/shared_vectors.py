@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from holdfast.search.embed.base import unit
+from holdfast.embed.base import unit
+from holdfast.index.database import Database
+from holdfast.index.tables import count_passages, decode_windows
+from holdfast.index.vectors import quantise
 from holdfast.search.passages import WHOLE
-from holdfast.search.vectors import quantise
 from holdfast.store.base import Record, Scope, Select, VectorRow
 from holdfast.store.codec import bytes_text
-from holdfast.store.database import Database
-from holdfast.store.index_tables import count_passages, decode_windows
 from holdfast.store.plugin_files import FOREIGN, OWNER, SEGMENTS, segment_of, segment_row
 from holdfast.store.rows import RowReader
 from holdfast.store.sqlite import SqliteStore
@@ -29,7 +29,7 @@ from holdfast.transcripts import journal
 from holdfast.transcripts.lines import parse_line
 
 if TYPE_CHECKING:
-    from holdfast.search.embed.base import Embedder, Space
+    from holdfast.embed.base import Embedder, Space
 
 VECTORS: Final = "vectors.bin"
 SAMPLES: Final = 8
@@ -269,7 +269,7 @@ def _list_missing(db: Database, space: Space) -> list[int]:
 
 def _message_keys(rows: RowReader, numbers: Sequence[int]) -> dict[int, MessageKey]:
     """Read the scope, digest and nonce of messages by their number."""
-    rows.load_scopes()
+    rows.scopes.load(rows.db)
     wanted, values = rows.db.among("id", numbers)
     found = rows.db.execute(f"SELECT id, scope, digest, nonce FROM messages WHERE {wanted}", values)
     return {

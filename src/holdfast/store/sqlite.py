@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.files import only_process
+from holdfast.index.database import Database
 from holdfast.store.base import Gap, Job, Kind, Known, PassageText, Scope, Select, VectorRow
 from holdfast.store.connection import (
     COPIED_BLOCKS,
@@ -28,12 +29,11 @@ from holdfast.store.connection import (
     translate_errors,
     write_transaction,
 )
-from holdfast.store.database import Database
 from holdfast.store.rows import RowReader, find_messages, where
 from holdfast.store.tables import R, TableStore
 
 if TYPE_CHECKING:
-    from holdfast.search.embed.base import Space
+    from holdfast.embed.base import Space
 
 T = TypeVar("T")
 
@@ -170,14 +170,14 @@ class SqliteStore(TableStore):
         from holdfast.store import sqlite_vectors  # noqa: PLC0415 - see above
 
         with self._reading() as rows:
-            rows.load_scopes()
+            rows.scopes.load(rows.db)
             number = sqlite_vectors.space_number(self._reader, space, create=False)
             return rows.passages_of_all(sqlite_vectors.passages_without_vectors(self._reader, number, limit=limit))
 
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope, oldest first."""
         with self._reading() as rows:
-            rows.load_scopes()
+            rows.scopes.load(rows.db)
             return rows.jobs_of_all(kind, limit=limit)
 
     def tenants(self) -> list[str]:
@@ -207,14 +207,14 @@ class SqliteStore(TableStore):
     def sessions(self) -> dict[Scope, int]:
         """Count the messages of each session; the session with the newest message comes first."""
         with self._reading() as rows:
-            rows.load_scopes()
+            rows.scopes.load(rows.db)
             counts = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
             return {rows.scopes[scope]: count for scope, count in counts}
 
     def scopes(self) -> list[Scope]:
         """List the scopes that have messages or facts."""
         with self._reading() as rows:
-            rows.load_scopes()
+            rows.scopes.load(rows.db)
             numbers = self._reader.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
             return sorted(rows.scopes[scope] for (scope,) in numbers)
 

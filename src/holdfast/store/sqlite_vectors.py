@@ -11,11 +11,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.embed.base import Space
 from holdfast.errors import InputError
-from holdfast.search.embed.base import Space
+from holdfast.index.database import Database
+from holdfast.index.tables import count_passages, decode_windows
 from holdfast.store.base import VectorRow
-from holdfast.store.database import Database
-from holdfast.store.index_tables import count_passages, decode_windows
 
 VECTOR_BLOCK_PASSAGES: Final = 4096
 """Passages in a block of vectors."""

@@ -9,6 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, TypeVar
 
 from holdfast.errors import StorageError
+from holdfast.index.database import Database
 from holdfast.store import rows as tables
 from holdfast.store.base import (
     FactRow,
@@ -24,7 +25,6 @@ from holdfast.store.base import (
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE
-from holdfast.store.database import Database
 from holdfast.store.rows import RowReader
 
 if TYPE_CHECKING:
@@ -147,12 +147,12 @@ class TableStore(ABC):
 
     def search(self, query: SearchQuery, /) -> Candidates:
         """Find the passages that are most promising by words and by vector, and those beside them."""
-        from holdfast.store.index import Index  # noqa: PLC0415 - see above
+        from holdfast.index.reader import Index  # noqa: PLC0415 - see above
 
         def work(rows: RowReader) -> Candidates:
             try:
                 rows.index = rows.index or Index()
-                return rows.index.search(rows, query)
+                return rows.index.search(rows.db, rows.scopes, query)
             except DAMAGE as error:
                 raise StorageError(
                     "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.place

@@ -13,9 +13,19 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from holdfast.errors import StorageError
-from holdfast.search import columns as columnar
+from holdfast.index import columns as columnar
+from holdfast.index.database import Database
+from holdfast.index.postings import decode
+from holdfast.index.tables import (
+    BLOCK_PASSAGES,
+    count_indexed,
+    count_passages,
+    decode_windows,
+    index_full_batches,
+    mark_rewritten,
+    reindex_passages,
+)
 from holdfast.search.passages import CUTTING
-from holdfast.search.postings import decode
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
 from holdfast.store.connection import (
     COUNTS,
@@ -29,17 +39,7 @@ from holdfast.store.connection import (
     write_transaction,
 )
 from holdfast.store.cutting import cut_again, window_terms
-from holdfast.store.database import Database
 from holdfast.store.forgetting import scrub
-from holdfast.store.index_tables import (
-    BLOCK_PASSAGES,
-    count_indexed,
-    count_passages,
-    decode_windows,
-    index_full_batches,
-    mark_rewritten,
-    reindex_passages,
-)
 from holdfast.store.rows import RowReader
 
 Progress: TypeAlias = Callable[[int, int], None]
@@ -238,7 +238,7 @@ def reindex_tables(db: Database, *, place: str, progress: Progress | None = None
         db.execute(f"DELETE FROM {table} WHERE {db.own}true")
     total = count_passages(db)
     rows = RowReader(db)
-    rows.load_scopes()
+    rows.scopes.load(rows.db)
     for first in range(0, total, BLOCK_PASSAGES):
         stop = min(first + BLOCK_PASSAGES, total)
         query = f"SELECT number FROM passages WHERE {db.own}number >= ? AND number < ? AND alive = 1"

@@ -20,9 +20,9 @@ from typing import Any, Final
 
 import numpy as np
 
+from holdfast.embed.base import Space
 from holdfast.files import open_regular
-from holdfast.search.embed.base import Space
-from holdfast.search.vectors import PAGE, Bytes, Matrix, pack_signs
+from holdfast.index.vectors import PAGE, Bytes, Matrix, pack_signs
 from holdfast.store.codec import DAMAGE
 
 _MAX_MISSING: Final = 4

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias, get_args
 
 import numpy as np
 
-from holdfast.search.embed.base import Embedder, Floats, Purpose
+from holdfast.embed.base import Embedder, Floats, Purpose
 from holdfast.testing import collect_checks, run_check
 
 Maker: TypeAlias = Callable[[], Embedder]

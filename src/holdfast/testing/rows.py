@@ -12,10 +12,10 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from holdfast import providers
+from holdfast.embed.base import Space
+from holdfast.index.vectors import quantise
 from holdfast.messages import Image, Message, Opaque, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.search.candidates import Candidates
-from holdfast.search.embed.base import Space
-from holdfast.search.vectors import quantise
 from holdfast.store.base import FactRow, Job, MessageRow, Record, Scope, SearchQuery, Select, Store, VectorRow
 from holdfast.store.cutting import cut
 from holdfast.text import terms

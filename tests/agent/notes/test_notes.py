@@ -14,11 +14,11 @@ import numpy as np
 import pytest
 
 from embed_models import static_folder
+from holdfast.embed import Choice, Purpose, Space
+from holdfast.embed.base import Floats
+from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError
 from holdfast.messages import Message, Text
-from holdfast.search.embed import Choice, Purpose, Space
-from holdfast.search.embed.base import Floats
-from holdfast.search.embed.remote import RemoteEmbedder
 from holdfast.settings import Embedding, Memory, Settings
 from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes

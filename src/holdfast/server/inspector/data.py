@@ -15,6 +15,7 @@ import msgspec
 from holdfast.context.edits import Item
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
+from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory import facts as versions
 from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
@@ -25,7 +26,6 @@ from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.state import WINDOW, WindowSource
 from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
-from holdfast.store.database import SCOPE_PARTS
 from holdfast.window import Window
 
 PAGE: Final = 60

@@ -1,0 +1,156 @@
+"""Choose the embedder that the settings ask for, and say why the others are not used."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from holdfast.embed.base import CachedEmbedder, Embedder
+from holdfast.embed.download import HUB_MODELS, models_folder
+from holdfast.embed.hashed import DIMENSION, HashEmbedder
+from holdfast.embed.static import WORDLLAMA, JointEmbedder, StaticEmbedder, find_wordllama, is_static_model
+from holdfast.errors import EmbeddingError, MissingExtraError
+from holdfast.settings import Embedding, Secret
+
+Environ: TypeAlias = Mapping[str, str]
+Opener: TypeAlias = Callable[[], Embedder]
+
+_POTION: Final = "potion-base-8M"
+_WORDS_ALONE: Final = "search uses words alone"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The chosen embedder, if any, and a sentence for each that was considered."""
+
+    embedder: Embedder | None
+    reasons: tuple[str, ...]
+
+
+def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ | None = None) -> Choice:
+    """Open the embedder that the settings ask for; with `auto` the best one available.
+
+    A missing part is a reason, not an error: search by words still works. `auto` uses the endpoint at
+    `embedding.base_url` if one is set, else a model on this machine, else, with `allow_remote`, a provider whose key
+    is in the environment. It never uses `hash`, and sends no text that was not allowed.
+    """
+    variables = os.environ if environ is None else environ
+    if settings.provider == "none":
+        return Choice(embedder=None, reasons=(f'embedding.provider is "none": {_WORDS_ALONE}',))
+    reasons: list[str] = []
+    for candidate in _Candidates(settings, variables, allow_remote).list():
+        if isinstance(candidate, str):
+            reasons.append(candidate)
+            continue
+        try:
+            embedder = candidate()
+        except (EmbeddingError, MissingExtraError) as error:
+            reasons.append(str(error))
+            continue
+        space = embedder.space
+        reasons.append(f"{space.name} is used: {space.dimension} dimensions")
+        if settings.dimension not in {None, space.dimension}:
+            reasons.append(f"embedding.dimension = {settings.dimension} is ignored: the model has {space.dimension}")
+        return Choice(embedder=CachedEmbedder(embedder, size=settings.cache_entries), reasons=tuple(reasons))
+    return Choice(embedder=None, reasons=(*reasons, f"no embedder: {_WORDS_ALONE}"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Candidates:
+    """What may be used, by the settings and the environment."""
+
+    settings: Embedding
+    environ: Environ
+    allow_remote: bool
+
+    def list(self) -> Iterator[Opener | str]:
+        """Yield what may be used, best first; a string is the reason that something may not."""
+        settings, model = self.settings, self.settings.model
+        match settings.provider:
+            case "hash":
+                yield lambda: HashEmbedder(dimension=settings.dimension or DIMENSION)
+            case "onnx":
+                from holdfast.embed.onnx import OnnxEmbedder  # noqa: PLC0415 - most processes use another
+
+                yield lambda: OnnxEmbedder(_find_folder(model, "onnx"))
+            case "auto" if settings.base_url is not None:
+                # Keys from the environment are never sent to an address from the settings.
+                yield partial(_open_remote, "openai-compatible", settings, settings.api_key)
+            case "static" | "local" | "auto":
+                yield from [partial(self.open_local, model)] if model else self.list_installed()
+                if settings.provider == "auto":
+                    yield from self.list_remote()
+            case provider:
+                yield partial(_open_remote, provider, settings, settings.api_key or self.find_key(provider))
+
+    def list_remote(self) -> Iterator[Opener | str]:
+        from holdfast.embed.remote import PROVIDERS  # noqa: PLC0415 - only where there is no local model
+
+        for name in PROVIDERS:
+            key = self.find_key(name)
+            if key and self.allow_remote:
+                yield partial(_open_remote, name, self.settings, key)
+            elif key:
+                yield f'{name}: a key is set, but auto sends no text out; set embedding.provider = "{name}" to use it'
+
+    def find_key(self, provider: str) -> Secret | None:
+        from holdfast.embed.remote import PROVIDERS  # noqa: PLC0415 - as above
+
+        return next((Secret(self.environ[name]) for name in PROVIDERS[provider].keys if self.environ.get(name)), None)
+
+    @staticmethod
+    def list_installed() -> Iterator[Opener | str]:
+        """Yield the static models that are here, best first."""
+        folder = models_folder() / _POTION
+        openers: list[Opener] = [StaticEmbedder.from_wordllama] if find_wordllama() else []
+        if folder.is_dir():
+            openers.append(partial(StaticEmbedder.from_folder, folder))
+        if len(openers) > 1:  # they find more together than alone
+            yield lambda: JointEmbedder([opener() for opener in openers])
+        yield from openers
+        if not openers:
+            yield str(MissingExtraError("static vectors", extra="local"))
+
+    def open_local(self, model: str) -> Embedder:
+        """Open the model of this name or in this folder, of either kind unless the provider is `static`."""
+        from holdfast.embed.onnx import OnnxEmbedder, find_onnx_model  # noqa: PLC0415 - as above
+
+        has_folder = (models_folder() / model).is_dir()
+        if model == WORDLLAMA and (find_wordllama() or not has_folder):
+            return StaticEmbedder.from_wordllama()
+        if model in HUB_MODELS and not has_folder:
+            raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="static")
+        folder = _find_folder(model, "static" if self.settings.provider == "static" else "local")
+        is_onnx = self.settings.provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
+        return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)
+
+
+def _find_folder(model: str | None, provider: str) -> Path:
+    """Return the folder of a model: of a downloaded one by its name, or a path, which a bare name is not."""
+    if model is None:
+        raise EmbeddingError("no model: set embedding.model to its folder", provider=provider)
+    path = Path(model).expanduser()
+    places = (models_folder() / model, *([path] if len(path.parts) > 1 or model.startswith(".") else []))
+    for place in places:
+        if place.is_dir():
+            return place
+    raise EmbeddingError(f"no model at {' or '.join(map(str, places))}", provider=provider)
+
+
+def _open_remote(name: str, settings: Embedding, key: Secret | None) -> Embedder:
+    from holdfast.embed.remote import QUERY_SECONDS, RemoteEmbedder  # noqa: PLC0415 - as above
+
+    return RemoteEmbedder(
+        name,
+        model=settings.model,
+        dimension=settings.dimension,
+        key=key,
+        base_url=settings.base_url,
+        batch_size=settings.batch_size,
+        query_seconds=min(QUERY_SECONDS, settings.timeout_seconds),
+        passage_seconds=settings.timeout_seconds,
+    )

@@ -1,0 +1,127 @@
+"""Choose the passages that a search returns, and put their signals together."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from holdfast.index.bm25 import Keywords
+from holdfast.index.columns import Columns
+from holdfast.index.vectors import Centering, center_cosines
+from holdfast.search.arrays import Bools, Floats, Ints, highest
+from holdfast.search.candidates import Candidates, WindowScores
+
+MAX_NEAREST: Final = 5
+
+
+def select_candidates(
+    columns: Columns,
+    keywords: Keywords,
+    *,
+    visible: Bools,
+    eligible: Bools,
+    cosine: Floats | None = None,
+    centre: Centering | None = None,
+    limit: int,
+    neighbours: int,
+) -> Candidates:
+    """Choose the most promising of the passages that are `visible` to a reader, with those beside them.
+
+    `eligible` ones may be ranked. `cosine` is that of every window. Of no more than `limit` visible passages all are
+    chosen.
+    """
+    best = None if cosine is None else _best_cosines(columns, cosine, centre)
+    if np.count_nonzero(visible) > limit:
+        numbers = _shortlist(columns, keywords, best, visible, eligible, limit=limit, neighbours=neighbours)
+    else:
+        numbers = np.flatnonzero(visible)
+    firsts = columns["first_window"].take(numbers)
+    stops = columns["first_window"].take(numbers + 1, mode="clip")
+    counts = np.where(numbers + 1 < columns.passages, stops, columns.windows) - firsts
+    places = np.full(columns.passages + 1, -1, np.int32)  # -1 means none, and is the place after the last
+    places[numbers] = np.arange(len(numbers))
+    top_session = keywords.sessions.max(initial=0) or np.float32(1)
+    total = columns.windows if visible.all() else int(np.count_nonzero(visible.take(columns["passage"])))
+
+    def score_windows(places: Ints) -> WindowScores:
+        chosen = counts[places]
+        starts = np.cumsum(chosen) - chosen
+        windows = np.arange(chosen.sum()) + np.repeat(firsts[places] - starts, chosen)
+        return keywords.windows(windows, columns), None if cosine is None else cosine[windows]
+
+    return Candidates(
+        passages=numbers,
+        messages=columns["message"].take(numbers),
+        sessions=columns["scope"].take(numbers),
+        times=columns["time"].take(numbers),
+        sizes=columns["size"].take(numbers),
+        windows=counts,
+        human=columns["human"].take(numbers),
+        eligible=eligible.take(numbers),
+        previous=places.take(columns.beside(numbers, "previous")).astype(np.int64),
+        following=places.take(columns.beside(numbers, "following")).astype(np.int64),
+        keyword=keywords.passages.take(numbers),
+        share=keywords.share.take(numbers),
+        together=keywords.together.take(numbers),
+        session_keyword=keywords.sessions.take(columns["scope"].take(numbers)) / top_session,
+        cosine=None if best is None else best.take(numbers),
+        nearest=np.zeros(1, np.float32) if cosine is None else _nearest(columns, cosine, centre, eligible),
+        total_windows=total,
+        embedded_windows=0 if centre is None else round(centre.known * total),
+        score_windows=score_windows,
+    )
+
+
+def _best_cosines(columns: Columns, cosine: Floats, centre: Centering | None) -> Floats:
+    """Return the cosine of each passage's best window, at least 0; relative to the centre for those it knows."""
+    best = np.zeros(columns.passages, np.float32)
+    if centre is not None:
+        np.maximum.at(best, columns["passage"].take(centre.windows), center_cosines(cosine, centre))
+    elif columns.passages:
+        np.maximum.reduceat(cosine, columns["first_window"], out=best)
+        np.maximum(best, 0, out=best)
+    return best
+
+
+def _shortlist(
+    columns: Columns,
+    keywords: Keywords,
+    cosine: Floats | None,
+    visible: Bools,
+    eligible: Bools,
+    *,
+    limit: int,
+    neighbours: int,
+) -> Ints:
+    """Return the eligible passages with the highest sums of all signals, and the visible ones beside them."""
+    promise = keywords.passages / (keywords.passages.max(initial=0) or np.float32(1))
+    promise += keywords.together
+    if cosine is not None:
+        similar = np.flatnonzero(cosine > 0)  # few: in a large store only the best windows have a cosine
+        promise[similar] += cosine[similar] / (cosine.max(initial=0) or np.float32(1))
+    if not eligible.all():
+        promise *= eligible
+    best = highest(promise, limit)
+    chosen = np.zeros(columns.passages + 1, np.bool_)  # -1 means none, and is the place after the last
+    chosen[best] = True
+    for side in ("previous", "following"):
+        beside = best
+        for _ in range(neighbours):
+            beside = columns.beside(beside, side)
+            chosen[beside] = True
+    numbers = np.flatnonzero(chosen[:-1])
+    return numbers[visible.take(numbers)]
+
+
+def _nearest(columns: Columns, cosine: Floats, centre: Centering | None, eligible: Bools) -> Floats:
+    """Return the cosines of the few eligible windows that are most similar to the query, at least 0."""
+    owners = columns["passage"]
+    values = cosine
+    if centre is not None:  # the best of all windows, unless too many of them are excluded
+        values = cosine[centre.windows[eligible.take(owners.take(centre.windows))]]
+    if centre is None or len(values) < MAX_NEAREST:
+        values = cosine * eligible.take(owners)
+    if not len(values):
+        return np.zeros(1, np.float32)
+    return np.maximum(values[highest(values, MAX_NEAREST)], 0)
