@@ -55,6 +55,10 @@ def test_a_request_with_two_hosts_is_a_bad_request(pair: Pair, fields: Sequence[
         ["Host: 127.0.0.1", "Origin: null"],
         ["Host: 127.0.0.1", "Sec-Fetch-Site: cross-site"],
         ["Host: 127.0.0.1", "Sec-Fetch-Site: same-site"],
+        ["Host: 127.0.0.1", "Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"],
+        ["Host: 127.0.0.1", "Sec-Fetch-Site: none", "Sec-Fetch-Site: none"],
+        ["Host: 127.0.0.1", "Sec-Fetch-Site: same-origin, cross-site"],
+        ["Host: 127.0.0.1", "Sec-Fetch-Site:"],
     ],
 )
 def test_a_web_page_is_refused(pair: Pair, fields: Sequence[str]) -> None:

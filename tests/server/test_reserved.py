@@ -15,7 +15,7 @@ from holdfast.server.guard import make_token
 from holdfast.server.inspector.web import address
 from waiting import PATIENCE
 
-from .conftest import TOKEN, Pair
+from .conftest import OWNER_TOKEN, TOKEN, Pair
 
 BODY = {"model": "claude-x", "max_tokens": 50, "messages": [{"role": "user", "content": "Which port?"}]}
 
@@ -35,7 +35,7 @@ def send(url: str, target: str, *, method: str = "POST", headers: Mapping[str, s
         connection.putrequest(method, target, skip_accept_encoding=True)
         body = json.dumps(BODY).encode()
         for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
-            connection.putheader(name, value)
+            connection.putheader(name, value.encode())
         connection.endheaders(body)
         reply = connection.getresponse()
         return Answer(reply.status, reply.read().decode())
@@ -74,6 +74,31 @@ RESERVED = (
     "/Ui/session?session=s1",
     "/%75i/act",
     "http://127.0.0.1/Holdfast/rpc",
+    "/%u0068oldfast/rpc",
+    "/%U0068oldfast/rpc",
+    "/%25u0068oldfast/rpc",
+    "/%u0075i/",
+    "/%20holdfast/rpc",
+    "/%20/holdfast/rpc",
+    "/%C2%A0holdfast/rpc",
+    "/hold%20fast/rpc",
+    "/hold%E2%80%8Bfast/rpc",
+    "/%EF%BB%BFholdfast/rpc",
+    "/.%20/holdfast/rpc",
+    "/v1/..%20/holdfast/rpc",
+    "/%E2%80%8B/holdfast/rpc",
+)
+WITH_CONTROLS = (
+    "/%00/holdfast/rpc",
+    "/.%0d/holdfast/rpc",
+    "/%0aholdfast/rpc",
+    "/hold%09fast/rpc",
+    "/%2500/holdfast/rpc",
+    "/%u0000/holdfast/rpc",
+    "/%7f/holdfast/rpc",
+    "/%C2%85/holdfast/rpc",
+    "/v1/models%00",
+    "/v1/%0d%0aholdfast/rpc",
 )
 
 
@@ -82,6 +107,13 @@ class TestPaths:
         for target in RESERVED:
             answer = send(pair.url, target, headers={"x-api-key": "sk-of-the-user"})
             assert answer.status in {401, 404}, target  # 401 if the path is that of the calls once it is decoded
+        assert pair.upstream.seen == []
+
+    def test_a_path_with_control_characters_is_never_forwarded(self, pair: Pair) -> None:
+        for target in WITH_CONTROLS:
+            answer = send(pair.url, target, headers={"x-api-key": "sk-of-the-user"})
+            assert answer.status == 400, target
+            assert "control characters" in json.loads(answer.text)["error"]
         assert pair.upstream.seen == []
 
     def test_the_answer_says_why(self, pair: Pair) -> None:
@@ -96,24 +128,65 @@ class TestPaths:
 
     def test_other_paths_are_forwarded_as_they_came(self, pair: Pair) -> None:
         targets = ["/v1/holdfast/rpc", "/v1/ui", "/v1/files/%2e%2e", "/my-ui/x", "/v1/a//b/", "/"]
+        targets += ["/v1/files/a%20b", "/v1/files/caf%E9", "/v1/files/%E6%96%87%E4%BB%B6", "/v1/100%", "/v1/%uzzzz"]
         for target in targets:
             assert send(pair.url, target).status == 200
         assert [seen.target for seen in pair.upstream.seen] == [f"{target}?" for target in targets]
 
 
+def encode(text: str) -> str:
+    """Return a text in base64."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def percent(text: str, *, times: int = 1) -> str:
+    """Return a text with every character percent-encoded, several times over."""
+    for _ in range(times):
+        text = "".join(f"%{ord(char):02x}" for char in text)
+    return text
+
+
+BASIC = encode(f"me:{TOKEN}")
+HEADERS_WITH_TOKEN = {
+    "bearer": {"authorization": f"Bearer {TOKEN}"},
+    "lower case": {"authorization": f"bearer {TOKEN}"},
+    "alone": {"authorization": TOKEN},
+    "key": {"x-api-key": TOKEN},
+    "cookie": {"cookie": f"a=b; token={TOKEN}"},
+    "percent-encoded": {"x-goog-api-key": f"%68{TOKEN[1:]}"},
+    "percent-encoded three times": {"x-goog-api-key": percent(TOKEN, times=3)},
+    "by code point": {"x-goog-api-key": f"%u0068{TOKEN[1:]}"},
+    "basic": {"authorization": f"Basic {BASIC}"},
+    "basic without padding": {"authorization": f"Basic {encode(TOKEN + ':').rstrip('=')}"},
+    "basic after a tab": {"authorization": f"Basic\t{BASIC}"},
+    "basic after spaces": {"authorization": f"Basic   {BASIC}"},
+    "basic with spaces": {"authorization": f"Basic {BASIC[:10]} {BASIC[10:]}"},
+    "basic, percent-encoded": {"authorization": f"Basic {percent(BASIC)}"},
+    "base64 in a key": {"x-api-key": encode(TOKEN)},
+    "base64 in a bearer": {"authorization": f"Bearer {encode(TOKEN)}"},
+    "base64 for addresses": {"x-api-key": encode(f"\xff\xfe{TOKEN}").replace("+", "-").replace("/", "_")},
+    "base64 after a prefix": {"x-api-key": f"key-{encode(TOKEN)}"},
+    "base64 after a comma": {"x-api-key": f"abc,{encode(TOKEN)}"},
+    "base64 in a cookie": {"cookie": f"a=b; session={encode(TOKEN)}; c=d"},
+    "base64 of base64": {"x-api-key": encode(encode(TOKEN))},
+    "base64 of a percent-encoded one": {"x-api-key": encode(percent(TOKEN))},
+    "owner's": {"x-api-key": encode(OWNER_TOKEN)},
+    "an unknown header": {"x-anything": encode(TOKEN)},
+}
+TARGETS_WITH_TOKEN = {
+    "query": f"/v1/models?key={TOKEN}",
+    "percent-encoded": f"/v1/models?key=%68{TOKEN[1:]}",
+    "percent-encoded twice": f"/v1/models?key=%2568{TOKEN[1:]}",
+    "wholly percent-encoded twice": f"/v1/models?key={percent(TOKEN, times=2)}",
+    "base64": f"/v1/models?key={encode(TOKEN)}",
+    "base64, percent-encoded": f"/v1/models?a=b&key={percent(encode(TOKEN))}",
+    "path": f"/v1/{TOKEN}",
+    "base64 in the path": f"/v1/{encode(TOKEN).rstrip('=')}/models",
+}
+
+
 class TestCredentials:
-    @pytest.mark.parametrize(
-        "headers",
-        [
-            {"authorization": f"Bearer {TOKEN}"},
-            {"authorization": f"bearer {TOKEN}"},
-            {"authorization": "Basic " + base64.b64encode(f"me:{TOKEN}".encode()).decode()},
-            {"x-api-key": TOKEN},
-            {"cookie": f"a=b; token={TOKEN}"},
-            {"x-goog-api-key": f"%68{TOKEN[1:]}"},
-        ],
-        ids=["bearer", "lower case", "basic", "key", "cookie", "encoded"],
-    )
+    @pytest.mark.parametrize("headers", HEADERS_WITH_TOKEN.values(), ids=HEADERS_WITH_TOKEN)
     def test_a_request_with_the_token_of_the_server_is_refused(self, pair: Pair, headers: dict[str, str]) -> None:
         for path in ("/v1/messages", "/v1/chat/completions", "/v1/messages/count_tokens", "/v1/files"):
             answer = send(pair.url, path, headers=headers)
@@ -122,11 +195,7 @@ class TestCredentials:
             assert TOKEN not in answer.text
         assert pair.upstream.seen == []
 
-    @pytest.mark.parametrize(
-        "target",
-        [f"/v1/models?key={TOKEN}", f"/v1/models?key=%68{TOKEN[1:]}", f"/v1/{TOKEN}"],
-        ids=["query", "encoded", "path"],  # the token is another one in each process that collects the tests
-    )
+    @pytest.mark.parametrize("target", TARGETS_WITH_TOKEN.values(), ids=TARGETS_WITH_TOKEN)
     def test_nor_with_the_token_in_the_address(self, pair: Pair, target: str) -> None:
         assert send(pair.url, target).status == 403
         assert pair.upstream.seen == []
@@ -143,7 +212,17 @@ class TestCredentials:
         assert answer.status == 403
         assert pair.upstream.seen == []
 
+    def test_what_is_accepted_as_a_token_of_the_owner_is_not_forwarded(self, pair: Pair) -> None:
+        """However often it is sent; the key of the provider is."""
+        headers = {"X-Holdfast-Token": f" {OWNER_TOKEN} ", "x-api-key": "sk-of-the-user"}
+        assert send(pair.url, "/v1/messages", headers=headers).status == 200
+        (seen,) = pair.upstream.seen
+        assert OWNER_TOKEN not in str(seen.headers)
+        assert dict(seen.headers)["x-api-key"] == "sk-of-the-user"
+
     def test_a_key_of_a_provider_is_forwarded(self, pair: Pair) -> None:
-        key = "sk-ant-api03-holdfast"
-        assert send(pair.url, "/v1/messages", headers={"x-api-key": key}).status == 200
-        assert dict(pair.upstream.seen[0].headers)["x-api-key"] == key
+        keys = ["sk-ant-api03-holdfast", encode("me:holdfast_short"), "100%", encode("\x00\xff" * 100), "签名"]
+        for key in keys:
+            assert send(pair.url, "/v1/messages", headers={"x-api-key": key}).status == 200
+        seen = [dict(request.headers)["x-api-key"] for request in pair.upstream.seen]
+        assert [key.encode("latin-1").decode() for key in seen] == keys

@@ -27,14 +27,19 @@ _PORT: Final = re.compile(r":\d+\Z")
 RESERVED: Final = ("holdfast", "ui")
 """How the first part of a path begins that belongs to this server and never goes to a provider."""
 MAX_DECODINGS: Final = 8
-"""How often a path is percent-decoded to see what it means. No client encodes one more often."""
+"""How often a text is percent-decoded to see what it means. No client encodes one more often."""
 OWN_HEADERS: Final = b"x-holdfast-"
 """How headers begin that are for this server and not for the provider."""
 OWNER_TOKEN_FILE: Final = "owner.token"  # noqa: S105 - a name
 """The file in the folder of a memory that has the owner's token: with it, a model request is one of the owner."""
 TOKEN_MARK: Final = "holdfast_"  # noqa: S105 - not a token
 """How tokens and keys of Holdfast begin, so that those of another server are recognised too."""
+MIN_TOKEN_CHARS: Final = len(TOKEN_MARK) + 43
 _TOKEN: Final = re.compile(rf"{TOKEN_MARK}[\w-]{{43,}}", re.ASCII)
+MAX_BASE64_LAYERS: Final = 2
+"""How often a text is decoded from base64 to look for a token."""
+_NOT_BASE64: Final = re.compile(r"[^\w+/-]", re.ASCII)
+_CODE_POINT: Final = re.compile("%u([0-9a-f]{4})", re.IGNORECASE)
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -106,6 +111,8 @@ class Guard:
 
     def _choose(self, scope: Scope) -> Any:
         """Return the application, or the answer that refuses a request."""
+        if _has_controls(scope["raw_path"]):
+            return JSONResponse({"error": "a path must have no control characters"}, status_code=400)
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
         if len(hosts) != 1:
@@ -152,29 +159,46 @@ def _is_own_page(path: str, headers: Headers) -> bool:
     if path.startswith("/ui/"):  # a link to it may be anywhere: the key is in the address
         return all(origin == f"http://{headers['host']}" for origin in headers.getlist("origin"))
     # Browsers send no Origin with a picture, a script or a link. For them another port of this machine is "same-site".
-    return "origin" not in headers and headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
+    # No browser sends two of these headers.
+    sites = headers.getlist("sec-fetch-site")
+    return "origin" not in headers and sites in ([], ["none"], ["same-origin"])
+
+
+def _has_controls(path: bytes) -> bool:
+    """Whether a path has control characters, plain or encoded, which programs leave out or take for an end."""
+    decoded = _decode_percent(path.decode("utf-8", "replace"))
+    return decoded is not None and any(unicodedata.category(char) == "Cc" for char in decoded)
 
 
 def is_reserved(path: bytes) -> bool:
-    """Whether a path means one of this server, however it is spelt: encoded, in capitals, with dots or more slashes."""
-    text = path.decode("latin-1")
-    for _ in range(MAX_DECODINGS):
-        decoded = unquote(text)
-        if decoded == text:
-            break
-        text = decoded
-    else:
+    """Whether a path means one of this server, however it is spelt: encoded, in capitals, with dots or spaces."""
+    decoded = _decode_percent(path.decode("utf-8", "replace"))
+    if decoded is None:
         return True
     named: list[str] = []
     resolved: list[str] = []
-    for part in re.split(r"[/\\]+", unicodedata.normalize("NFKC", text).casefold()):
-        name = part.partition(";")[0]
+    for part in re.split(r"[/\\]+", unicodedata.normalize("NFKC", decoded).casefold()):
+        name = _drop_invisible(part.partition(";")[0])
         if name == "..":
             resolved = resolved[:-1]
         elif name not in {"", "."}:
             named.append(name)
             resolved.append(name)
     return any(names[0].startswith(RESERVED) for names in (named, resolved) if names)
+
+
+def _decode_percent(text: str) -> str | None:
+    """Decode `%68` and `%u0068` until neither is left; None if a text is encoded more often than any client does."""
+    for _ in range(MAX_DECODINGS):
+        decoded = unquote(_CODE_POINT.sub(lambda match: chr(int(match[1], 16)), text))
+        if decoded == text:
+            return text
+        text = decoded
+    return None
+
+
+def _drop_invisible(text: str) -> str:
+    return "".join(char for char in text if char.isprintable() and not char.isspace())
 
 
 def make_token() -> str:
@@ -188,28 +212,39 @@ def derive(token: str, purpose: str) -> str:
 
 
 def carries_own_token(request: HTTPConnection) -> bool:
-    """Whether what a provider would get of a request has a token or key of Holdfast, of this server or another."""
-    return any(_TOKEN.search(text) for text in _find_texts(request))
+    """Whether what a provider would get of a request has a token or key of Holdfast, of this server or another.
+
+    All headers count except those for this server, which are not forwarded: only the provider knows which are
+    credentials.
+    """
+    texts = [request.scope["raw_path"], request.scope["query_string"]]
+    texts += [value for name, value in request.headers.raw if not name.lower().startswith(OWN_HEADERS)]
+    return any(_contains_token(text.decode("latin-1")) for text in texts)
 
 
-def _find_texts(request: HTTPConnection) -> Iterator[str]:
-    """Yield every text for the provider in which a credential may be, as it came and decoded."""
-    headers = [(name.lower(), value.decode("latin-1")) for name, value in request.headers.raw]
-    values = [value for name, value in headers if not name.startswith(OWN_HEADERS)]
-    values += [request.scope[key].decode("latin-1") for key in ("raw_path", "query_string")]
-    for value in values:
-        yield value
-        yield unquote(value)
-        scheme, _, rest = value.partition(" ")
-        if scheme.lower() == "basic":
-            yield _decode_basic(rest)
+def _contains_token(text: str, *, layers: int = MAX_BASE64_LAYERS) -> bool:
+    """Whether a text contains a token: plain, percent-encoded or in base64, also one in the other."""
+    plain = _decode_percent(text)
+    if plain is None or _TOKEN.search(plain):
+        return True
+    if layers == 0:
+        return False
+    return any(_contains_token(decoded, layers=layers - 1) for decoded in _decode_base64(plain))
 
 
-def _decode_basic(text: str) -> str:
-    try:
-        return base64.b64decode(text).decode("latin-1")
-    except ValueError:
-        return ""
+def _decode_base64(text: str) -> Iterator[str]:
+    """Yield what a text may mean in base64, of either alphabet, padded or not, alone or after other text.
+
+    Characters outside of the alphabet are left out, as decoders do. Four characters make three bytes, and the first
+    four may start anywhere after a prefix such as `Basic`: each of the four positions is tried.
+    """
+    digits = _NOT_BASE64.sub("", text).replace("-", "+").replace("_", "/")
+    if len(digits) < MIN_TOKEN_CHARS:
+        return
+    for start in range(4):
+        padded = digits[start:] + "AAA"  # zeros
+        whole = len(padded) // 4 * 4
+        yield base64.b64decode(padded[:whole]).decode("latin-1")
 
 
 def has_token(header: str, token: str) -> bool:
