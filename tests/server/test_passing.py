@@ -91,6 +91,18 @@ class TestPassing:
         patient.post(f"{pair.url}/v1/messages", json=BODY, headers=headers)
         assert not [name for name, _ in pair.upstream.seen[0].headers if name.startswith("x-holdfast")]
 
+    @pytest.mark.parametrize("path", ["/v1/messages", "/v1/files"])
+    def test_headers_of_one_connection_are_not_passed_on(self, pair: Pair, path: str) -> None:
+        """In neither direction: the usual ones, and those that `Connection` names."""
+        hops = {"connection": "X-Hop , x-other", "x-hop": "1", "x-other": "2", "keep-alive": "9", "x-kept": "3"}
+        pair.upstream.answer = lambda _: Response(b"{}", headers=hops)
+        more = [("Connection", "x-third"), ("X-Third", "4"), ("Proxy-Connection", "keep-alive")]
+        reply = patient.post(f"{pair.url}{path}", json=BODY, headers=[*hops.items(), *more])
+        (seen,) = pair.upstream.seen
+        for headers in (dict(seen.headers), dict(reply.headers)):
+            assert headers["x-kept"] == "3"
+            assert not {"x-hop", "x-other", "x-third", "keep-alive", "proxy-connection"} & {*headers}
+
     def test_compressed_replies_pass_and_are_archived(self, pair: Pair) -> None:
         """Also from an upstream that was asked not to compress."""
         content = gzip.compress(json.dumps(REPLY).encode())

@@ -89,8 +89,10 @@ MAX_ERROR_BYTES: Final = 2**20
 LARGE_WINDOW: Final = ("context-1m", 1_000_000)
 """The mark in `anthropic-beta` that asks for a larger window, and its tokens."""
 _HOP_HEADERS: Final = frozenset(
-    b"connection expect keep-alive proxy-authenticate proxy-authorization te trailer transfer-encoding upgrade".split()
+    b"connection expect keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer transfer-encoding"
+    b" upgrade".split()
 )
+"""The headers that are for one connection, and not for the other end of the proxy."""
 _TIMEOUT: Final = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
 _LIMITS: Final = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
 
@@ -615,12 +617,12 @@ class Proxy:
     async def _send(
         self, request: Request, content: bytes | AsyncIterator[bytes] | None, *, is_changed: bool = False
     ) -> httpx.Response:
-        dropped = _HOP_HEADERS | {b"host"}
+        dropped = {b"host"}
         if isinstance(content, bytes):  # its length is known here, and the reply is read on its way
             dropped |= {b"content-length", b"accept-encoding"} | ({b"content-encoding"} if is_changed else set())
         headers = [
             (name, value)
-            for name, value in request.headers.raw
+            for name, value in _drop_hops(request.headers.raw)
             if name.lower() not in dropped and not name.lower().startswith(OWN_HEADERS)
         ]
         if isinstance(content, bytes):
@@ -674,6 +676,15 @@ async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[by
     async for chunk in request.stream():
         yield chunk
     received.set()
+
+
+def _drop_hops(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return headers without those of one connection: the usual ones, and those that `Connection` names."""
+    dropped = set(_HOP_HEADERS)
+    for name, value in headers:
+        if name.lower() == b"connection":
+            dropped.update(named.strip().lower() for named in value.split(b","))
+    return [(name, value) for name, value in headers if name.lower() not in dropped]
 
 
 def _is_anthropic(request: Request) -> bool:
@@ -784,7 +795,7 @@ def _reply(sent: httpx.Response, content: bytes | AsyncIterator[bytes], exchange
     session = exchange.session_id if exchange else ""
     made = Response(content) if isinstance(content, bytes) else _PassedOn(content, url=sent.url, session=session)
     made.status_code = sent.status_code
-    made.raw_headers = [(name.lower(), value) for name, value in sent.headers.raw if name.lower() not in _HOP_HEADERS]
+    made.raw_headers = [(name.lower(), value) for name, value in _drop_hops(sent.headers.raw)]
     if isinstance(content, bytes) and "content-length" in sent.headers:
         made.headers["content-length"] = str(len(content))
     for name, value in ({} if exchange is None else exchange.headers()).items():
