@@ -48,7 +48,7 @@ def admin(tmp_path: Path) -> Iterator[psycopg.Connection[tuple[object, ...]]]:
 def drop_connections(admin: psycopg.Connection[tuple[object, ...]], store: PostgresStore) -> None:
     """End every connection of a store, as a failover does."""
     mine = [connection.info.backend_pid for connection in store._pool._pool]
-    if (db := getattr(store._local, "db", None)) is not None:
+    if (db := store._local.db) is not None:
         mine.append(db.connection.info.backend_pid)
     for pid in mine:
         admin.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
@@ -56,7 +56,10 @@ def drop_connections(admin: psycopg.Connection[tuple[object, ...]], store: Postg
 
 def transaction_of(store: PostgresStore) -> str:
     """Return the number that the server gave the transaction of this thread."""
-    return str(store._local.db.execute("SELECT pg_current_xact_id()::text").fetchone()[0])
+    db = store._local.db
+    assert db is not None
+    (number,) = db.execute("SELECT pg_current_xact_id()::text").fetchone() or ("",)
+    return str(number)
 
 
 class TestTables:
@@ -142,7 +145,7 @@ class TestTenants:
         """Transactions of a superuser's login run as a role that row security applies to."""
         found = admin.execute("SELECT rolsuper, rolbypassrls, rolcanlogin FROM pg_roles WHERE rolname = %s", (ROLE,))
         assert found.fetchone() == (False, False, False)
-        assert store.read_rows("x", lambda rows: rows.db.execute("SELECT current_user").fetchone()) == (ROLE,)
+        assert store.read("x", lambda db: db.execute("SELECT current_user").fetchone()) == (ROLE,)
 
     def test_only_the_owner_can_rewrite_the_tables(
         self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path
@@ -264,7 +267,7 @@ class TestWork:
             while not heard.wait(0.1):  # until it listens
                 store.add_jobs([Job(scope=HERE, kind="extract", data={})])
             store.remove_messages(Select(scope=HERE, ids=(number,)))
-            until(lambda: not any(tenant.rows and tenant.rows.index for tenant in second._tenants.values()))
+            until(lambda: not any(tenant.cache.index for tenant in second._tenants.values()))
 
 
 class TestTrouble:

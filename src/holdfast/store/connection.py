@@ -10,10 +10,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError, InputError, StorageError
 from holdfast.store.codec import DAMAGE, add_checksum
+from holdfast.store.rows import TableCache
 from holdfast_memory.distribution import UPGRADE
 
 if TYPE_CHECKING:  # the tables of vectors are imported where they are used: rows are read without numpy
@@ -43,6 +44,10 @@ class SqliteDatabase(sqlite3.Connection):
     fixed: Mapping[str, str] = {}
     first_passage = 0
     max_loaded_windows = sys.maxsize
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.cache = TableCache()
 
     def insert(self, table: str, columns: str, rows: Sequence[Sequence[object]]) -> None:
         """Insert rows at once."""

@@ -30,6 +30,7 @@ from typing import TYPE_CHECKING, Concatenate, Final, ParamSpec, Self, TypeVar
 
 from holdfast.errors import HoldfastError, StorageError
 from holdfast.index.database import Database
+from holdfast.store.adding import add_messages, fact_digest
 from holdfast.store.backlog import Backlog
 from holdfast.store.base import (
     FactRow,
@@ -68,7 +69,6 @@ from holdfast.store.plugin_files import (
     segment_of,
     segment_row,
 )
-from holdfast.store.rows import add_messages, fact_digest
 from holdfast.store.shared_vectors import SharedVectors
 from holdfast.store.sqlite import SqliteStore
 from holdfast.transcripts import journal
@@ -646,7 +646,7 @@ class FolderStore:
             first, stop = state.reserved
             lines = lines[: stop - first]
         else:
-            first = self._store.change_rows("", lambda db: _reserve_numbers(db, len(lines)))
+            first = self._store.write("", _reserve_numbers, len(lines))
             state.reserved = [first, first + len(lines)]
             state.read[SEGMENTS] = [device, inode, offset]
         self._backlog = Backlog(identity=(device, inode), offset=offset, lines=lines, first_number=first)
@@ -715,7 +715,7 @@ class FolderStore:
         if not rows:
             return []
         numbers = [backlog.first_number + place for place in rows]
-        return self._store.change_rows("", lambda db: add_messages(db, list(rows.values()), numbers_of=numbers))
+        return self._store.write("", add_messages, list(rows.values()), numbers_of=numbers)
 
     def _copied_lines(self, backlog: Backlog) -> int:
         """Count the lines of a backlog that are in the database."""

@@ -16,9 +16,10 @@ from holdfast.index.columns import Columns
 from holdfast.index.database import Database
 from holdfast.index.postings import decode, encode, pages_with, without
 from holdfast.index.tables import BLOCK_PASSAGES, mark_rewritten, read_columns
+from holdfast.store.adding import fact_digest, message_digest
 from holdfast.store.base import Kind
 from holdfast.store.connection import COPIED_BLOCKS
-from holdfast.store.rows import KEY, fact_digest, message_digest
+from holdfast.store.rows import KEY
 from holdfast.store.vector_file import list_copies, write_copies
 
 

@@ -20,7 +20,7 @@ from holdfast.index.database import Database
 from holdfast.index.scopes import scope_condition, scope_number
 from holdfast.index.tables import count_passages
 from holdfast.store.base import Scope, Select, VectorRow
-from holdfast.store.rows import KEY, RowReader
+from holdfast.store.rows import KEY, Tables
 from holdfast.store.tables import TableStore
 from holdfast.store.upkeep import reindex_tables
 
@@ -58,7 +58,7 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
     """
     copy = _Copy(source, target, tenant)
     if not copy.begin():
-        theirs, ours = (store.read_rows(tenant, copy.digest) for store in (source, target))
+        theirs, ours = (store.read(tenant, copy.digest) for store in (source, target))
         if theirs != ours:
             raise InputError(f"{target.place} has other rows of tenant {tenant} already: name an empty target")
         return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
@@ -66,10 +66,10 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
         while count := copy.copy(table):
             progress(table, count)
     copy.copy_forgotten()
-    target.change_rows(tenant, lambda db: reindex_tables(db, place=target.place))
+    target.write(tenant, reindex_tables, place=target.place)
     copy.copy_vectors()
     target.add_records(source.read_records(Select(scope=_OF_ALL)))
-    theirs, ours = (store.read_rows(tenant, copy.digest) for store in (source, target))
+    theirs, ours = (store.read(tenant, copy.digest) for store in (source, target))
     if theirs != ours:
         raise StorageError(
             f"the copy of tenant {tenant} differs from {source.place}: nothing may write to either meanwhile. Delete"
@@ -77,7 +77,7 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
             path=target.place,
         )
     clean = "DELETE FROM counters WHERE {}name LIKE ?"
-    target.change_rows(tenant, lambda db: db.execute(clean.format(db.own), (f"{_MOVED}%",)))
+    target.write(tenant, lambda db: db.execute(clean.format(db.own), (f"{_MOVED}%",)))
     return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
 
 
@@ -115,7 +115,7 @@ class _Copy:
 
         False if the target has rows of the tenant without such a note.
         """
-        numbers = self.source.read_rows(self.tenant, lambda rows: {each: rows.db.last_number(each) for each in _TABLES})
+        numbers = self.source.read(self.tenant, lambda db: {each: db.last_number(each) for each in _TABLES})
 
         def work(db: Database) -> bool:
             mine, values = self.mine(db)
@@ -130,28 +130,26 @@ class _Copy:
                 db.skip_numbers(table, last)
             return True
 
-        return self.target.change_rows(self.tenant, work)
+        return self.target.write(self.tenant, work)
 
     def read_batch(self, table: str, columns: str, after: int) -> tuple[list[list[Any]], list[Scope]]:
         """Read the rows after a number, the number first, and all scopes."""
         key = columns.partition(",")[0]
 
-        def work(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
-            mine, values = self.mine(rows.db)
+        def work(db: Tables) -> tuple[list[list[Any]], list[Scope]]:
+            mine, values = self.mine(db)
             is_alive = "alive = 1 AND " if table == "passages" else ""
             query = f"SELECT {columns} FROM {table} WHERE {is_alive}{mine} AND {key} > ? ORDER BY {key} LIMIT ?"
-            found = rows.db.execute(query, (*values, after, _BATCH))
-            rows.scopes.load(rows.db)
-            return [list(row) for row in found], list(rows.scopes)
+            found = db.execute(query, (*values, after, _BATCH))
+            db.cache.scopes.load(db)
+            return [list(row) for row in found], list(db.cache.scopes)
 
-        return self.source.read_rows(self.tenant, work)
+        return self.source.read(self.tenant, work)
 
     def copy(self, table: str) -> int:
         """Copy the next rows of a table; return their number."""
         name, query = f"{_MOVED}{table}", "SELECT value FROM counters WHERE {}name = ?"
-        ((after,),) = self.target.change_rows(
-            self.tenant, lambda db: db.execute(query.format(db.own), (name,)).fetchall()
-        )
+        ((after,),) = self.target.write(self.tenant, lambda db: db.execute(query.format(db.own), (name,)).fetchall())
         columns = _PASSAGE if table == "passages" else f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
         rows, scopes = self.read_batch(table, columns, after)
 
@@ -168,31 +166,30 @@ class _Copy:
             db.execute(f"UPDATE counters SET value = ? WHERE {db.own}name = ?", (last, name))
 
         if rows:
-            self.target.change_rows(self.tenant, work)
+            self.target.write(self.tenant, work)
         return len(rows)
 
     def copy_forgotten(self) -> None:
-        def read(rows: RowReader) -> tuple[list[list[Any]], list[Scope]]:
-            mine, values = self.mine(rows.db)
-            rows.scopes.load(rows.db)
-            found = rows.db.execute(f"SELECT scope, digest, words, nonce FROM forgotten WHERE {mine}", values)
-            return [list(row) for row in found], list(rows.scopes)
+        def read(db: Tables) -> tuple[list[list[Any]], list[Scope]]:
+            mine, values = self.mine(db)
+            db.cache.scopes.load(db)
+            found = db.execute(f"SELECT scope, digest, words, nonce FROM forgotten WHERE {mine}", values)
+            return [list(row) for row in found], list(db.cache.scopes)
 
-        rows, scopes = self.source.read_rows(self.tenant, read)
+        rows, scopes = self.source.read(self.tenant, read)
 
         def work(db: Database) -> None:
             _map_scopes(db, rows, scopes, 0)
             insert = "INSERT INTO forgotten(scope, digest, words, nonce) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING"
             db.executemany(insert, rows)
 
-        self.target.change_rows(self.tenant, work)
+        self.target.write(self.tenant, work)
 
     def copy_vectors(self) -> None:
         """Copy vectors, except those of passages that the target divides otherwise: they are made again."""
-        ours = self.target.read_rows(self.tenant, lambda rows: self.passages(rows.db))
+        ours = self.target.read(self.tenant, self.passages)
 
-        def work(rows: RowReader) -> None:
-            db = rows.db
+        def work(db: Tables) -> None:
             theirs = self.passages(db)
             places = {old[0]: new for old, new in zip(theirs, ours, strict=True) if old[1] == new[1]}
             counted = f"SELECT number, length(windows) / 12 FROM passages WHERE {db.own}true"
@@ -208,7 +205,7 @@ class _Copy:
                         batch = []
                 self.target.add_vectors(batch)
 
-        self.source.read_rows(self.tenant, work)
+        self.source.read(self.tenant, work)
 
     def passages(self, db: Database) -> list[tuple[int, int, int]]:
         """List the passages of the tenant in order: number in the tables, number of windows, number for others."""
@@ -216,10 +213,11 @@ class _Copy:
         query = f"SELECT number, length(windows) / 12 FROM passages WHERE alive = 1 AND {mine} ORDER BY number"
         return [(number, windows, db.first_passage + number) for number, windows in db.execute(query, values)]
 
-    def digest(self, rows: RowReader) -> tuple[dict[str, int], str]:
+    def digest(self, db: Tables) -> tuple[dict[str, int], str]:
         """Count the rows of the tenant, and return the digest of all that were copied as they were."""
-        db, digest, counts = rows.db, sha256(), dict[str, int]()
-        rows.scopes.load(rows.db)
+        digest = sha256()
+        counts: dict[str, int] = {}
+        db.cache.scopes.load(db)
         mine, values = self.mine(db)
         for table, columns in _TABLES.items():
             key = KEY[table.removesuffix("s")]
@@ -227,6 +225,6 @@ class _Copy:
             for number, scope, *content in db.execute(
                 f"SELECT {key}, {columns} FROM {table} WHERE {mine} ORDER BY {key}", values
             ):
-                digest.update(repr((table, number, rows.scopes[scope], content)).encode("utf-8", "surrogatepass"))
+                digest.update(repr((table, number, db.cache.scopes[scope], content)).encode("utf-8", "surrogatepass"))
                 counts[table] += 1
         return counts, digest.hexdigest()

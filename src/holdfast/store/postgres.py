@@ -9,13 +9,12 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
-from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 from uuid import uuid4
 
 import numpy as np
@@ -24,11 +23,12 @@ from psycopg import sql
 from psycopg.conninfo import conninfo_to_dict
 from psycopg_pool import ConnectionPool, PoolTimeout
 
+from holdfast.cache import LruCache
 from holdfast.embed.base import Space
 from holdfast.errors import StorageError, UnavailableError
-from holdfast.index.database import Database
+from holdfast.index.database import Database, Rows
 from holdfast.index.vectors import MANY
-from holdfast.store import forgetting
+from holdfast.store import adding, forgetting, rows
 from holdfast.store.base import Gap, Job, Kind, PassageText, Scope, Select, VectorRow
 from holdfast.store.postgres_database import (
     ALL_TENANTS,
@@ -45,20 +45,24 @@ from holdfast.store.postgres_database import (
     translate_errors,
 )
 from holdfast.store.postgres_vectors import MAX_SIGNS, index_vectors
-from holdfast.store.rows import RowReader, add_jobs, where
+from holdfast.store.rows import TableCache, Tables
 from holdfast.store.tables import R, TableStore
-from holdfast.store.upkeep import Health, Progress, check_index, reindex_tables, unreadable
+from holdfast.store.upkeep import Health, Progress, check_index, list_unreadable, reindex_tables
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # errors are raised, not printed
 
 MAX_TENANTS: Final = 64
 """Tenants whose index a process keeps in memory."""
-_PAUSE: Final = 0.05
-_POLL: Final = 1.0
-_QUICK: Final = 0.2
-"""Seconds to wait for a connection to a server that did not answer the last time."""
+_PAUSE_SECONDS: Final = 0.05
+"""Before a call is repeated; it doubles each time."""
+_POLL_SECONDS: Final = 1.0
+_SHORT_WAIT_SECONDS: Final = 0.2
+"""How long to wait for a connection to a server that did not answer the last time."""
+_FIRST_VECTOR_INDEX: Final = 20_000
+"""From this number of passages on, a process that has embedded all of them looks whether an index of vectors is due."""
 _LEASE: Final = timedelta(minutes=10)
 """How long a job is left to the process that took it."""
 _COUNTS: Final = {
@@ -71,24 +75,31 @@ _COUNTS: Final = {
 }
 
 
+@dataclass(slots=True)
 class _Tenant:
-    """What a process has read of a tenant."""
+    """What a process keeps of a tenant: its number, and what was read of its tables. A lock guards the latter."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.rows: RowReader | None = None
-        self.lock = threading.Lock()
+    number: int
+    cache: TableCache = field(default_factory=TableCache)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+
+class _Thread(threading.local):
+    """The state of one thread.
+
+    Attributes:
+        db: The database of the write transaction that the thread is in, if any.
+        lock: The answer to the statement that locked the tenant: the number of the transaction.
+        tenant: Inside `lock_work`, the one tenant whose work is found.
+    """
+
+    db: PostgresDatabase | None = None
+    lock: Rows | None = None
+    tenant: str | None = None
 
 
 class PostgresStore(TableStore):
-    """A store in one schema of a database, `postgresql://user:password@host:port/database`.
-
-    The schema is created if it does not exist, its tables in so many `partitions` by tenant. `connections` are the most
-    of this process. A statement may take `timeout` seconds; `wait` are the seconds to wait for a connection, or to
-    repeat a call whose connection was lost. The vectors of a tenant with more than `max_loaded_windows` stay on the
-    server, but for their signs; with more than `max_loaded_signs` the signs stay there too, and an index proposes
-    windows.
-    """
+    """A store in one schema of a database, `postgresql://user:password@host:port/database`."""
 
     readonly = False
 
@@ -105,17 +116,36 @@ class PostgresStore(TableStore):
         max_loaded_windows: int = MANY,
         max_loaded_signs: int = MAX_SIGNS,
     ) -> None:
+        """Connect to a server.
+
+        Args:
+            address: The address of the database.
+            home: The folder of local files.
+            schema: The schema of the tables. It is created if it does not exist.
+            partitions: The number of partitions by tenant, if the tables are created.
+            connections: The most connections of this process.
+            timeout: The seconds that a statement may take; 0 for any time.
+            wait: The seconds to wait for a connection, or to repeat a call whose connection was lost.
+            max_loaded_windows: From this number of windows on, the vectors of a tenant stay on the server. Only their
+                signs are loaded.
+            max_loaded_signs: From this number of windows on, the signs stay there too, and an index proposes windows.
+        """
         self.path = home
-        self._address, self._place = address, hide_password(address)
-        self._timeout, self._wait, self._max_signs = timeout, wait, max_loaded_signs
-        self._limits = {"max_loaded_windows": max_loaded_windows, "max_loaded_signs": max_loaded_signs}
-        self._local = threading.local()
+        self._address = address
+        self._place = hide_password(address)
+        self._schema = schema
+        self._timeout = timeout
+        self._wait = wait
+        self._max_loaded_windows = max_loaded_windows
+        self._max_loaded_signs = max_loaded_signs
+        self._local = _Thread()
         self._lock = threading.Lock()
-        self._tenants: OrderedDict[str, _Tenant] = OrderedDict()
+        self._tenants: LruCache[str, _Tenant] = LruCache(MAX_TENANTS)
         self._numbers: dict[str, int] = {}
         self._gaps: dict[Gap, None] = {}
-        self._id, self._schema = uuid4().hex, schema
-        self._vectors_indexed, self._is_down = 20_000, False
+        self._id = uuid4().hex
+        self._next_vector_index = _FIRST_VECTOR_INDEX
+        self._is_down = False
         self._closed = threading.Event()
         self._listener: threading.Thread | None = None
         options = {"autocommit": True, "application_name": "holdfast", "connect_timeout": max(2, round(wait))}
@@ -124,8 +154,8 @@ class PostgresStore(TableStore):
             self._types = column_types(connection, schema)
             self._role = ROLE if can_bypass(connection) else "none"
             query = "SELECT extnamespace::regnamespace::text FROM pg_extension WHERE extname = 'vector'"
-            (vectors,) = connection.execute(query).fetchone() or ("public",)
-            self._search_path = f"{schema}, {vectors}"
+            (vector_schema,) = connection.execute(query).fetchone() or ("public",)
+            self._search_path = f"{schema}, {vector_schema}"
         self._pool: ConnectionPool[Connection] = ConnectionPool(
             address,
             min_size=1,
@@ -152,24 +182,33 @@ class PostgresStore(TableStore):
         """Close all connections."""
         self._closed.set()
         if self._listener is not None:
-            self._listener.join(2 * _POLL)
+            self._listener.join(2 * _POLL_SECONDS)
         self._pool.close()
 
-    # --- transactions -------------------------------------------------------------
+    # --- connections --------------------------------------------------------------
 
     @contextmanager
     def _connect(self) -> Iterator[Connection]:
-        connection, was_down = None, self._is_down
-        deadline = time.monotonic() + (_QUICK if was_down else self._wait)
+        """Take a connection of the pool.
+
+        A server that did not answer the last time gets little time to answer now: a turn makes many calls, and each
+        would wait. If it does answer, the usual time begins.
+        """
+        has_short_wait = self._is_down
+        deadline = time.monotonic() + (_SHORT_WAIT_SECONDS if has_short_wait else self._wait)
+        connection = None
         while connection is None:
+            remaining = deadline - time.monotonic()
             try:  # every call makes a pool that has lost its connections try again
-                connection = self._pool.getconn(min(_POLL, max(_QUICK, deadline - time.monotonic())))
+                connection = self._pool.getconn(min(_POLL_SECONDS, max(_SHORT_WAIT_SECONDS, remaining)))
             except PoolTimeout:
-                if time.monotonic() >= deadline:
-                    self._check_server()  # its error says why
-                    if not was_down:
-                        raise
-                    was_down, deadline = False, time.monotonic() + self._wait
+                if time.monotonic() < deadline:
+                    continue
+                self._check_server()  # its error says why
+                if not has_short_wait:
+                    raise  # the server is there, but all connections of this process are in use
+                has_short_wait = False
+                deadline = time.monotonic() + self._wait
         self._is_down = False
         try:
             yield connection
@@ -181,11 +220,40 @@ class PostgresStore(TableStore):
         psycopg.connect(self._address, connect_timeout=2).close()
         self._is_down = False
 
+    def _retry(self, work: Callable[[], T]) -> T:
+        """Repeat work whose connection was lost before anything was committed.
+
+        Once no connection was found, later calls are tried once, until one is: a turn makes many calls.
+        """
+        deadline = time.monotonic() + (0 if self._is_down else self._wait)
+        pause = _PAUSE_SECONDS
+        while True:
+            try:
+                return work()
+            except UnavailableError as error:
+                is_part = self._local.db is not None  # only the whole transaction can be repeated
+                if not error.can_retry or is_part or time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause *= 2
+            with suppress(psycopg.Error):
+                self._pool.check()
+
+    # --- transactions -------------------------------------------------------------
+
     @contextmanager
-    def _reading(self, tenant: int, name: str) -> Iterator[PostgresDatabase]:
+    def _reading(self, tenant: int, name: str, cache: TableCache | None = None) -> Iterator[PostgresDatabase]:
         """Run a read transaction; statements are sent together until the rows of one are read."""
         with translate_errors(self.place), self._connect() as connection:
-            db = PostgresDatabase(connection, tenant=tenant, name=name, types=self._types, **self._limits)
+            db = PostgresDatabase(
+                connection,
+                tenant=tenant,
+                name=name,
+                types=self._types,
+                cache=cache,
+                max_loaded_windows=self._max_loaded_windows,
+                max_loaded_signs=self._max_loaded_signs,
+            )
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=True)
@@ -198,23 +266,23 @@ class PostgresStore(TableStore):
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Make the writes of a block one: all or none, durable when the block ends."""
-        if getattr(self._local, "db", None) is not None:  # a part of the one that this thread has begun
+        if self._local.db is not None:  # a part of the one that this thread has begun
             yield
             return
         with translate_errors(self.place), self._connect() as connection:
             db = PostgresDatabase(connection, tenant=ALL_TENANTS, name="", types=self._types)
-            self._local.db, self._local.lock = db, None
+            self._local.db = db
+            self._local.lock = None
             transaction = ""
             try:
                 with connection.pipeline():
                     db.begin(self._role, self._search_path, self._timeout, is_read=False)
                     yield
-                    if self._local.lock is not None:
-                        (transaction,) = self._local.lock.fetchone() or ("",)
+                    transaction = self._transaction_number()
                     connection.execute("COMMIT")
             except psycopg.OperationalError:
-                self._local.db = None
-                # Without an answer to the commit, the server is asked.
+                self._local.db = None  # so that `_retry` repeats the question below
+                # Without an answer to the commit, the server is asked whether it was done.
                 if not transaction or not self._retry(lambda: self._has_committed(transaction)):
                     _roll_back(connection)
                     raise
@@ -223,6 +291,13 @@ class PostgresStore(TableStore):
                 raise
             finally:
                 self._local.db = None
+
+    def _transaction_number(self) -> str:
+        """Return the number of this thread's transaction; empty if it has locked no tenant, and so written nothing."""
+        if self._local.lock is None:
+            return ""
+        (number,) = self._local.lock.fetchone() or ("",)
+        return str(number)
 
     def _has_committed(self, transaction: str) -> bool:
         with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
@@ -235,31 +310,47 @@ class PostgresStore(TableStore):
                     return False
                 if status != "in progress":
                     return bool(status == "committed")
-                time.sleep(_PAUSE)
+                time.sleep(_PAUSE_SECONDS)
             return False
 
-    def _retry(self, work: Callable[[], T]) -> T:
-        """Repeat work whose connection was lost before anything was committed.
+    def read(self, tenant: str, work: Callable[Concatenate[Tables, P], T], /, *args: P.args, **values: P.kwargs) -> T:
+        """Call a function with the tables of a tenant, as of one moment."""
 
-        Once no connection was found, later calls are tried once, until one is: a turn makes many calls.
-        """
-        deadline, pause = time.monotonic() + (0 if self._is_down else self._wait), _PAUSE
-        while True:
-            try:
-                return work()
-            except UnavailableError as error:
-                is_part = getattr(self._local, "db", None) is not None
-                if not error.can_retry or is_part or time.monotonic() + pause > deadline:
+        def read_once() -> T:
+            known = self._find_tenant(tenant)
+            with known.lock, self._reading(known.number, tenant, known.cache) as db:
+                try:
+                    return work(db, *args, **values)
+                except BaseException:
+                    known.cache.clear()
                     raise
-            time.sleep(pause)
-            pause *= 2
-            with suppress(psycopg.Error):
-                self._pool.check()
+                finally:
+                    self._gaps.update(known.cache.gaps)
+
+        return self._retry(read_once)
+
+    def write(self, tenant: str, work: Callable[Concatenate[Tables, P], T], /, *args: P.args, **values: P.kwargs) -> T:
+        """Call a function that changes the tables of a tenant; other writers of that tenant wait for it."""
+
+        def write_once() -> T:
+            with self.transaction():
+                return work(self._write_as(tenant), *args, **values)
+
+        return self._retry(write_once)
+
+    def _read_all(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        """Run a query over the rows of all tenants."""
+
+        def read_once() -> list[tuple[object, ...]]:
+            with self._reading(ALL_TENANTS, "") as db:
+                return db.execute(query, values).fetchall()
+
+        return self._retry(read_once)
 
     # --- tenants ------------------------------------------------------------------
 
     def _number(self, name: str, *, create: bool = False) -> int:
-        """Return the number of a tenant; `NO_TENANT` where it has no rows yet."""
+        """Return the number of a tenant; `NO_TENANT` if it has no rows yet."""
         if name in self._numbers:
             return self._numbers[name]
         with self._reading(ALL_TENANTS, "") as db:
@@ -275,119 +366,106 @@ class PostgresStore(TableStore):
             connection.execute("SELECT set_config('holdfast.tenant', '-1', true)")
             return create_tenant(db, name)
 
-    def _write_as(self, name: str, number: int | None = None) -> Database:
+    def _find_tenant(self, name: str) -> _Tenant:
+        """Return what is kept of a tenant; nothing is kept of one that has no rows yet."""
+        number = self._number(name)
+        with self._lock:
+            tenant = self._tenants.get(name)
+            if tenant is None:
+                tenant = _Tenant(number)
+                if number != NO_TENANT:
+                    self._tenants[name] = tenant
+            return tenant
+
+    def _write_as(self, name: str, number: int | None = None) -> PostgresDatabase:
         """Let the transaction of this thread write rows of a tenant; other writers of that tenant wait for it."""
-        db: PostgresDatabase = self._local.db
-        tenant = self._number(name, create=True) if number is None else number
-        if db.tenant != tenant:
-            db.use(tenant, name)
+        db = self._local.db
+        assert db is not None
+        if number is None:
+            number = self._number(name, create=True)
+        if db.tenant != number:
+            db.use(number, name)
             self._local.lock = db.lock()
         return db
 
-    # --- what every store with tables does ------------------------------------------
+    # --- writing ------------------------------------------------------------------
 
-    def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:
-        """Read rows of a tenant, as of one moment."""
-        return self._retry(lambda: self._read_once(tenant, work))
-
-    def _read_once(self, name: str, work: Callable[[RowReader], T]) -> T:
-        number = self._number(name)
-        with self._lock:
-            tenant = self._tenants.get(name) or _Tenant(number)
-            if number != NO_TENANT:
-                self._tenants[name] = tenant
-                self._tenants.move_to_end(name)
-            while len(self._tenants) > MAX_TENANTS:
-                self._tenants.popitem(last=False)
-        with tenant.lock, self._reading(tenant.number, name) as db:
-            rows = tenant.rows = tenant.rows or RowReader(db)
-            rows.db = db
-            try:
-                return work(rows)
-            except BaseException:
-                rows.clear()
-                raise
-            finally:
-                self._gaps.update(rows.gaps)
-
-    def _add(self, rows: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
-        def work() -> list[int]:
-            numbers: dict[int, int] = {}
+    def _add(self, new: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
+        def add_once() -> list[int]:
+            numbers = [0] * len(new)
             with self.transaction():
-                for tenant in sorted({row.scope.tenant for row in rows}):
-                    mine = {place: row for place, row in enumerate(rows) if row.scope.tenant == tenant}
-                    numbers.update(zip(mine, add(self._write_as(tenant), list(mine.values())), strict=True))
-            return [numbers[place] for place in range(len(rows))]
+                for tenant in sorted({row.scope.tenant for row in new}):
+                    places = [place for place, row in enumerate(new) if row.scope.tenant == tenant]
+                    added = add(self._write_as(tenant), [new[place] for place in places])
+                    for place, number in zip(places, added, strict=True):
+                        numbers[place] = number
+            return numbers
 
-        return self._retry(work)
+        return self._retry(add_once)
 
-    def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:
-        """Change rows of a tenant in one transaction; other writers of that tenant wait for it."""
+    def add_jobs(self, new: Sequence[Job], /) -> list[int]:
+        """Store jobs, and wake the processes that listen."""
 
-        def once() -> T:
+        def add(db: Database, mine: Sequence[Job]) -> list[int]:
+            numbers = adding.add_jobs(db, mine)
+            self._notify(db, "work")
+            return numbers
+
+        return self._add(new, add)
+
+    def add_vectors(self, new: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages."""
+
+        def add_once() -> int:
+            count = 0
             with self.transaction():
-                return work(self._write_as(tenant))
+                for tenant in sorted({row.passage // PASSAGES_PER_TENANT for row in new}):
+                    mine = [row for row in new if row.passage // PASSAGES_PER_TENANT == tenant]
+                    count += self._write_as("", tenant).add_vectors(mine)
+            return count
 
-        return self._retry(once)
+        return self._retry(add_once)
 
     def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
-        def work(db: Database) -> int:
-            condition, values = where(db, kind, select, name=name, keys=keys)
+        def remove(db: Tables) -> int:
+            condition, values = rows.where(db, kind, select, name=name, keys=keys)
             count = forgetting.remove(db, kind, condition, values)
             if count and kind == "message":
                 self._notify(db, "rewritten")
             return count
 
-        if getattr(self._local, "db", None) is not None:
+        if self._local.db is not None:
             raise StorageError("nothing can be removed in a transaction", path=self.place)
-        count = self.change_rows(select.scope.tenant, work)
+        count = self.write(select.scope.tenant, remove)
         if count and kind in {"message", "fact"}:
             self._gaps.clear()
         return count
 
-    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
-        """Store the vectors of passages."""
-
-        def work() -> int:
-            count = 0
-            with self.transaction():
-                for tenant in sorted({row.passage // PASSAGES_PER_TENANT for row in rows}):
-                    mine = [row for row in rows if row.passage // PASSAGES_PER_TENANT == tenant]
-                    db = self._write_as("", tenant)
-                    assert isinstance(db, PostgresDatabase)
-                    count += db.add_vectors(mine)
-            return count
-
-        return self._retry(work)
-
-    def _read_all(self, query: str, *values: object) -> list[tuple[object, ...]]:
-        def work() -> list[tuple[object, ...]]:
-            with self._reading(ALL_TENANTS, "") as db:
-                return db.execute(query, values).fetchall()
-
-        return self._retry(work)
+    def _notify(self, db: Database, what: str) -> None:
+        db.execute("SELECT pg_notify(?, ?)", (self._schema, f"{what} {db.fixed['tenant']}"))
 
     # --- upkeep -------------------------------------------------------------------
 
     def reindex(self, *, progress: Progress | None = None) -> int:
         """Rebuild the index of every tenant, one after the other; return the number of passages."""
-        work = partial(reindex_tables, place=self.place, progress=progress)
-        count = sum(self.change_rows(name, work) for name in self.tenants())
+        count = 0
+        for tenant in self.tenants():
+            count += self.write(tenant, reindex_tables, place=self.place, progress=progress)
         self.index_vectors()
         return count
 
     def index_vectors(self) -> list[str]:
         """Make the missing indexes of vectors; return their names. Needs the owner of the tables."""
         with translate_errors(self.place), psycopg.connect(self._address, autocommit=True) as connection:
-            return index_vectors(connection, self._schema, windows=self._max_signs)
+            return index_vectors(connection, self._schema, windows=self._max_loaded_signs)
 
     def check(self) -> Health:
         """Check every row, and whether the index of each tenant matches its rows."""
         damage: list[str] = []
         index: list[str] = []
-        for name in self.tenants():
-            self.read_rows(name, lambda rows: damage.extend(f"tenant {name}: {what}" for what in unreadable(rows.db)))  # noqa: B023 - called at once
-            self.read_rows(name, lambda rows: index.extend(f"tenant {name}: {what}" for what in check_index(rows.db)))  # noqa: B023 - called at once
+        for tenant in self.tenants():
+            damage += [f"tenant {tenant}: {what}" for what in self.read(tenant, list_unreadable)]
+            index += [f"tenant {tenant}: {what}" for what in self.read(tenant, check_index)]
         counts = {name: count for name, count in self.counts().items() if name != "bytes"}
         unscrubbed = self._read_all("SELECT count(*) FROM counters WHERE name = 'unscrubbed' AND value = 1")
         note = "forgotten text may still be in free pages: run `holdfast vacuum`"
@@ -407,7 +485,7 @@ class PostgresStore(TableStore):
                 connection.execute(
                     sql.SQL("VACUUM (FULL, ANALYZE) {}").format(sql.Identifier(self._schema, str(table)))
                 )
-        skipped = [said for level, said in notices if level == "WARNING"]
+        skipped = [text for level, text in notices if level == "WARNING"]
         if skipped:  # PostgreSQL skips the tables of others with a warning
             raise StorageError(
                 f"{len(skipped)} tables were not rewritten ({skipped[0]}): run `holdfast vacuum` with the address of"
@@ -419,60 +497,66 @@ class PostgresStore(TableStore):
 
     def _mark_scrubbed(self) -> None:
         with self.transaction():
+            assert self._local.db is not None
             self._local.db.execute("UPDATE counters SET value = 0 WHERE name = 'unscrubbed'")
 
     # --- of all scopes ----------------------------------------------------------------
 
     def tenants(self) -> list[str]:
         """List the tenants."""
-        return self._names("SELECT 1")
+        return self._tenants_with("SELECT 1")
 
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope, tenant by tenant, oldest first."""
-
-        def work(rows: RowReader) -> list[Job]:
-            return _loaded(rows).jobs_of_all(kind, limit=limit - len(found))
-
         found: list[Job] = []
-        for name in self._names(_HAS_JOBS, kind):
+        for tenant in self._tenants_with(_HAS_JOBS, kind):
             if len(found) < limit:
-                found += self.read_rows(name, work)
+                found += self.read(tenant, rows.read_any_jobs, kind, limit=limit - len(found))
         return found
 
     def take_job(self, kind: str) -> Job | None:
         """Take the oldest job of a kind and any scope that no other process has taken lately."""
+        for tenant in self._tenants_with(_HAS_JOBS, kind):
+            taken = self.write(tenant, self._claim_job, kind)
+            if taken is not None:
+                select = Select(scope=Scope(tenant=tenant), across=("project", "agent", "session"), ids=(taken,))
+                jobs = self.read_jobs(select)
+                return jobs[0] if jobs else None
+        return None
+
+    def _claim_job(self, db: Tables, kind: str) -> int | None:
         claim = (
-            "UPDATE jobs SET claimed = now() + ?, claimer = ? WHERE {own}id = (SELECT id FROM jobs"
-            " WHERE {own}kind = ? AND (claimed < now() OR claimer = ?) ORDER BY id LIMIT 1"
+            f"UPDATE jobs SET claimed = now() + ?, claimer = ? WHERE {db.own}id = (SELECT id FROM jobs"
+            f" WHERE {db.own}kind = ? AND (claimed < now() OR claimer = ?) ORDER BY id LIMIT 1"
             " FOR UPDATE SKIP LOCKED) RETURNING id"
         )
-        values = (_LEASE, self._id, kind, self._id)
-        for name in self._names(_HAS_JOBS, kind):
-            if taken := self.change_rows(name, lambda db: db.execute(claim.format(own=db.own), values).fetchone()):
-                select = Select(scope=Scope(tenant=name), across=("project", "agent", "session"), ids=(taken[0],))
-                return next(iter(self.read_jobs(select)), None)
-        return None
+        taken = db.execute(claim, (_LEASE, self._id, kind, self._id)).fetchone()
+        return None if taken is None else int(taken[0])
 
     @contextmanager
     def lock_work(self, space: Space | None) -> Iterator[bool]:
         """Let this process alone work for one tenant; yield whether there is one whose work no other process does."""
-        condition, key = "SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant", tuple[object, ...]()
+        condition = "SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant"
+        values: tuple[object, ...] = ()
         if space is not None:
-            condition, key = f"{condition} UNION ALL {_LACKS_VECTORS}", (space.name, space.dimension, space.digest)
-        names = self._names(condition, *key)
+            condition = f"{condition} UNION ALL {_LACKS_VECTORS}"
+            values = (space.name, space.dimension, space.digest)
+        tenants = self._tenants_with(condition, *values)
         with translate_errors(self.place), self._connect() as connection:
-            for name in names:
-                lock = (self._schema, f"{self._schema} {name}")
-                query = "SELECT pg_{}(hashtext(%s), hashtext(%s))"
-                if (connection.execute(query.format("try_advisory_lock").encode(), lock).fetchone() or (False,))[0]:
-                    self._local.only = name
-                    try:
-                        yield True
-                    finally:
-                        self._local.only = None
-                        with suppress(psycopg.Error):  # a lost connection has released it
-                            connection.execute(query.format("advisory_unlock").encode(), lock)
-                    return
+            for tenant in tenants:
+                lock = (self._schema, f"{self._schema} {tenant}")
+                query = "SELECT pg_try_advisory_lock(hashtext(%s), hashtext(%s))"
+                (is_locked,) = connection.execute(query, lock).fetchone() or (False,)
+                if not is_locked:
+                    continue
+                self._local.tenant = tenant
+                try:
+                    yield True
+                finally:
+                    self._local.tenant = None
+                    with suppress(psycopg.Error):  # a lost connection has released it
+                        connection.execute("SELECT pg_advisory_unlock(hashtext(%s), hashtext(%s))", lock)
+                return
         yield False
 
     def listen(self, notify: Callable[[], None]) -> None:
@@ -485,50 +569,44 @@ class PostgresStore(TableStore):
             with suppress(psycopg.Error), psycopg.connect(self._address, autocommit=True) as connection:
                 connection.execute(f"LISTEN {self._schema}".encode())
                 while not self._closed.is_set():
-                    for found in connection.notifies(timeout=_POLL, stop_after=1):
-                        what, _, name = found.payload.partition(" ")
+                    for found in connection.notifies(timeout=_POLL_SECONDS, stop_after=1):
+                        what, _, tenant = found.payload.partition(" ")
                         if what == "rewritten":
                             with self._lock:
-                                self._tenants.pop(name, None)
+                                self._tenants.pop(tenant)
                         notify()
-            self._closed.wait(_PAUSE)
-
-    def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
-        """Store jobs, and wake the processes that listen."""
-
-        def add(db: Database, mine: Sequence[Job]) -> list[int]:
-            numbers = add_jobs(db, mine)
-            self._notify(db, "work")
-            return numbers
-
-        return self._add(rows, add)
-
-    def _notify(self, db: Database, what: str) -> None:
-        db.execute("SELECT pg_notify(?, ?)", (self._schema, f"{what} {db.fixed['tenant']}"))
+            self._closed.wait(_PAUSE_SECONDS)
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
         """Read passages of any scope that have no vectors in this space yet, tenant by tenant, oldest first."""
 
-        def work(rows: RowReader) -> list[PassageText]:
-            db = rows.db
+        def read_missing(db: Tables, count: int) -> list[PassageText]:
             assert isinstance(db, PostgresDatabase)
-            return _loaded(rows).passages_of_all(db.passages_without_vectors(space, limit=limit - len(found)))
+            return rows.read_any_passages(db, db.passages_without_vectors(space, limit=count))
 
         found: list[PassageText] = []
-        for name in self._names(_LACKS_VECTORS, space.name, space.dimension, space.digest):
+        for tenant in self._tenants_with(_LACKS_VECTORS, space.name, space.dimension, space.digest):
             if len(found) < limit:
-                found += self.read_rows(name, work)
-        if not found and (size := self.counts()["passages"]) > self._vectors_indexed:
-            self._vectors_indexed = 2 * size  # all are embedded: look again when there are twice as many
-            with suppress(StorageError):  # a login that does not own the tables: `holdfast reindex` says so
-                self.index_vectors()
+                found += self.read(tenant, read_missing, limit - len(found))
+        if not found:
+            self._index_vectors_if_due()
         return found
 
-    def _names(self, condition: str, *values: object) -> list[str]:
-        """Return the names of the tenants with rows of some kind."""
-        rows = self._read_all(f"SELECT name FROM tenants WHERE EXISTS ({condition}) ORDER BY tenant", *values)
-        only = getattr(self._local, "only", None)
-        return [str(name) for (name,) in rows if only in {None, name}]
+    def _index_vectors_if_due(self) -> None:
+        """Make the missing indexes of vectors now that all passages are embedded; next when there are twice as many."""
+        passages = self.counts()["passages"]
+        if passages > self._next_vector_index:
+            self._next_vector_index = 2 * passages
+            with suppress(StorageError):  # a login that does not own the tables: `holdfast reindex` says so
+                self.index_vectors()
+
+    def _tenants_with(self, condition: str, *values: object) -> list[str]:
+        """Return the names of the tenants for which a subquery has rows; inside `lock_work` only of one tenant."""
+        found = self._read_all(f"SELECT name FROM tenants WHERE EXISTS ({condition}) ORDER BY tenant", *values)
+        names = [str(name) for (name,) in found]
+        if self._local.tenant is None:
+            return names
+        return [name for name in names if name == self._local.tenant]
 
     def embedded(self, space: Space) -> int:
         """Count the passages that have vectors in this space."""
@@ -577,11 +655,6 @@ _LACKS_VECTORS: Final = (
 def _scope(names: Sequence[object]) -> Scope:
     tenant, project, agent, session = map(str, names)
     return Scope(tenant=tenant, project=project, agent=agent, session=session)
-
-
-def _loaded(rows: RowReader) -> RowReader:
-    rows.scopes.load(rows.db)
-    return rows
 
 
 def _roll_back(connection: Connection) -> None:

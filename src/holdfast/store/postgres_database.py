@@ -28,8 +28,8 @@ from holdfast.index.vectors import MANY, Matrix
 from holdfast.search.passages import CUTTING
 from holdfast.store.base import VectorRow
 from holdfast.store.codec import DAMAGE
-from holdfast.store.postgres_vectors import MAX_SIGNS, ServerMatrix, SignMatrix, sign_bits
-from holdfast.store.rows import KEY
+from holdfast.store.postgres_vectors import MAX_SIGNS, ServerMatrix, SignMatrix, has_vectors_after, sign_bits
+from holdfast.store.rows import KEY, TableCache
 from holdfast_memory.distribution import UPGRADE
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -64,11 +64,14 @@ class PostgresDatabase:
         tenant: int,
         name: str,
         types: Mapping[tuple[str, str], str],
+        cache: TableCache | None = None,
         max_loaded_windows: int = MANY,
         max_loaded_signs: int = MAX_SIGNS,
     ) -> None:
         self.connection = connection
-        self.max_loaded_windows, self.max_loaded_signs = max_loaded_windows, max_loaded_signs
+        self.cache = TableCache() if cache is None else cache
+        self.max_loaded_windows = max_loaded_windows
+        self.max_loaded_signs = max_loaded_signs
         self._types = types
         self.use(tenant, name)
 
@@ -156,7 +159,7 @@ class PostgresDatabase:
         """Select vectors of a space, those of each passage together."""
         query = (
             "SELECT id, passage, string_agg(data, ''::bytea ORDER BY place) FROM vectors"
-            f" WHERE {self.own}space = {self._space} AND id > ? AND {self.has_vectors_after}"
+            f" WHERE {self.own}space = {self._space} AND id > ? AND {has_vectors_after(self)}"
             " GROUP BY id, passage ORDER BY id"
         )
         last = after.get("vectors", 0)
@@ -165,14 +168,6 @@ class PostgresDatabase:
     def open_vectors(self, space: Space) -> tuple[Matrix, dict[str, int]]:
         """Return a matrix without vectors: all are read."""
         return Matrix(space.dimension), {}
-
-    @property
-    def has_vectors_after(self) -> str:
-        """Return the condition that there are vectors after a number.
-
-        It is checked once for a statement: a server without statistics reads all vectors to find the new ones.
-        """
-        return f"(SELECT value FROM counters WHERE {self.own}name = 'vectors') > ?"
 
     def open_matrix(
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None

@@ -7,20 +7,18 @@ stay on the server, too, and an index over them proposes windows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+import psycopg
 import simsimd
 from psycopg import sql
 
 from holdfast.index.columns import Columns
-from holdfast.index.database import Rows
+from holdfast.index.database import Database, Rows
 from holdfast.index.vectors import LOOKED_INTO, ONE_IN, Bytes, Matrix, Signs, count_shared, quantise
 from holdfast.search.arrays import Bools, Floats, highest
-
-if TYPE_CHECKING:
-    from holdfast.store.postgres_database import Connection, PostgresDatabase
 
 Windows = npt.NDArray[np.int64]
 _Sent = tuple[Windows, Rows]
@@ -50,6 +48,14 @@ def sign_bits(vector: Bytes) -> str:
 _DIGITS: Final = bytes.maketrans(b"\0\1", b"01")
 
 
+def has_vectors_after(db: Database) -> str:
+    """Return the condition that there are vectors after a number.
+
+    It is checked once for a statement: a server without statistics would read all vectors to find the new ones.
+    """
+    return f"(SELECT value FROM counters WHERE {db.own}name = 'vectors') > ?"
+
+
 class ServerMatrix(Matrix):
     """The vectors of one space of a tenant; an index over their signs proposes those that are compared."""
 
@@ -57,7 +63,7 @@ class ServerMatrix(Matrix):
         super().__init__(dimension)
         self.number = number
 
-    def refresh(self, db: PostgresDatabase, columns: Columns, scopes: Sequence[int] | None) -> None:
+    def refresh(self, db: Database, columns: Columns, scopes: Sequence[int] | None) -> None:
         """Read from this transaction from now on; `scopes` are those of the reader, None for all."""
         self._db, self._scopes = db, scopes
         self._own = f"{db.own}space = {self.number}"
@@ -157,7 +163,7 @@ class SignMatrix(ServerMatrix):
         self._at = np.zeros(0, _AT)
         self._last = 0
 
-    def refresh(self, db: PostgresDatabase, columns: Columns, scopes: Sequence[int] | None) -> None:
+    def refresh(self, db: Database, columns: Columns, scopes: Sequence[int] | None) -> None:
         """Ask for the signs of windows that are new; read from this transaction from now on."""
         super().refresh(db, columns, scopes)
         if (room := columns.windows - len(self._at)) > 0:
@@ -169,7 +175,7 @@ class SignMatrix(ServerMatrix):
     def _find_new(self) -> Rows:
         query = (
             "SELECT id, passage, string_agg(substr(varbit_send(signs), 5) || tidsend(ctid), ''::bytea ORDER BY place)"
-            f" FROM vectors WHERE {self._own} AND id > ? AND {self._db.has_vectors_after}"
+            f" FROM vectors WHERE {self._own} AND id > ? AND {has_vectors_after(self._db)}"
             f" GROUP BY id, passage ORDER BY id LIMIT {_LOADED}"
         )
         return self._db.execute(query, (self._last, self._last))
@@ -224,7 +230,7 @@ class SignMatrix(ServerMatrix):
         return likely[highest(agreeing, COMPARED)]
 
 
-def index_vectors(connection: Connection, schema: str, *, windows: int) -> list[str]:
+def index_vectors(connection: psycopg.Connection[tuple[Any, ...]], schema: str, *, windows: int) -> list[str]:
     """Make the missing indexes of tenants with at least so many windows; return their names. Writers go on."""
     connection.execute("SELECT set_config('search_path', %s || ', public', false)", (schema,))
     connection.execute("SELECT set_config('holdfast.tenant', '-1', false)")

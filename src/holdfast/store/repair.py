@@ -24,11 +24,11 @@ from typing import Final, TypeAlias
 from holdfast.errors import StorageError
 from holdfast.files import sync_folder
 from holdfast.messages import Message
+from holdfast.store.adding import NewMessage, add_passages, find_ends
 from holdfast.store.base import PassageText, Store
 from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
 from holdfast.store.connection import connect, migrate, translate_errors, write_transaction
 from holdfast.store.cutting import plain_cut
-from holdfast.store.rows import add_passages, find_ends
 from holdfast.store.sqlite import SqliteStore
 
 Cut: TypeAlias = Callable[[Message], Sequence[PassageText]]
@@ -186,7 +186,7 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
             with write_transaction(connection):
                 for number, scope, body in connection.execute("SELECT id, scope, body FROM messages ORDER BY id"):
                     message = decode_message(body)
-                    added = (message, cut(message), scope, number)
+                    added = NewMessage(number=number, scope=scope, message=message, passages=cut(message))
                     add_passages(connection, [added], find_ends(connection, [scope]))
             connection.execute("PRAGMA journal_mode = DELETE")
         log = path.with_name(f"{path.name}-wal")

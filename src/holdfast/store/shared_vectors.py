@@ -21,7 +21,7 @@ from holdfast.search.passages import WHOLE
 from holdfast.store.base import Record, Scope, Select, VectorRow
 from holdfast.store.codec import bytes_text
 from holdfast.store.plugin_files import FOREIGN, OWNER, SEGMENTS, segment_of, segment_row
-from holdfast.store.rows import RowReader
+from holdfast.store.rows import Tables
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.sqlite_vectors import passages_without_vectors, space_number
 from holdfast.store.vmem import Floats, Vectors, append_vectors, read_vectors, remove_vectors, write_vectors
@@ -65,13 +65,13 @@ class SharedVectors:
         It stops when about `limit` of them have.
         """
         space = embedder.space
-        seen = (self._stamp(), self._store.read_rows("", lambda rows: count_passages(rows.db)))
+        seen = (self._stamp(), self._store.read("", count_passages))
         if self._taken_over.get(space) == seen or not self._ask(embedder):
             return 0
         vectors = read_vectors(self._path)
         if vectors is None:
             return 0
-        missing = self._store.read_rows("", lambda rows: _list_missing(rows.db, space))
+        missing = self._store.read("", _list_missing, space)
         count = 0
         for start in range(0, len(missing), _BATCH):
             if count >= limit:
@@ -81,7 +81,7 @@ class SharedVectors:
         return count
 
     def _take_over_some(self, numbers: Sequence[int], vectors: Vectors, space: Space) -> int:
-        passages = self._store.read_rows("", lambda rows: _first_passages(rows.db, numbers))
+        passages = self._store.read("", _first_passages, numbers)
         names = self._segment_names([passage.message for passage in passages])
         rows: list[VectorRow] = []
         for passage in passages:
@@ -102,7 +102,7 @@ class SharedVectors:
         known = self._list()
         if known is None:
             return
-        passages = self._store.read_rows("", lambda rows: _first_passages(rows.db, list(windows)))
+        passages = self._store.read("", _first_passages, list(windows))
         names = self._segment_names([passage.message for passage in passages])
         new: dict[str, Floats] = {}
         for passage in passages:
@@ -205,7 +205,7 @@ class SharedVectors:
 
     def _segment_names(self, numbers: Sequence[int]) -> dict[int, str]:
         """Return the ids of the segments of messages, by the number of the message."""
-        keys = self._store.read_rows("", lambda rows: _message_keys(rows, numbers))
+        keys = self._store.read("", _message_keys, numbers)
         has_own = any(not nonce.startswith(FOREIGN) for _, _, nonce in keys.values())
         own = self._own_names() if has_own else {}
         names: dict[int, str] = {}
@@ -267,14 +267,16 @@ def _list_missing(db: Database, space: Space) -> list[int]:
     return passages_without_vectors(db, number, limit=count_passages(db))
 
 
-def _message_keys(rows: RowReader, numbers: Sequence[int]) -> dict[int, MessageKey]:
+def _message_keys(db: Tables, numbers: Sequence[int]) -> dict[int, MessageKey]:
     """Read the scope, digest and nonce of messages by their number."""
-    rows.scopes.load(rows.db)
-    wanted, values = rows.db.among("id", numbers)
-    found = rows.db.execute(f"SELECT id, scope, digest, nonce FROM messages WHERE {wanted}", values)
-    return {
-        number: (rows.scopes[scope], bytes(digest).hex(), bytes_text(nonce)) for number, scope, digest, nonce in found
-    }
+    scopes = db.cache.scopes
+    scopes.load(db)
+    wanted, values = db.among("id", numbers)
+    keys: dict[int, MessageKey] = {}
+    found = db.execute(f"SELECT id, scope, digest, nonce FROM messages WHERE {wanted}", values)
+    for number, scope, digest, nonce in found:
+        keys[number] = (scopes[scope], bytes(digest).hex(), bytes_text(nonce))
+    return keys
 
 
 def _space_key(space: Space) -> str:

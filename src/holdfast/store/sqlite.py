@@ -10,15 +10,17 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.files import only_process
 from holdfast.index.database import Database
+from holdfast.store import rows
 from holdfast.store.base import Gap, Job, Kind, Known, PassageText, Scope, Select, VectorRow
 from holdfast.store.connection import (
     COPIED_BLOCKS,
     COUNTS,
+    SqliteDatabase,
     check_version,
     connect,
     connect_readonly,
@@ -29,32 +31,39 @@ from holdfast.store.connection import (
     translate_errors,
     write_transaction,
 )
-from holdfast.store.rows import RowReader, find_messages, where
+from holdfast.store.rows import Tables
 from holdfast.store.tables import R, TableStore
 
 if TYPE_CHECKING:
     from holdfast.embed.base import Space
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
-# The index is imported where it is used: messages and facts are read without numpy.
+# Modules that need numpy are imported where they are used: messages and facts are read without it, so that a command
+# that only reads rows starts in half of the time.
 
 
 class SqliteStore(TableStore):
     """A store in one file. Safe to use from several threads and processes.
 
-    It reads and writes over two connections: a search does not wait for a write of this or another process. A write
-    waits up to `wait` seconds for other processes. A file that cannot be written is opened `readonly`, and every write
-    is an error. Beside one with `copied_blocks` blocks of vectors is a copy of them, which is mapped instead of read.
+    It reads and writes over two connections, so that a search does not wait for a write of this or another process. A
+    write waits up to `wait` seconds for other processes. A file that cannot be written is opened `readonly`, and every
+    write is an error. A file with `copied_blocks` blocks of vectors or more has a copy of them next to it, which is
+    mapped instead of read.
     """
 
     def __init__(self, path: Path | str, *, wait: float = 120.0, copied_blocks: int = COPIED_BLOCKS) -> None:
-        self.path, self._wait, self._copied_blocks = Path(path), wait, copied_blocks
+        self.path = Path(path)
         self.readonly = is_readonly(self.path)
-        self._write_lock, self._read_lock = threading.RLock(), threading.Lock()
+        self._wait = wait
+        self._copied_blocks = copied_blocks
+        self._write_lock = threading.RLock()
+        self._read_lock = threading.Lock()
         with ExitStack() as opened:
             if self.readonly:
-                self._writer = self._reader = opened.enter_context(closing(connect_readonly(self.path)))
+                self._reader = opened.enter_context(closing(connect_readonly(self.path)))
+                self._writer = self._reader
             else:
                 self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
                 with translate_errors(self.path):
@@ -64,7 +73,6 @@ class SqliteStore(TableStore):
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)
-        self._rows = RowReader(self._reader)
 
     @property
     def place(self) -> str:
@@ -79,11 +87,13 @@ class SqliteStore(TableStore):
     @property
     def gaps(self) -> tuple[Gap, ...]:
         """The damaged rows that reads have left out so far."""
-        return tuple(self._rows.gaps)
+        return tuple(self._reader.cache.gaps)
+
+    # --- transactions ---------------------------------------------------------------
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Make the writes of a block one; fail where the file was replaced or has tables of a newer version."""
+        """Make the writes of a block one; fail if the file was replaced or has tables of a newer version."""
         if self.readonly:
             raise StorageError(
                 "the file or its disk is read-only: make it writable or choose another place", path=self.path
@@ -92,15 +102,25 @@ class SqliteStore(TableStore):
             if self._writer.in_transaction:  # a part of the one that this thread has begun
                 yield
                 return
-            with write_transaction(self._writer):
-                check_version(self._writer, path=self.path)
-                yield
-                if not self._identity.items() <= identity(self.path).items():
-                    raise StorageError(
-                        "was deleted, moved or replaced while it was open, so nothing can be kept in it: put it back,"
-                        " or start this program again",
-                        path=self.path,
-                    )
+            try:
+                with write_transaction(self._writer):
+                    check_version(self._writer, path=self.path)
+                    yield
+                    self._check_identity()
+            except BaseException:
+                self._writer.cache.clear()  # it may have scopes that were rolled back
+                raise
+
+    def _check_identity(self) -> None:
+        """Fail if the path leads to another file now: what is written to a deleted file is lost."""
+        present = identity(self.path)
+        for file, number in self._identity.items():
+            if present.get(file) != number:
+                raise StorageError(
+                    "was deleted, moved or replaced while it was open, so nothing can be kept in it: put it back,"
+                    " or start this program again",
+                    path=self.path,
+                )
 
     @contextmanager
     def _unsynced_transaction(self) -> Iterator[None]:
@@ -117,77 +137,104 @@ class SqliteStore(TableStore):
             finally:
                 self._writer.execute("PRAGMA synchronous = FULL")
 
-    def _add(self, rows: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
-        is_durable = any(getattr(row, "is_durable", True) for row in rows)
-        with self.transaction() if is_durable else self._unsynced_transaction():
-            return add(self._writer, rows)
-
-    def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:  # noqa: ARG002 - one file for all
-        """Change rows in one transaction."""
-        with self.transaction():
-            return work(self._writer)
-
-    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
-        """Store the vectors of passages."""
-        from holdfast.store import sqlite_vectors, vector_file  # noqa: PLC0415 - see above
-
-        with self._unsynced_transaction():  # a vector that is lost is made again
-            last = self._writer.last_number("vector_blocks")
-            count = sqlite_vectors.add_vectors(self._writer, rows)
-            has_blocks = self._writer.last_number("vector_blocks") > last
-        if has_blocks and not self._writer.in_transaction:
-            with closing(connect(self.path, wait=self._wait)) as other:  # so that writers of this process go on
-                vector_file.write_copies(other, least=self._copied_blocks)
-        return count
-
-    def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:  # noqa: ARG002 - as above
-        """Read rows, as of one moment."""
-        with self._reading() as rows:
-            return work(rows)
-
     @contextmanager
-    def _reading(self) -> Iterator[RowReader]:
-        """Run one read transaction. Where it fails, what was cached of the index is dropped."""
+    def _reading(self) -> Iterator[SqliteDatabase]:
+        """Run one read transaction. If it fails, what was cached of the tables is dropped."""
         with self._read_lock, translate_errors(self.path):
             self._reader.execute("BEGIN")
             try:
                 check_version(self._reader, path=self.path)
-                yield self._rows
+                yield self._reader
             except BaseException:
-                self._rows.clear()
+                self._reader.cache.clear()
                 raise
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute("COMMIT")
 
+    def read(
+        self,
+        tenant: str,  # noqa: ARG002 - one file has the rows of all tenants
+        work: Callable[Concatenate[Tables, P], T],
+        /,
+        *args: P.args,
+        **values: P.kwargs,
+    ) -> T:
+        """Call a function with the tables, as of one moment."""
+        with self._reading() as db:
+            return work(db, *args, **values)
+
+    def write(
+        self,
+        tenant: str,  # noqa: ARG002 - as above
+        work: Callable[Concatenate[Tables, P], T],
+        /,
+        *args: P.args,
+        **values: P.kwargs,
+    ) -> T:
+        """Call a function that changes the tables in one transaction."""
+        with self.transaction():
+            return work(self._writer, *args, **values)
+
+    # --- writing --------------------------------------------------------------------
+
+    def _add(self, new: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
+        is_durable = any(getattr(row, "is_durable", True) for row in new)
+        with self.transaction() if is_durable else self._unsynced_transaction():
+            return add(self._writer, new)
+
+    def add_vectors(self, new: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages."""
+        from holdfast.store import sqlite_vectors, vector_file  # noqa: PLC0415 - see above
+
+        with self._unsynced_transaction():  # a vector that is lost is made again
+            last = self._writer.last_number("vector_blocks")
+            count = sqlite_vectors.add_vectors(self._writer, new)
+            has_new_blocks = self._writer.last_number("vector_blocks") > last
+        if has_new_blocks and not self._writer.in_transaction:
+            # Over a connection of its own, so that other threads can write meanwhile.
+            with closing(connect(self.path, wait=self._wait)) as other:
+                vector_file.write_copies(other, least=self._copied_blocks)
+        return count
+
+    def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
+        from holdfast.store import forgetting  # noqa: PLC0415 - see above
+
+        condition, values = rows.where(self._writer, kind, select, name=name, keys=keys)
+        with self._write_lock:
+            with self.transaction(), delete_securely(self._writer):
+                count = forgetting.remove(self._writer, kind, condition, values)
+            if count and kind in {"message", "fact"}:
+                self._reader.cache.gaps = {}  # those that are left are met again
+                with translate_errors(self.path):
+                    forgetting.delete_copies(forgetting.damaged_copies(self.path))
+                    forgetting.scrub(self._writer, path=self.path, copied_blocks=self._copied_blocks)
+        return count
+
+    # --- reading --------------------------------------------------------------------
+
     def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
         """Return what a session knows of the messages with these digests."""
-        with self._reading():
-            return find_messages(self._reader, scope, digests, has_forgotten=not self.readonly)
+        return self.read(scope.tenant, rows.find_messages, scope, digests, has_forgotten=not self.readonly)
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:
         """Read passages of any scope that have no vectors in this space yet, oldest first."""
         from holdfast.store import sqlite_vectors  # noqa: PLC0415 - see above
 
-        with self._reading() as rows:
-            rows.scopes.load(rows.db)
-            number = sqlite_vectors.space_number(self._reader, space, create=False)
-            return rows.passages_of_all(sqlite_vectors.passages_without_vectors(self._reader, number, limit=limit))
+        with self._reading() as db:
+            number = sqlite_vectors.space_number(db, space, create=False)
+            missing = sqlite_vectors.passages_without_vectors(db, number, limit=limit)
+            return rows.read_any_passages(db, missing)
 
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope, oldest first."""
-        with self._reading() as rows:
-            rows.scopes.load(rows.db)
-            return rows.jobs_of_all(kind, limit=limit)
-
-    def tenants(self) -> list[str]:
-        """List the tenants that have rows."""
-        with self._reading():
-            return [name for (name,) in self._reader.execute("SELECT DISTINCT tenant FROM scopes ORDER BY tenant")]
+        with self._reading() as db:
+            return rows.read_any_jobs(db, kind, limit=limit)
 
     def take_job(self, kind: str) -> Job | None:
         """Read the oldest job of a kind and any scope."""
-        return next(iter(self.waiting(kind, limit=1)), None)
+        jobs = self.waiting(kind, limit=1)
+        return jobs[0] if jobs else None
 
     def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:  # noqa: ARG002 - one process for all
         """Let one process at a time do the pending work; yield whether this one may."""
@@ -200,41 +247,33 @@ class SqliteStore(TableStore):
         """Count the passages that have vectors in this space."""
         from holdfast.store import sqlite_vectors  # noqa: PLC0415 - see above
 
-        with self._reading():
-            number = sqlite_vectors.space_number(self._reader, space, create=False)
-            return sqlite_vectors.count_embedded(self._reader, number)
+        with self._reading() as db:
+            number = sqlite_vectors.space_number(db, space, create=False)
+            return sqlite_vectors.count_embedded(db, number)
+
+    def tenants(self) -> list[str]:
+        """List the tenants that have rows."""
+        with self._reading() as db:
+            return [name for (name,) in db.execute("SELECT DISTINCT tenant FROM scopes ORDER BY tenant")]
 
     def sessions(self) -> dict[Scope, int]:
         """Count the messages of each session; the session with the newest message comes first."""
-        with self._reading() as rows:
-            rows.scopes.load(rows.db)
-            counts = self._reader.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
-            return {rows.scopes[scope]: count for scope, count in counts}
+        with self._reading() as db:
+            db.cache.scopes.load(db)
+            counts = db.execute("SELECT scope, count(*) FROM messages GROUP BY scope ORDER BY max(id) DESC")
+            return {db.cache.scopes[scope]: count for scope, count in counts}
 
     def scopes(self) -> list[Scope]:
         """List the scopes that have messages or facts."""
-        with self._reading() as rows:
-            rows.scopes.load(rows.db)
-            numbers = self._reader.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
-            return sorted(rows.scopes[scope] for (scope,) in numbers)
+        with self._reading() as db:
+            db.cache.scopes.load(db)
+            numbers = db.execute("SELECT scope FROM messages UNION SELECT scope FROM facts")
+            return sorted(db.cache.scopes[scope] for (scope,) in numbers)
 
     def counts(self) -> dict[str, int]:
         """Count messages, passages, sessions, facts and bytes."""
-        with self._reading():
-            found = {name: self._reader.execute(query).fetchone()[0] for name, query in COUNTS.items()}
-            pages, size = (self._reader.execute(f"PRAGMA page_{name}").fetchone()[0] for name in ("count", "size"))
-            return found | {"bytes": pages * size}
-
-    def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
-        from holdfast.store import forgetting  # noqa: PLC0415 - see above
-
-        condition, values = where(self._writer, kind, select, name=name, keys=keys)
-        with self._write_lock:
-            with self.transaction(), delete_securely(self._writer):
-                count = forgetting.remove(self._writer, kind, condition, values)
-            if count and kind in {"message", "fact"}:
-                self._rows.gaps = {}  # those that are left are met again
-                with translate_errors(self.path):
-                    forgetting.delete_copies(forgetting.damaged_copies(self.path))
-                    forgetting.scrub(self._writer, path=self.path, copied_blocks=self._copied_blocks)
-        return count
+        with self._reading() as db:
+            found = {name: int(db.execute(query).fetchone()[0]) for name, query in COUNTS.items()}
+            (pages,) = db.execute("PRAGMA page_count").fetchone()
+            (page_size,) = db.execute("PRAGMA page_size").fetchone()
+            return found | {"bytes": pages * page_size}

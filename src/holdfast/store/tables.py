@@ -1,4 +1,8 @@
-"""The operations that every store with tables has, whatever database holds them."""
+"""The operations that a store with tables has, whatever database holds them.
+
+Each operation is one transaction in which functions of `rows`, `adding`, `forgetting` and `holdfast.index` work on a
+`Database`. A subclass knows how to connect, and runs the transactions.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +10,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import TYPE_CHECKING, Self, TypeVar
+from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.index.database import Database
-from holdfast.store import rows as tables
+from holdfast.store import adding, rows
 from holdfast.store.base import (
     FactRow,
     Job,
@@ -25,14 +29,13 @@ from holdfast.store.base import (
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE
-from holdfast.store.rows import RowReader
+from holdfast.store.rows import Tables
 
 if TYPE_CHECKING:
     from holdfast.search.candidates import Candidates
 
-# The index is imported where it is used: messages and facts are read without numpy.
-
 T = TypeVar("T")
+P = ParamSpec("P")
 R = TypeVar("R", bound=FactRow | Job | MessageRow | Record)
 
 
@@ -59,106 +62,120 @@ class TableStore(ABC):
     def close(self) -> None:
         """Close files and connections."""
 
+    # --- transactions ---------------------------------------------------------------
+
     @abstractmethod
     def transaction(self) -> AbstractContextManager[None]:
         """Make the writes of a block one."""
 
     @abstractmethod
-    def _add(self, rows: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
-        """Add rows in one transaction; return their numbers."""
+    def read(self, tenant: str, work: Callable[Concatenate[Tables, P], T], /, *args: P.args, **values: P.kwargs) -> T:
+        """Call a function with the tables of a tenant, as of one moment, and return its result.
+
+        It may be called again after a lost connection.
+        """
 
     @abstractmethod
-    def change_rows(self, tenant: str, work: Callable[[Database], T]) -> T:
-        """Change rows of a tenant in one transaction."""
+    def write(self, tenant: str, work: Callable[Concatenate[Tables, P], T], /, *args: P.args, **values: P.kwargs) -> T:
+        """Call a function that changes the tables of a tenant in one transaction, and return its result.
+
+        It may be called again after a lost connection.
+        """
 
     @abstractmethod
-    def read_rows(self, tenant: str, work: Callable[[RowReader], T]) -> T:
-        """Read rows of a tenant, as of one moment."""
+    def _add(self, new: Sequence[R], add: Callable[[Database, Sequence[R]], list[int]]) -> list[int]:
+        """Add rows of any tenants in one transaction; return their numbers."""
+
+    @abstractmethod
+    def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
+        """Remove rows for good; return their number."""
 
     @abstractmethod
     def tenants(self) -> list[str]:
         """List the tenants that have rows."""
 
-    @abstractmethod
-    def _remove(self, kind: Kind, select: Select, *, name: str | None = None, keys: Sequence[str] | None = None) -> int:
-        """Remove rows for good."""
+    # --- writing --------------------------------------------------------------------
 
-    def add_messages(self, rows: Sequence[MessageRow], /) -> list[int]:
+    def add_messages(self, new: Sequence[MessageRow], /) -> list[int]:
         """Store messages with their passages."""
-        return self._add(rows, tables.add_messages)
+        return self._add(new, adding.add_messages)
 
     def merge_messages(
         self, scope: Scope, digests: Sequence[str], make_rows: Callable[[Known], Sequence[MessageRow]], /
     ) -> list[int]:
         """Store the messages that `make_rows` returns for what `find` returns."""
 
-        def work(db: Database) -> list[int]:
-            return tables.add_messages(db, make_rows(tables.find_messages(db, scope, digests)))
+        def merge(db: Tables) -> list[int]:
+            known = rows.find_messages(db, scope, digests)
+            return adding.add_messages(db, make_rows(known))
 
-        return self.change_rows(scope.tenant, work)
+        return self.write(scope.tenant, merge)
 
-    def add_facts(self, rows: Sequence[FactRow], /) -> list[int]:
+    def add_facts(self, new: Sequence[FactRow], /) -> list[int]:
         """Store versions of facts."""
-        return self._add(rows, tables.add_facts)
+        return self._add(new, adding.add_facts)
 
-    def add_records(self, rows: Sequence[Record], /) -> list[int]:
+    def add_records(self, new: Sequence[Record], /) -> list[int]:
         """Store records, each in place of the record of the same kind and key."""
-        return self._add(rows, partial(tables.add_records, place=self.place))
+        return self._add(new, partial(adding.add_records, place=self.place))
 
-    def add_jobs(self, rows: Sequence[Job], /) -> list[int]:
+    def add_jobs(self, new: Sequence[Job], /) -> list[int]:
         """Store jobs."""
-        return self._add(rows, tables.add_jobs)
+        return self._add(new, adding.add_jobs)
+
+    @abstractmethod
+    def add_vectors(self, new: Sequence[VectorRow], /) -> int:
+        """Store the vectors of passages."""
 
     def set_flags(self, select: Select, /, *, pinned: bool | None = None, excluded: bool | None = None) -> int:
         """Set the flags of messages that are not None."""
-        return self.change_rows(
-            select.scope.tenant, lambda db: tables.set_flags(db, select, pinned=pinned, excluded=excluded)
-        )
+        return self.write(select.scope.tenant, adding.set_flags, select, pinned=pinned, excluded=excluded)
 
-    @abstractmethod
-    def add_vectors(self, rows: Sequence[VectorRow], /) -> int:
-        """Store the vectors of passages."""
+    # --- reading --------------------------------------------------------------------
+
+    def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
+        """Return what a session knows of the messages with these digests."""
+        return self.read(scope.tenant, rows.find_messages, scope, digests)
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         """Read messages that the reader may see, oldest first."""
-        return self.read_rows(select.scope.tenant, lambda rows: rows.read("message", select))
+        return self.read(select.scope.tenant, rows.read_messages, select)
 
     def read_passages(self, select: Select, /) -> list[PassageText]:
         """Read passages that the reader may see, oldest first."""
-        return self.read_rows(select.scope.tenant, lambda rows: rows.read("passage", select))
+        return self.read(select.scope.tenant, rows.read_passages, select)
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first."""
-        return self.read_rows(select.scope.tenant, lambda rows: rows.read("fact", select, keys=keys))
+        return self.read(select.scope.tenant, rows.read_facts, select, keys=keys)
 
     def read_records(
         self, select: Select, /, *, kind: str | None = None, keys: Sequence[str] | None = None
     ) -> list[Record]:
         """Read records that the reader may see, oldest first."""
-        return self.read_rows(select.scope.tenant, lambda rows: rows.read("record", select, name=kind, keys=keys))
+        return self.read(select.scope.tenant, rows.read_records, select, name=kind, keys=keys)
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs that the reader may see, oldest first."""
-        return self.read_rows(select.scope.tenant, lambda rows: rows.read("job", select, name=kind))
-
-    def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
-        """Return what a session knows of the messages with these digests."""
-        return self.read_rows(scope.tenant, lambda rows: tables.find_messages(rows.db, scope, digests))
+        return self.read(select.scope.tenant, rows.read_jobs, select, name=kind)
 
     def search(self, query: SearchQuery, /) -> Candidates:
-        """Find the passages that are most promising by words and by vector, and those beside them."""
-        from holdfast.index.reader import Index  # noqa: PLC0415 - see above
+        """Find the passages that are most promising by words and by vector, and those next to them."""
+        return self.read(query.scope.tenant, self._search, query)
 
-        def work(rows: RowReader) -> Candidates:
-            try:
-                rows.index = rows.index or Index()
-                return rows.index.search(rows.db, rows.scopes, query)
-            except DAMAGE as error:
-                raise StorageError(
-                    "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.place
-                ) from error
+    def _search(self, db: Tables, query: SearchQuery) -> Candidates:
+        from holdfast.index.reader import Index  # noqa: PLC0415 - messages and facts are read without numpy
 
-        return self.read_rows(query.scope.tenant, work)
+        try:
+            if db.cache.index is None:
+                db.cache.index = Index()
+            return db.cache.index.search(db, db.cache.scopes, query)
+        except DAMAGE as error:
+            raise StorageError(
+                "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.place
+            ) from error
+
+    # --- forgetting -----------------------------------------------------------------
 
     def remove_messages(self, select: Select, /) -> int:
         """Forget messages for good, with passages and vectors: from tables, index and log."""

@@ -40,7 +40,7 @@ from holdfast.store.connection import (
 )
 from holdfast.store.cutting import cut_again, window_terms
 from holdfast.store.forgetting import scrub
-from holdfast.store.rows import RowReader
+from holdfast.store.rows import TableCache, Tables, read_any_passages
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number done and the total."""
@@ -121,7 +121,7 @@ def check(path: Path) -> Health:
             return Health(
                 path=path,
                 counts={name: _count(connection, query) for name, query in COUNTS.items()},
-                damage=(*structure, *unreadable(connection), *orphans),
+                damage=(*structure, *list_unreadable(connection), *orphans),
                 index=tuple(check_index(connection)),
                 notes=tuple(note for note, query in _NOTES.items() if _count(connection, query)),
             )
@@ -133,19 +133,25 @@ def _count(db: Database, query: str) -> int:
     return int(db.execute(query).fetchone()[0])
 
 
-def unreadable(db: Database) -> Iterator[str]:
-    """Yield which rows cannot be read."""
+def list_unreadable(db: Database) -> list[str]:
+    """List the rows that cannot be read."""
+    found: list[str] = []
     for kind, key, column, read in _CHECKED:
         query = f"SELECT {key}, {column} FROM {kind}s WHERE {db.own}{column} IS NOT NULL ORDER BY {key}"
         for number, data in db.execute(query):
             try:
                 read(data)
             except DAMAGE:
-                yield f"{kind} {number} cannot be read"
+                found.append(f"{kind} {number} cannot be read")
+    return found
 
 
-def check_index(db: Database) -> Iterator[str]:
-    """Yield where the index does not match the passages."""
+def check_index(db: Database) -> list[str]:
+    """List where the index does not match the passages."""
+    return list(_find_index_faults(db))
+
+
+def _find_index_faults(db: Database) -> Iterator[str]:
     total, indexed = count_passages(db), count_indexed(db)
     if total != _count(db, f"SELECT count(*) FROM passages WHERE {db.own}true"):
         yield "numbers of passages are missing"
@@ -229,7 +235,7 @@ def reindex(path: Path, *, progress: Progress | None = None) -> int:
         return reindex_tables(connection, place=str(path), progress=progress)
 
 
-def reindex_tables(db: Database, *, place: str, progress: Progress | None = None) -> int:
+def reindex_tables(db: Tables, *, place: str, progress: Progress | None = None) -> int:
     """Divide passages into windows again and rebuild the keyword index, in the caller's transaction.
 
     Vectors stay, except those of passages that were divided otherwise. Returns the number of passages.
@@ -237,15 +243,15 @@ def reindex_tables(db: Database, *, place: str, progress: Progress | None = None
     for table in ("pending", "runs", "postings", "blocks"):
         db.execute(f"DELETE FROM {table} WHERE {db.own}true")
     total = count_passages(db)
-    rows = RowReader(db)
-    rows.scopes.load(rows.db)
+    db.cache = TableCache()  # its gaps are then those of these tables
     for first in range(0, total, BLOCK_PASSAGES):
         stop = min(first + BLOCK_PASSAGES, total)
         query = f"SELECT number FROM passages WHERE {db.own}number >= ? AND number < ? AND alive = 1"
         alive = [number for (number,) in db.execute(query, (first, stop))]
-        found = rows.passages_of_all(alive)
-        if rows.gaps:
-            raise StorageError(f"{next(iter(rows.gaps))}. Nothing was changed.", path=place)
+        found = read_any_passages(db, alive)
+        if db.cache.gaps:
+            gap = next(iter(db.cache.gaps))
+            raise StorageError(f"{gap}. Nothing was changed.", path=place)
         cut = [cut_again(passage) for passage in found]
         pairs = zip(cut, found, strict=True)
         db.drop_vectors([new.number - db.first_passage for new, old in pairs if new.windows != old.windows])
