@@ -84,6 +84,26 @@ class TestLimit:
             assert refused.reserved_tokens == 6_000
             assert any("compaction.reserve_tokens_floor = 24,000" in warning for warning in refused.warnings)
 
+    @pytest.mark.parametrize(
+        ("name", "value"), [("reserve_tokens", 16_384), ("reserve_tokens_floor", 20_000), ("reserve_tokens", 20_000)]
+    )
+    @pytest.mark.parametrize("source", ["file", "environment", "openclaw"])
+    def test_a_reserve_that_equals_the_default_is_honoured(
+        self, tmp_path: Path, source: str, name: str, value: int
+    ) -> None:
+        """More than the quarter of a small window that is kept if nothing is set: the user asked for it."""
+        theirs = {"reserve_tokens": "reserveTokens", "reserve_tokens_floor": "reserveTokensFloor"}
+        toml = tmp_path / "holdfast.toml"
+        openclaw = tmp_path / "openclaw.json"
+        toml.write_text(f"[compaction]\n{name} = {value}\n")
+        openclaw.write_text(json.dumps({"agents": {"defaults": {"compaction": {theirs[name]: value}}}}))
+        files = {"file": [toml], "openclaw": [openclaw], "environment": []}[source]
+        environ = {f"HOLDFAST_COMPACTION__{name.upper()}": str(value)} if source == "environment" else {}
+        settings = load(files=files, environ=environ, embedding={"provider": "none"}).settings
+        with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
+            report = engine.session("s").assemble(HELLO, limit=32_000).report
+        assert (report.reserved_tokens, report.warnings) == (value, ())
+
     @pytest.mark.parametrize(("reserve", "share"), [(60_000, 0.7), (80_000, 0.6), (100_000, 0.5)])
     def test_a_compaction_starts_where_openclaw_says(self, tmp_path: Path, reserve: int, share: float) -> None:
         """`reserveTokens` of openclaw.json: half to two thirds of the window is enough for a compaction."""

@@ -21,7 +21,7 @@ FLUSH = "agents.defaults.compaction.memoryFlush."
 DOCUMENTED: list[tuple[str, object, str, object]] = [
     # the reference of all paths
     ("agents.defaults.compaction.mode", "safeguard", "compaction.mode", "default"),
-    ("agents.defaults.compaction.reserveTokensFloor", 24000, "compaction.reserve_tokens_floor", 20_000),
+    ("agents.defaults.compaction.reserveTokensFloor", 24000, "compaction.reserve_tokens_floor", None),
     ("agents.defaults.compaction.memoryFlush.enabled", False, "compaction.memory_flush.enabled", True),
     (FLUSH + "softThresholdTokens", 8000, "compaction.memory_flush.soft_threshold_tokens", 4_000),
     (FLUSH + "systemPrompt", "Store.", "compaction.memory_flush.system_prompt", None),
@@ -88,7 +88,7 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     # the compaction section
     ("agents.defaults.compaction.maxHistoryShare", 0.4, "compaction.max_history_share", 0.5),
     ("agents.defaults.compaction.enabled", False, "compaction.enabled", True),
-    ("agents.defaults.compaction.reserveTokens", 1, "compaction.reserve_tokens", 16_384),
+    ("agents.defaults.compaction.reserveTokens", 1, "compaction.reserve_tokens", None),
     ("agents.defaults.compaction.keepRecentTokens", 1, "compaction.keep_recent_tokens", 20_000),
     # named in running text
     (FLUSH + "softThreshold", 0.7, "compaction.memory_flush.soft_threshold", None),

@@ -41,7 +41,7 @@ from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt, Reply, check_cancelled
 from holdfast.models.retry import Retrying
 from holdfast.prompts import load
-from holdfast.settings import Compaction
+from holdfast.settings import DEFAULT_RESERVE_TOKENS, Compaction
 from holdfast.text import clip, digest, head
 from holdfast.tokens import TokenCounter, count_message, count_text
 
@@ -175,7 +175,10 @@ class Summariser:
     def __post_init__(self) -> None:
         if isinstance(self.model, Retrying):  # its own retries would multiply those of a compaction
             self.model = self.model.model
-        reply = min(int(_REPLY_SHARE * self.settings.reserve_tokens), self.window_tokens // 4)
+        reserve = self.settings.reserve_tokens
+        if reserve is None:
+            reserve = DEFAULT_RESERVE_TOKENS
+        reply = min(int(_REPLY_SHARE * reserve), self.window_tokens // 4)
         self._max_tokens = max(_MIN_REPLY, reply)
         self._deadline = self.clock() + self.settings.timeout_seconds
         self._required = find_requirements(self.plan, settings=self.settings)

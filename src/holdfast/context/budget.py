@@ -7,7 +7,14 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.providers.models import find_tokens
-from holdfast.settings import DEFAULT_CONTEXT_TOKENS, Agent, Compaction, Settings
+from holdfast.settings import (
+    DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_RESERVE_TOKENS,
+    DEFAULT_RESERVE_TOKENS_FLOOR,
+    Agent,
+    Compaction,
+    Settings,
+)
 
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
 """Where the size of a window comes from: the call, `agent.context_tokens`, the model, or the default of 200,000."""
@@ -86,8 +93,8 @@ def budget(
     """Compute the limits of a request.
 
     The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
-    what is known of the model's name. The reserve is by default that of the settings: their defaults up to a quarter of
-    the window, other values up to `MAX_RESERVE_SHARE` of it. A higher value is refused, with a note.
+    what is known of the model's name. The reserve is by default that of the settings: if unset, the default up to a
+    quarter of the window, else up to `MAX_RESERVE_SHARE` of it. A higher value is refused, with a note.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
@@ -121,20 +128,22 @@ def budget(
 
 def _reserve(compaction: Compaction, size: int) -> tuple[int, str]:
     """Return the reserve that the settings ask for in a window, and why it is less, if it is."""
-    usual = Compaction()
+    usual = int(USUAL_RESERVE_SHARE * size)
     reserve = 0
     note = ""
-    for name in ("reserve_tokens", "reserve_tokens_floor"):
-        wanted: int = getattr(compaction, name)
-        allowed = min(wanted, int(USUAL_RESERVE_SHARE * size))
-        if wanted != getattr(usual, name):
-            if wanted <= MAX_RESERVE_SHARE * size:
-                allowed = wanted
-            else:
-                note = (
-                    f"compaction.{name} = {wanted:,} is more than {MAX_RESERVE_SHARE:.0%} of the window of {size:,} "
-                    f"tokens and is not used: {allowed:,} are kept for the reply"
-                )
+    defaults = {"reserve_tokens": DEFAULT_RESERVE_TOKENS, "reserve_tokens_floor": DEFAULT_RESERVE_TOKENS_FLOOR}
+    for name, default in defaults.items():
+        wanted: int | None = getattr(compaction, name)
+        if wanted is None:
+            allowed = min(default, usual)
+        elif wanted <= MAX_RESERVE_SHARE * size:
+            allowed = wanted
+        else:
+            allowed = usual
+            note = (
+                f"compaction.{name} = {wanted:,} is more than {MAX_RESERVE_SHARE:.0%} of the window of {size:,} "
+                f"tokens and is not used: {allowed:,} are kept for the reply"
+            )
         reserve = max(reserve, allowed)
     return reserve, note
 

@@ -140,6 +140,10 @@ Provider: TypeAlias = Annotated[
 
 DEFAULT_CONTEXT_TOKENS: Final = 200_000
 """The context window that is assumed for an unknown model."""
+DEFAULT_RESERVE_TOKENS: Final = 16_384
+"""What is kept free for the reply if `compaction.reserve_tokens` is unset and the window is large enough."""
+DEFAULT_RESERVE_TOKENS_FLOOR: Final = 20_000
+"""The minimum of the reserve if `compaction.reserve_tokens_floor` is unset and the window is large enough."""
 
 
 class Recall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -491,8 +495,9 @@ class Compaction(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     enabled: bool = True
     auto: Literal["off", "inline", "background"] | None = None
     mode: Literal["default", "safeguard"] = "default"
-    reserve_tokens: Count = 16_384
-    reserve_tokens_floor: Count = 20_000
+    # Unset is not the same as a default here: a value that the user chose is kept in a small window too.
+    reserve_tokens: Count | None = None
+    reserve_tokens_floor: Count | None = None
     keep_recent_tokens: Positive = 20_000
     max_history_share: Annotated[float, Meta(ge=0.1, le=0.9)] = 0.5
     custom_instructions: str | None = None
