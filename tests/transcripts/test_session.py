@@ -10,10 +10,10 @@ import pytest
 from holdfast.errors import FormatError, TranscriptError
 from holdfast.messages import Image, Message, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.providers.anthropic import ANTHROPIC
+from holdfast.providers.format import Format
 from holdfast.providers.openai_chat import OPENAI_CHAT
 from holdfast.providers.openai_responses import OPENAI_RESPONSES
 from holdfast.providers.pi import PI
-from holdfast.providers.wire import Format
 from holdfast.transcripts.session import Session
 from sessions import START, Ids, Ticks, answers, begin, branch, calls, rebuild, records, reopen, says, texts
 from shared_data import SHARED, needs_shared

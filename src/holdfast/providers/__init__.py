@@ -13,6 +13,7 @@ from typing import Any, Final
 from holdfast.errors import FormatError
 from holdfast.messages import PLAIN, Message
 from holdfast.providers.anthropic import ANTHROPIC, has_hints
+from holdfast.providers.format import Format as Format
 from holdfast.providers.gemini import GEMINI
 from holdfast.providers.incoming import REPLY_ROLES, read_or_keep, read_plain
 from holdfast.providers.incoming import Incoming as Incoming
@@ -25,7 +26,6 @@ from holdfast.providers.rules import Violation as Violation
 from holdfast.providers.shaping import CONTINUED as CONTINUED
 from holdfast.providers.shaping import Log as Log
 from holdfast.providers.shaping import Repair as Repair
-from holdfast.providers.wire import Format as Format
 from holdfast.providers.wire import Json, expect_object, kind_of, leading_system
 
 FORMATS: Final[dict[str, Format]] = {

@@ -12,9 +12,10 @@ from typing import Any, Final
 from holdfast.errors import FormatError
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import shaping, wire
+from holdfast.providers.format import Format
 from holdfast.providers.rules import Violation, Wire, blocks, quote
 from holdfast.providers.shaping import Log
-from holdfast.providers.wire import Format, Json, expect, wire_of
+from holdfast.providers.wire import Json, expect, wire_of
 
 NAME: Final = "gemini"
 _ROLES: Final[dict[str, Role]] = {"user": "user", "model": "assistant", "function": "tool", "system": "system"}

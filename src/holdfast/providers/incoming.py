@@ -12,6 +12,7 @@ from holdfast.messages import PLAIN, Message, Opaque, Part, Thinking
 from holdfast.providers import wire
 from holdfast.providers.anthropic import ANTHROPIC
 from holdfast.providers.anthropic import USAGE as ANTHROPIC_USAGE
+from holdfast.providers.format import Format
 from holdfast.providers.gemini import GEMINI, USAGE
 from holdfast.providers.openai_chat import OPENAI_CHAT
 from holdfast.providers.openai_chat import read_usage as read_openai_usage
@@ -91,7 +92,7 @@ def _from_body(body: Json) -> list[Any]:
             return [body]  # the caller reports it
 
 
-def _read_reply(format_: wire.Format, data: Json, items: list[Any]) -> list[Message]:
+def _read_reply(format_: Format, data: Json, items: list[Any]) -> list[Message]:
     """Return the messages of a reply of OpenAI; the last has its model and usage."""
     # Without ids: the same items in a history are the same messages.
     objects = [item if is_item(item) else wrap_malformed(item) for item in items if item is not None]
@@ -165,7 +166,7 @@ def wrap_malformed(value: Any) -> dict[str, Any]:
     return {"type": MALFORMED, "value": value}
 
 
-def read_or_keep(data: Json, where: str, *, format: wire.Format) -> Message:
+def read_or_keep(data: Json, where: str, *, format: Format) -> Message:
     """Read a message that a provider made. What is malformed in it is kept as opaque parts, after all others.
 
     A message that cannot be read without those either is one opaque part.

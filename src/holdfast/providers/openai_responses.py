@@ -24,9 +24,10 @@ from holdfast.messages import (
     ToolResult,
 )
 from holdfast.providers import rules, shaping, wire
+from holdfast.providers.format import Format
 from holdfast.providers.rules import Turn, Violation, Wire, blocks, kind, quote
 from holdfast.providers.shaping import Log
-from holdfast.providers.wire import Format, Json, expect, wire_of
+from holdfast.providers.wire import Json, expect, wire_of
 
 NAME: Final = "openai_responses"
 ROLES: Final = wire.ROLES

@@ -22,9 +22,10 @@ from holdfast.messages import (
     ToolResult,
 )
 from holdfast.providers import shaping, wire
+from holdfast.providers.format import Format
 from holdfast.providers.rules import Turn, Violation, Wire, blocks, check_pairs, kind, quote
 from holdfast.providers.shaping import Log
-from holdfast.providers.wire import Format, Json, expect, wire_of
+from holdfast.providers.wire import Json, expect, wire_of
 
 NAME: Final = "pi"
 CALL_TYPES: Final = ("toolCall", "toolUse", "tool_use", "functionCall")

@@ -5,15 +5,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
+from dataclasses import replace
+from typing import Any, Final, TypeAlias, TypeVar, cast
 
 from holdfast.errors import FormatError
 from holdfast.messages import PLAIN, Image, Message, Opaque, Part, RedactedThinking, Role, Text, Thinking, Usage, same
-
-if TYPE_CHECKING:
-    from holdfast.providers.rules import Violation
-    from holdfast.providers.shaping import Log
 
 Json: TypeAlias = Mapping[str, Any]
 """A JSON object."""
@@ -21,29 +17,6 @@ Json: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 P = TypeVar("P", bound=Part)
 V = TypeVar("V", bound=Message | Part)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Format:
-    """The wire form of one provider.
-
-    The second argument of `read` is the path of the object, for errors. `render` returns a message that was read from
-    this format and not edited as it came. `is_own` says whether an object has something that only this format has.
-    `shape` changes messages whose calls and results are paired so that the provider accepts them; `check` shares no
-    function with it and with `render`, so that it finds their mistakes. The first of `system_keys` is the one that we
-    write.
-    """
-
-    name: str
-    read: Callable[[Json, str], Message]
-    render: Callable[[Sequence[Message]], list[Json]]
-    is_own: Callable[[Json], bool]
-    shape: Callable[[Sequence[Message], Log], list[Message]]
-    check: Callable[[Sequence[Json]], list[Violation]]
-    list_key: str = "messages"
-    system_keys: tuple[str, ...] = ()
-    read_system: Callable[[Any, str], tuple[Part, ...]] | None = None
-    render_system: Callable[[Sequence[Message]], Any] | None = None
 
 
 # --- reading -----------------------------------------------------------------
