@@ -198,7 +198,7 @@ def other_words(*, path: Path | None, half: Any, processes: int, as_json: bool) 
     """
     from benchmarks.other_words import count_questions, measure  # noqa: PLC0415 - as above
 
-    with Progress(count_questions(half)) as progress:
+    with Progress(count_questions(half, folder=path)) as progress:
         found = measure(folder=path, half=half, processes=processes, progress=progress.advance)
     show(found, found["systems"], first="archive", as_json=as_json)
 

@@ -2,10 +2,12 @@
 
 The sheet (`data/other_words.json`) has two parts. Facts that a user states once are placed into two generated
 conversations, a tool loop and small talk; questions about real sessions of coding agents name the file and a pattern of
-the answer. Every question goes through `Session.assemble` as a user's does: the whole history, then the question, with
-default settings. A question is answered if the window matches the pattern outside of the question.
+the answer. Sessions that fit into the window are joined to one conversation. Every question goes through
+`Session.assemble` as a user's does: the whole history, then the question, with default settings. A question is answered
+if the window matches the pattern outside of the question.
 
-Every second question of the sheet is for choosing parameters, the others are for checking the choice.
+Every second fact, and every second question about a session, is for choosing parameters; the others are for checking
+the choice.
 """
 
 from __future__ import annotations
@@ -27,7 +29,18 @@ from holdfast.errors import InputError
 from holdfast.messages import Message
 from holdfast.settings import Settings
 
-__all__ = ["Archive", "Question", "Sheet", "count_questions", "load_sheet", "make_talk", "make_tool_loop", "measure"]
+__all__ = [
+    "Archive",
+    "Question",
+    "Sheet",
+    "count_questions",
+    "load_sheet",
+    "make_talk",
+    "make_tool_loop",
+    "measure",
+    "read_session",
+    "read_words",
+]
 
 LIMIT: Final = 16_000
 """The context window. Most of every archive does not fit into it."""
@@ -49,10 +62,15 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sheet:
-    """The facts of generated conversations, the questions about real sessions by file, and unrelated questions."""
+    """The facts of generated conversations, the questions about real sessions by file, and unrelated questions.
+
+    `joined` names the short sessions that are one conversation, in its order; `digests` has the first digits of the
+    SHA-256 of every file.
+    """
 
     facts: Sequence[tuple[str, Question]]
     sessions: Mapping[str, Sequence[Question]]
+    joined: Sequence[str]
     digests: Mapping[str, str]
     unrelated: Sequence[str]
 
@@ -79,20 +97,22 @@ def load_sheet(half: Half = "all") -> Sheet:
     data = json.loads(_SHEET.read_text("utf-8"))
     facts = [(one["text"], _question(one)) for one in data["facts"]]
     sessions: dict[str, list[Question]] = {}
-    for one in _select(data["questions"], half):
+    for one in data["questions"]:
         sessions.setdefault(one["file"], []).append(_question(one))
     return Sheet(
         facts=_select(facts, half),
-        sessions=sessions,
+        sessions={name: _select(asked, half) for name, asked in sessions.items()},
+        joined=data["joined"],
         digests=data["files"],
         unrelated=_select(data["unrelated"], half),
     )
 
 
-def count_questions(half: Half) -> int:
-    """Count the questions of a half of the sheet in all archives."""
+def count_questions(half: Half, *, folder: Path | None) -> int:
+    """Count the questions of a half of the sheet: a fact is asked for in two archives, a session's only in a folder."""
     sheet = load_sheet(half)
-    return 2 * len(sheet.facts) + sum(map(len, sheet.sessions.values()))
+    in_sessions = 0 if folder is None else sum(map(len, sheet.sessions.values()))
+    return 2 * len(sheet.facts) + in_sessions
 
 
 def _question(one: Mapping[str, str]) -> Question:
@@ -185,13 +205,40 @@ def make_archives(sheet: Sheet, *, folder: Path | None) -> Iterator[Archive]:
     questions = [question for _, question in sheet.facts]
     yield Archive(name="tool loop", history=make_tool_loop(stated), questions=questions)
     yield Archive(name="small talk", history=make_talk(stated), questions=questions)
-    if folder is None:
-        return
-    for name, asked in sheet.sessions.items():
-        file = folder / name
-        if not file.is_file() or not hashlib.sha256(file.read_bytes()).hexdigest().startswith(sheet.digests[name]):
-            raise InputError(f"{file}: not the file that the questions were written for")
-        yield Archive(name=name, history=transcripts.read(file).messages, questions=asked)
+    if folder is not None:
+        yield from _read_archives(sheet, folder=folder)
+
+
+def _read_archives(sheet: Sheet, *, folder: Path) -> Iterator[Archive]:
+    history: list[Message] = []
+    asked: list[Question] = []
+    for name in sheet.joined:
+        history += read_session(sheet, name, folder=folder)
+        asked += sheet.sessions[name]
+    yield Archive(name="short sessions", history=history, questions=asked)
+    for name, questions in sheet.sessions.items():
+        if name not in sheet.joined:
+            yield Archive(name=name, history=read_session(sheet, name, folder=folder), questions=questions)
+
+
+def read_session(sheet: Sheet, name: str, *, folder: Path) -> list[Message]:
+    """Read the messages of a session up to its last reply.
+
+    What the user said after it would be part of the question, and the instructions of its agent would fill the window.
+    """
+    file = folder / name
+    if not file.is_file() or not hashlib.sha256(file.read_bytes()).hexdigest().startswith(sheet.digests[name]):
+        raise InputError(f"{file}: not the file that the questions were written for")
+    messages = [message for message in transcripts.read(file).messages if message.role != "system"]
+    while messages[-1].role == "user":
+        messages.pop()
+    return messages
+
+
+def read_words(message: Message) -> str:
+    """Return what a model reads of a message: its text, the arguments of its calls, and its results."""
+    calls = [json.dumps(call.arguments, ensure_ascii=False) for call in message.calls]
+    return "\n".join([message.text, *calls, *(result.text for result in message.results)])
 
 
 # --- asking ------------------------------------------------------------------------------
@@ -247,7 +294,7 @@ def _ask_archive(archive: Archive, unrelated: Sequence[str], settings: Settings)
                     window = engine.session("s").assemble([*archive.history, question], limit=LIMIT)
             finally:
                 shutil.rmtree(copy)
-            shown = "\n".join(message.text.replace(text, "") for message in window.messages)
+            shown = "\n".join(read_words(message).replace(text, "") for message in window.messages)
             recalled = next((part.tokens for part in window.report.categories if part.name == "recall"), 0)
             return _Answer(is_answered=re.search(answer, shown) is not None, block_tokens=recalled)
 
