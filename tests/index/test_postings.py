@@ -119,9 +119,9 @@ class TestPages:
     @pytest.mark.parametrize("data", [b"", b"\0" * 7, b"\1" + b"\0" * 9, encode(made([(1, 2)])) + b"\1"])
     def test_what_is_no_page_is_refused(self, data: bytes) -> None:
         """Bytes that do not have the length they say are an error, never lists."""
-        with pytest.raises(ValueError, match="not the length"):
+        with pytest.raises(ValueError, match="not have the length"):
             decode(data)
-        with pytest.raises(ValueError, match="not the length"):
+        with pytest.raises(ValueError, match="not have the length"):
             find(data, 2)
 
     def test_disorder_is_noticed(self) -> None:

@@ -1,8 +1,8 @@
 """BM25 of passages, windows and sessions, in one pass over the postings of a query's terms.
 
-A posting list holds the windows that a term occurs in, and how often. Everything else is derived: a passage is its
-windows, a session its passages. Document frequency and length are those of the visible passages, so one tenant's
-archive never affects another's ranking.
+A posting list has the windows that a term occurs in, and how often. Everything else is derived: a passage is its
+windows, a session its passages. Document frequency and length are those of the visible passages, so the archive of one
+tenant never affects the ranking of another.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Final, TypeAlias, TypeVar
 
 import numpy as np
@@ -27,7 +26,8 @@ MAX_TERMS: Final = 48
 """Of a longer query only the rarest terms are used."""
 
 MIN_IDF_PASSAGES: Final = 100
-"""In a smaller memory the share of a missing word is computed as if there were so many passages."""
+"""In a smaller memory, the share of a word in the query is computed as if there were 100 passages: with only a few, a
+word that occurs in one of them would not look rare."""
 
 FEW_TERMS: Final = 2.5
 """Fewer terms than this may occur together by chance."""
@@ -71,7 +71,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of a query: where it occurs, its weight, and related terms, each with what it counts beside it."""
+    """A term of a query: where it occurs, its weight, and related terms, each with its share of that weight."""
 
     postings: Postings
     weight: float
@@ -94,17 +94,24 @@ class Keywords:
 
     def windows(self, numbers: npt.NDArray[np.int64], columns: Columns) -> Floats:
         """Return BM25 of windows (in ascending order), to choose the part of a passage to quote."""
+        no_windows, no_counts = NO_OCCURRENCES
         lengths = columns["window_length"][numbers]
         average = max(1.0, float(lengths.mean())) if len(numbers) else 1.0
         wanted = numbers.astype(np.uint32)
         lists = [postings for postings, _ in self.terms]
-        sizes = np.array([[len(one.windows)] for one in lists], np.intp).reshape(-1, 1)
+
+        # A row for each term, a column for each wanted window: where the window would be in the list of the term, and
+        # then in all lists end to end.
+        sizes = np.array([len(one.windows) for one in lists], np.intp).reshape(-1, 1)
         places = np.array([one.windows.searchsorted(wanted) for one in lists], np.intp).reshape(len(lists), len(wanted))
         places = np.minimum(places, sizes - 1) + sizes.cumsum(axis=0) - sizes
-        found = np.concatenate([NO_OCCURRENCES[0], *(one.windows for one in lists)]).take(places) == wanted
-        times = np.concatenate([NO_OCCURRENCES[1], *(one.counts for one in lists)]).take(places) * found
-        weights = np.array([[weight] for _, weight in self.terms], np.float32).reshape(-1, 1)
-        scores: Floats = (weights * _saturate(times.astype(np.float32), lengths, average)).sum(axis=0, dtype=np.float32)
+        all_windows = np.concatenate([no_windows, *[one.windows for one in lists]])
+        all_counts = np.concatenate([no_counts, *[one.counts for one in lists]])
+        is_found = all_windows.take(places) == wanted
+        times = np.where(is_found, all_counts.take(places), 0).astype(np.float32)
+
+        weights = np.array([weight for _, weight in self.terms], np.float32).reshape(-1, 1)
+        scores: Floats = (weights * _saturate(times, lengths, average)).sum(axis=0, dtype=np.float32)
         return scores
 
 
@@ -115,124 +122,162 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     """
     columns = corpus.columns
     terms = _select_terms(terms, corpus)
-    seen = [term.postings for term in terms]
+    postings = [term.postings for term in terms]
+    frequencies = [len(one.passages) for one in postings]
     weights = np.array([term.weight for term in terms])
-    idf = weights * [_idf(len(one.passages), corpus.total) for one in seen]
-    counted = [len(one.passages) for one in seen]
-    passages = np.concatenate([np.zeros(0, np.intp), *(one.passages for one in seen)])
-    times = np.concatenate([np.zeros(0, np.float32), *(one.times for one in seen)])
-    each = np.repeat(idf.astype(np.float32), counted)
+    idf = weights * [_idf(frequency, corpus.total) for frequency in frequencies]
+
+    # The passages of all terms, one term after the other.
+    passages = np.concatenate([np.zeros(0, np.intp), *[one.passages for one in postings]])
+    times = np.concatenate([np.zeros(0, np.float32), *[one.times for one in postings]])
+    each = np.repeat(idf.astype(np.float32), frequencies)
     each *= _saturate(times, columns["length"].take(passages), corpus.average)
-    part = weights * [_idf(len(one.passages), max(corpus.total, MIN_IDF_PASSAGES)) for one in seen]
-    part = (part / (part.sum() or 1)).astype(np.float32)
     scores = _sums(passages, each, columns.passages)
     _add_related(scores, terms, idf.tolist(), corpus)
+
+    total = max(corpus.total, MIN_IDF_PASSAGES)
+    rarity = weights * [_idf(frequency, total) for frequency in frequencies]
+    share = (rarity / (rarity.sum() or 1)).astype(np.float32)
+    found_terms: list[tuple[Postings, float]] = []
+    for one, weight in zip(postings, idf.tolist(), strict=True):
+        if len(one.passages):
+            found_terms.append((one, weight))
     return Keywords(
         passages=scores,
-        sessions=_sessions(passages, times, weights=weights, counted=counted, corpus=corpus),
-        share=_sums(passages, np.repeat(part, counted), columns.passages),
-        together=_best_window(seen, part, columns),
-        terms=[(one, float(weight)) for one, weight in zip(seen, idf, strict=True) if len(one.passages)],
+        sessions=_score_sessions(passages, times, weights=weights, frequencies=frequencies, corpus=corpus),
+        share=_sums(passages, np.repeat(share, frequencies), columns.passages),
+        together=_best_window(postings, share, columns),
+        terms=found_terms,
     )
 
 
 def _add_related(scores: Floats, terms: Sequence[Term], idf: Sequence[float], corpus: Corpus) -> None:
     """Add the best related term of each term to the scores of passages that do not have the term itself."""
-    lengths, best = corpus.columns["length"], np.zeros_like(scores)
-    for term, most in zip(terms, idf, strict=True):
-        lists = [(one, share) for one, share in term.related if len(one.passages)]
+    lengths = corpus.columns["length"]
+    best = np.zeros_like(scores)
+    for term, max_idf in zip(terms, idf, strict=True):
+        lists: list[Postings] = []
+        values: list[float] = []
+        for one, share in term.related:
+            if len(one.passages):
+                lists.append(one)
+                # A related term is never worth more than the term itself, however rare it is.
+                values.append(min(max_idf, term.weight * _idf(len(one.passages), corpus.total)) * share)
         if not lists:
             continue
-        values = [min(most, term.weight * _idf(len(one.passages), corpus.total)) * share for one, share in lists]
-        places = np.concatenate([one.passages for one, _ in lists])
-        times = np.concatenate([one.times for one, _ in lists])
-        each = np.repeat(np.array(values, np.float32), [len(one.passages) for one, _ in lists])
-        np.maximum.at(best, places, each * _saturate(times, lengths.take(places), corpus.average))
+        passages = np.concatenate([one.passages for one in lists])
+        times = np.concatenate([one.times for one in lists])
+        each = np.repeat(np.array(values, np.float32), [len(one.passages) for one in lists])
+        np.maximum.at(best, passages, each * _saturate(times, lengths.take(passages), corpus.average))
         best[term.postings.passages] = 0
-        scores[places] += best[places]
-        best[places] = 0
+        scores[passages] += best[passages]
+        best[passages] = 0  # for the next term
 
 
-def _best_window(postings: Sequence[Postings], part: Floats, columns: Columns) -> Floats:
-    """Return the weight of the terms in each passage's best window; fewer than `FEW_TERMS` count only in part."""
-    windows = np.concatenate([np.zeros(0, np.uint32), *(one.windows for one in postings)]).astype(np.intp)
-    is_dense = 2 * len(windows) > columns.windows  # then all windows in their order take less time than these in theirs
-    weights = _sums(windows, np.repeat(part, [len(one.windows) for one in postings]), columns.windows)
-    weights = weights if is_dense else weights.take(windows)
+def _best_window(postings: Sequence[Postings], share: Floats, columns: Columns) -> Floats:
+    """Return the share of the query in each passage's best window; fewer than `FEW_TERMS` count only in part."""
+    windows = np.concatenate([np.zeros(0, np.uint32), *[one.windows for one in postings]]).astype(np.intp)
+    weights = _sums(windows, np.repeat(share, [len(one.windows) for one in postings]), columns.windows)
     counts = _sums(windows, np.uint8(1), columns.windows)
-    counts = counts if is_dense else counts.take(windows)
-    few = np.arange(MAX_TERMS + 1) / min(FEW_TERMS, max(1, len(postings)))
-    weights *= np.minimum(1, few).astype(np.float32).take(counts)
+    passages = columns["passage"]
+    # If most windows have a term, going through all of them in order takes less time than gathering those that do.
+    is_dense = 2 * len(windows) > columns.windows
+    if not is_dense:
+        weights = weights.take(windows)
+        counts = counts.take(windows)
+        passages = passages.take(windows)
+    factors = np.arange(MAX_TERMS + 1) / min(FEW_TERMS, max(1, len(postings)))
+    weights *= np.minimum(1, factors).astype(np.float32).take(counts)
     best = np.zeros(columns.passages, np.float32)
-    np.maximum.at(best, columns["passage"] if is_dense else columns["passage"].take(windows), weights)
+    np.maximum.at(best, passages, weights)
     return best
 
 
 def _sums(places: npt.NDArray[np.integer], values: npt.NDArray[N] | N, size: int) -> npt.NDArray[N]:
-    """Return the sum of the values at each of `size` places: `bincount` with small numbers instead of large ones."""
+    """Return the sum of the values at each of `size` places, in their own type: `bincount` returns 64-bit floats."""
     sums = np.zeros(size, values.dtype)
     np.add.at(sums, places, values)
     return sums
 
 
 def select_rarest(sizes: Sequence[int]) -> list[int]:
-    """Return the numbers of the rarest terms, by the number of windows of each; one without windows is always in."""
-    absent = [number for number, size in enumerate(sizes) if not size]
-    rarest = sorted((number for number, size in enumerate(sizes) if size), key=sizes.__getitem__)
-    return absent + rarest[:MAX_TERMS]
+    """Return the places of the rarest terms, by the number of windows of each. One without windows is always in."""
+    absent = [place for place, size in enumerate(sizes) if not size]
+    present = [place for place, size in enumerate(sizes) if size]
+    present.sort(key=sizes.__getitem__)
+    return absent + present[:MAX_TERMS]
 
 
 def select_cheapest(sizes: Sequence[int]) -> list[int]:
-    """Return the numbers of the terms that can be read within `MAX_POSTINGS`, by the number of windows of each."""
-    order = sorted(range(len(sizes)), key=sizes.__getitem__)
-    return [
-        number
-        for number, spent in zip(order, accumulate(sizes[n] for n in order), strict=True)
-        if spent <= MAX_POSTINGS or number == order[0]
-    ]
+    """Return the places of the terms that can be read within `MAX_POSTINGS`, the rarest first; at least one."""
+    chosen: list[int] = []
+    spent = 0
+    for place in sorted(range(len(sizes)), key=sizes.__getitem__):
+        spent += sizes[place]
+        if chosen and spent > MAX_POSTINGS:
+            break
+        chosen.append(place)
+    return chosen
 
 
 def _select_terms(terms: Sequence[Term], corpus: Corpus) -> Sequence[Term]:
-    """Return the rarest terms, with their postings in visible passages. Other windows stay, and are never read."""
+    """Return the rarest terms, with their postings in visible passages.
+
+    The windows of other passages stay in the postings; nothing reads them.
+    """
     if len(terms) > MAX_TERMS:
-        windows = np.ones(corpus.columns.windows, np.bool_)
-        if not corpus.whole:
-            windows = corpus.visible.take(corpus.columns["passage"])
-        sizes = [int(np.count_nonzero(windows.take(term.postings.windows))) for term in terms]
-        terms = [terms[number] for number in select_rarest(sizes)]
+        visible_windows = None if corpus.whole else corpus.visible.take(corpus.columns["passage"])
+        sizes: list[int] = []
+        for term in terms:
+            windows = term.postings.windows
+            if visible_windows is None:
+                sizes.append(len(windows))
+            else:
+                sizes.append(int(np.count_nonzero(visible_windows.take(windows))))
+        terms = [terms[place] for place in select_rarest(sizes)]
     if corpus.whole:
         return terms
+    chosen: list[Term] = []
+    for term in terms:
+        related = [(_keep_visible(one, corpus), share) for one, share in term.related]
+        chosen.append(Term(_keep_visible(term.postings, corpus), term.weight, related))
+    return chosen
 
-    def see(one: Postings) -> Postings:
-        seen = corpus.visible.take(one.passages)
-        return structs.replace(one, passages=one.passages[seen], times=one.times[seen])
 
-    return [Term(see(term.postings), term.weight, [(see(one), share) for one, share in term.related]) for term in terms]
+def _keep_visible(postings: Postings, corpus: Corpus) -> Postings:
+    is_visible = corpus.visible.take(postings.passages)
+    return structs.replace(postings, passages=postings.passages[is_visible], times=postings.times[is_visible])
 
 
-def _sessions(
-    passages: npt.NDArray[np.intp], times: Floats, *, weights: Doubles, counted: Sequence[int], corpus: Corpus
+def _score_sessions(
+    passages: npt.NDArray[np.intp], times: Floats, *, weights: Doubles, frequencies: Sequence[int], corpus: Corpus
 ) -> Floats:
-    """Return BM25 of whole sessions, with the document frequency of terms in sessions."""
+    """Return BM25 of whole sessions, with the number of sessions that a term occurs in as its document frequency.
+
+    `passages` and `times` are those of all terms, one after the other; `frequencies` says how many each term has.
+    """
     lengths = corpus.session_lengths
     used = int(np.count_nonzero(lengths))
     if used <= 1:
         return np.zeros(len(lengths), np.float32)
-    shape = (len(counted), len(lengths))
-    rows = np.repeat(np.arange(len(counted)) * len(lengths), counted)
-    places = corpus.columns["scope"].take(passages) + rows
-    frequency = np.bincount(places, times, shape[0] * shape[1]).reshape(shape) * weights[:, None]
+    # A row for each term, a column for each session: how often the term occurs in the session.
+    shape = (len(frequencies), len(lengths))
+    row_starts = np.repeat(np.arange(len(frequencies)) * len(lengths), frequencies)
+    cells = corpus.columns["scope"].take(passages) + row_starts
+    occurrences = np.bincount(cells, times, shape[0] * shape[1]).reshape(shape) * weights[:, None]
     average = max(1.0, float(lengths.sum()) / used)
-    idf = np.array([_idf(hits, used) for hits in np.count_nonzero(frequency, axis=1).tolist()])
-    scores: Doubles = idf @ _saturate(frequency.astype(np.float32), lengths, average)
+    idf = np.array([_idf(sessions, used) for sessions in np.count_nonzero(occurrences, axis=1).tolist()])
+    scores: Doubles = idf @ _saturate(occurrences.astype(np.float32), lengths, average)
     return scores.astype(np.float32)
 
 
 def _idf(frequency: int, total: int) -> float:
+    """Return the inverse document frequency of a term."""
     return math.log(1 + (total - frequency + 0.5) / (frequency + 0.5))
 
 
 def _saturate(frequency: Floats, lengths: npt.NDArray[np.number], average: float) -> Floats:
+    """Return how much occurrences count: ever less for each one more, and less in a long text."""
     norm = lengths.astype(np.float32)
     norm *= np.float32(K1 * B / average)
     norm += np.float32(K1 * (1 - B))

@@ -13,6 +13,7 @@ from holdfast.search.arrays import Bools, Floats, Ints, highest
 from holdfast.search.candidates import Candidates, WindowScores
 
 MAX_NEAREST: Final = 5
+"""The number of single windows whose cosine is returned."""
 
 
 def select_candidates(
@@ -26,7 +27,7 @@ def select_candidates(
     limit: int,
     neighbours: int,
 ) -> Candidates:
-    """Choose the most promising of the passages that are `visible` to a reader, with those beside them.
+    """Choose the most promising of the passages that are `visible` to a reader, with those next to them.
 
     `eligible` ones may be ranked. `cosine` is that of every window. Of no more than `limit` visible passages all are
     chosen.
@@ -39,7 +40,9 @@ def select_candidates(
     firsts = columns["first_window"].take(numbers)
     stops = columns["first_window"].take(numbers + 1, mode="clip")
     counts = np.where(numbers + 1 < columns.passages, stops, columns.windows) - firsts
-    places = np.full(columns.passages + 1, -1, np.int32)  # -1 means none, and is the place after the last
+    # The place of each passage among the chosen ones. One more than there are: a neighbour that does not exist is -1,
+    # the last place.
+    places = np.full(columns.passages + 1, -1, np.int32)
     places[numbers] = np.arange(len(numbers))
     top_session = keywords.sessions.max(initial=0) or np.float32(1)
     total = columns.windows if visible.all() else int(np.count_nonzero(visible.take(columns["passage"])))
@@ -48,7 +51,8 @@ def select_candidates(
         chosen = counts[places]
         starts = np.cumsum(chosen) - chosen
         windows = np.arange(chosen.sum()) + np.repeat(firsts[places] - starts, chosen)
-        return keywords.windows(windows, columns), None if cosine is None else cosine[windows]
+        cosines = None if cosine is None else cosine[windows]
+        return keywords.windows(windows, columns), cosines
 
     return Candidates(
         passages=numbers,
@@ -94,7 +98,7 @@ def _shortlist(
     limit: int,
     neighbours: int,
 ) -> Ints:
-    """Return the eligible passages with the highest sums of all signals, and the visible ones beside them."""
+    """Return the eligible passages with the highest sums of all signals, and the visible ones next to them."""
     promise = keywords.passages / (keywords.passages.max(initial=0) or np.float32(1))
     promise += keywords.together
     if cosine is not None:
@@ -103,13 +107,13 @@ def _shortlist(
     if not eligible.all():
         promise *= eligible
     best = highest(promise, limit)
-    chosen = np.zeros(columns.passages + 1, np.bool_)  # -1 means none, and is the place after the last
+    chosen = np.zeros(columns.passages + 1, np.bool_)  # one more: a neighbour that does not exist is -1, the last place
     chosen[best] = True
     for side in ("previous", "following"):
-        beside = best
+        reached = best
         for _ in range(neighbours):
-            beside = columns.beside(beside, side)
-            chosen[beside] = True
+            reached = columns.beside(reached, side)
+            chosen[reached] = True
     numbers = np.flatnonzero(chosen[:-1])
     return numbers[visible.take(numbers)]
 

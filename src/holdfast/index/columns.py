@@ -1,7 +1,7 @@
-"""The archive as arrays: what ranking needs to know of every passage and window, one column each.
+"""The archive as arrays: what ranking needs to know of every passage and window, one array for each property.
 
-Passages and windows are numbered from 0 in the order they were archived, so a row number is an array index.
-Columns only grow; forgetting clears `alive`.
+Passages and windows are numbered from 0 in the order they were archived, so that their number is an index into the
+arrays. Columns only grow; forgetting clears `alive`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PASSAGE_TYPES: Final[dict[str, Any]] = {
     "first_window": np.int32,
 }
 DERIVED_TYPES: Final[dict[str, Any]] = {"following": np.int32}
-"""Not kept on disk: the passage after each in the same session. In a snapshot it may point behind the last."""
+"""Not on disk: the passage after each in the same session. In a snapshot it may be a passage added later."""
 WINDOW_TYPES: Final[dict[str, Any]] = {"passage": np.int32, "window_length": np.int32}
 
 
@@ -42,30 +42,40 @@ class Columns:
         }
 
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        """One column, as long as there are passages or windows."""
-        return self._arrays[name][: self.windows if name in WINDOW_TYPES else self.passages]
+        """Return one column, with a value for each passage or window."""
+        size = self.windows if name in WINDOW_TYPES else self.passages
+        return self._arrays[name][:size]
 
-    def extend(self, *stretches: Mapping[str, npt.NDArray[Any]]) -> None:
-        """Add many passages at once, as `decode` gives them."""
-        if not stretches:
+    def extend(self, *blocks: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Add the passages of blocks, as `decode` returns them: each counts its passages and windows from 0."""
+        if not blocks:
             return
-        passages, windows = (np.array([len(arrays[name]) for arrays in stretches]) for name in ("message", "passage"))
-        self._reserve(PASSAGE_TYPES | DERIVED_TYPES, self.passages + int(passages.sum()))
-        self._reserve(WINDOW_TYPES, self.windows + int(windows.sum()))
-        for name in stretches[0]:
-            start, counts = (self.windows, windows) if name in WINDOW_TYPES else (self.passages, passages)
-            added = self._arrays[name][start : start + int(counts.sum())]
-            np.concatenate([arrays[name] for arrays in stretches], out=added, casting="unsafe")
+        passages = np.array([len(block["message"]) for block in blocks])
+        windows = np.array([len(block["passage"]) for block in blocks])
+        first_passage = self.passages
+        first_window = self.windows
+        new_passages = int(passages.sum())
+        new_windows = int(windows.sum())
+        self._reserve(PASSAGE_TYPES | DERIVED_TYPES, first_passage + new_passages)
+        self._reserve(WINDOW_TYPES, first_window + new_windows)
+        for name in blocks[0]:
+            if name in WINDOW_TYPES:
+                added = self._arrays[name][first_window : first_window + new_windows]
+            else:
+                added = self._arrays[name][first_passage : first_passage + new_passages]
+            np.concatenate([block[name] for block in blocks], out=added, casting="unsafe")
             if name == "first_window":
-                added += np.repeat(self.windows + windows.cumsum() - windows, passages)
+                added += np.repeat(first_window + windows.cumsum() - windows, passages)
             elif name == "passage":
-                added += np.repeat(self.passages + passages.cumsum() - passages, windows)
-        first, self.passages = self.passages, self.passages + int(passages.sum())
-        self.windows += int(windows.sum())
-        previous, following = self["previous"][first:], self._arrays["following"]
-        following[first : self.passages] = -1
-        known = np.flatnonzero((previous >= 0) & (previous < self.passages))  # a stretch points outside of it
-        following[previous[known]] = first + known
+                added += np.repeat(first_passage + passages.cumsum() - passages, windows)
+        self.passages += new_passages
+        self.windows += new_windows
+
+        following = self._arrays["following"]
+        following[first_passage : self.passages] = -1
+        previous = self["previous"][first_passage:]
+        known = np.flatnonzero((previous >= 0) & (previous < self.passages))
+        following[previous[known]] = first_passage + known
 
     def truncate(self, passages: int) -> None:
         """Keep only the first passages."""
@@ -74,11 +84,11 @@ class Columns:
             self.passages = passages
 
     def snapshot(self) -> Columns:
-        """The columns as they are now, whatever is added later. Nothing is copied: rows that stand never change."""
+        """Return the columns as they are now, whatever is added later. No array is copied: values never change."""
         return copy(self)
 
     def beside(self, numbers: Ints, side: Literal["previous", "following"]) -> Ints:
-        """The passages right before or after some in the same session; -1 where there is none, and for -1."""
+        """Return the passages right before or after others in their session; -1 if there is none, and for -1."""
         found = self[side].take(numbers, mode="clip").astype(np.int64)
         return np.where((numbers >= 0) & (found < self.passages), found, -1)
 
@@ -90,21 +100,24 @@ class Columns:
                 grown[name] = np.zeros(max(size, 2 * len(array)), dtype=array.dtype)
                 grown[name][: len(array)] = array
         if grown:
-            self._arrays = self._arrays | grown  # a snapshot keeps the arrays it has
+            self._arrays = self._arrays | grown  # a new dict: snapshots keep the arrays that they have
 
 
 def encode(columns: Columns) -> bytes:
-    """Columns as bytes, windows and passages counted from 0."""
+    """Encode columns as a block."""
     sizes = np.array([columns.passages, columns.windows], np.int64)
-    return b"".join([sizes.tobytes(), *(columns[name].tobytes() for name in PASSAGE_TYPES | WINDOW_TYPES)])
+    parts = [sizes.tobytes()]
+    parts += [columns[name].tobytes() for name in PASSAGE_TYPES | WINDOW_TYPES]
+    return b"".join(parts)
 
 
 def decode(data: bytes) -> dict[str, npt.NDArray[Any]]:
-    """The columns that `encode` wrote."""
+    """Decode the arrays that `encode` wrote; they are views of the data."""
     passages, windows = np.frombuffer(data, np.int64, 2).tolist()
     arrays: dict[str, npt.NDArray[Any]] = {}
     offset = 16
     for name, kind in (PASSAGE_TYPES | WINDOW_TYPES).items():
-        arrays[name] = np.frombuffer(data, kind, windows if name in WINDOW_TYPES else passages, offset=offset)
+        size = windows if name in WINDOW_TYPES else passages
+        arrays[name] = np.frombuffer(data, kind, size, offset=offset)
         offset += arrays[name].nbytes
     return arrays

@@ -1,34 +1,25 @@
-"""The search index of a store, or of one tenant, as one process has read it: columns, unindexed terms, vectors.
+"""The search index of a store, or of one tenant, as one process has read it.
 
-It is read from the tables and nothing else, so it is right whichever process wrote them.
+Everything in it comes from the tables, so it is right whichever process wrote them. It is kept between searches; each
+search first reads what was written since the last one.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from itertools import chain
 from typing import Final
 
 import numpy as np
 
 from holdfast.embed.base import Space
 from holdfast.index import columns as columnar
-from holdfast.index.bm25 import Corpus, Term, score, select_cheapest, select_rarest
+from holdfast.index.bm25 import Corpus, Term, score
 from holdfast.index.candidates import select_candidates
 from holdfast.index.columns import Columns
 from holdfast.index.database import Database, Rows
-from holdfast.index.postings import (
-    NO_OCCURRENCES,
-    PAGE,
-    Occurrences,
-    Postings,
-    Unindexed,
-    find,
-    term_ids,
-    windows_of_one,
-)
+from holdfast.index.lookup import PostingLookup, QueryTerms
+from holdfast.index.postings import Postings, Unindexed, term_ids
 from holdfast.index.query import SearchQuery
 from holdfast.index.scopes import Scopes, scope_condition
 from holdfast.index.tables import PASSAGE_COLUMNS, extend_columns
@@ -36,43 +27,17 @@ from holdfast.index.vectors import Matrix
 from holdfast.search.arrays import Bools
 from holdfast.search.candidates import Candidates
 
-MAX_CACHED_BYTES: Final = 24 << 20
-"""Posting lists cached in memory: the queries of one conversation share their words."""
-
-MAX_CACHED_SIZES: Final = 50_000
-
-MAX_CHEAP_WINDOWS: Final = 1_000_000
-"""Where the terms of a query occur in no more windows than this, all of their lists are read at once, and those of
-related terms."""
-
-
-_NO_LIMIT: Final = 2**31
-"""More bytes than a page has."""
-
 _NO_VECTOR: Final = np.zeros(0, np.float32)
 
 
-class _PostingCache:
-    """The indexed postings of the terms that were used last, and in how many windows terms occur that were not used."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Changes:
+    """Statements for what was written since the last search."""
 
-    def __init__(self) -> None:
-        self.sizes: dict[int, int] = {}
-        self._postings: OrderedDict[int, Postings] = OrderedDict()
-        self._size = 0
-
-    def __contains__(self, term: int) -> bool:
-        return term in self._postings
-
-    def __getitem__(self, term: int) -> Postings:
-        self._postings.move_to_end(term)
-        return self._postings[term]
-
-    def __setitem__(self, term: int, postings: Postings) -> None:
-        self._postings[term] = postings
-        self._size += postings.nbytes
-        while self._size > MAX_CACHED_BYTES and len(self._postings) > 1:
-            _, oldest = self._postings.popitem(last=False)
-            self._size -= oldest.nbytes
+    counters: Rows
+    blocks: Rows
+    passages: Rows
+    unindexed: Rows
 
 
 @dataclass(slots=True)
@@ -83,229 +48,145 @@ class _LoadedVectors:
     last: dict[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class _TermLists:
-    """The posting lists of a term by run: those that were read, and the sizes of those that were not."""
-
-    lists: dict[int, Occurrences] = field(default_factory=dict)
-    unread: dict[int, int] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """The number of windows that the term occurs in."""
-        return sum(len(windows) for windows, _ in self.lists.values()) + sum(self.unread.values())
-
-
-@dataclass(frozen=True, slots=True)
-class _Seek:
-    """A search for the posting lists of terms that were not cached."""
-
-    terms: list[int]
-    longest: int
-    rows: Rows | None
-
-    def read(self) -> dict[int, _TermLists]:
-        """Read the lists of terms in every run, except those in pages that are too long."""
-        found = {term: _TermLists() for term in self.terms}
-        for term, run, first, length, data in self.rows or ():
-            if data is not None:
-                if held := find(data, term):
-                    found[term].lists[run] = held
-            elif first == term:
-                found[term].unread[run] = windows_of_one(length)
-        return found
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """The terms to use, their lists that are not cached, those of new passages, and long ones that were asked for."""
-
-    terms: Sequence[int]
-    unread: dict[int, _TermLists]
-    fresh: Mapping[int, Occurrences]
-    asked: _Seek
-
-    def read_lists(self) -> list[list[Occurrences]]:
-        """Read all windows of each term that is not cached, by run."""
-        found = (self.unread | self.asked.read()).values()
-        return [[lists.lists[run] for run in sorted(lists.lists)] for lists in found]
-
-
 class Index:
-    """The index as of the last search."""
+    """The index as of the last search. `search` is its only door.
+
+    Attributes:
+        columns: What ranking needs to know of each passage and window.
+    """
 
     def __init__(self) -> None:
-        self.reset()
+        self._reset()
 
-    def reset(self) -> None:
+    def _reset(self) -> None:
         """Drop everything that was read."""
         self.columns = Columns()
         self._unindexed = Unindexed()
-        self._cache = _PostingCache()
+        self._postings = PostingLookup()
         self._loaded: dict[Space, _LoadedVectors] = {}
         self._opened: dict[Space, Matrix] = {}
         self._whole: Corpus | None = None
         self._rewritten: int | None = None
 
     def search(self, db: Database, scopes: Scopes, query: SearchQuery) -> Candidates:
-        """Search the present tables, in the caller's transaction.
+        """Find the most promising passages in the present tables, in the caller's transaction.
 
-        Whatever any process has written since the last search is read first. Everything is selected before anything is
-        read, so that a server answers in one round trip.
+        Statements are sent long before their rows are read: a server answers all of the first part in one round trip,
+        reads long posting lists while this process compares vectors, and reads vectors while it ranks by words.
         """
-        space = query.space if query.vector is not None else None
-        vector = _NO_VECTOR if query.vector is None else query.vector
+        # Ask for everything that is known to be needed.
         condition, values = scope_condition(db, query.scope.required(query.across))
         new_scopes = scopes.find_new(db)
-        allowed = db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
+        readable_scopes = db.execute(f"SELECT id FROM scopes WHERE {condition}", values)
         changes = self._find_changes(db)
-        words = list(dict.fromkeys(chain(query.terms, *query.related.values())))
-        wanted, own = term_ids(words).tolist(), len(query.terms)
-        seek = self._seek(db, *self._missing(wanted, own))
-        vectors = self._find_vectors(db, space)
+        numbers = _number_terms(query)
+        terms = QueryTerms(numbers=list(numbers.values()), own=len(query.terms))
+        request = self._postings.request(db, terms, self.columns)
+        space = None if query.vector is None else query.space
+        new_vectors = self._find_vectors(db, space)
+
+        # Read what was written since the last search.
         scopes.add(db, new_scopes)
         readable = np.zeros(len(scopes), np.bool_)
-        readable[[number for (number,) in allowed]] = True
-        if not self._take_changes(*changes):
-            self.reset()
+        readable[[number for (number,) in readable_scopes]] = True
+        if not self._apply_changes(changes):
+            self._reset()
             return self.search(db, scopes, query)
-        corpus = self.corpus(readable)
-        chosen = self._choose_terms(db, wanted, own, seek)
-        cosine = centre = None
-        matrix = self._matrix(db, space, vectors, None if corpus.whole else readable)
+
+        # Score the passages that the reader may see.
+        corpus = self._make_corpus(readable)
+        columns = corpus.columns
+        chosen = self._postings.choose(db, terms, self.columns, self._unindexed, request)
+        matrix = self._open_matrix(db, space, new_vectors, None if corpus.whole else readable)
+        visible_windows = None
+        if matrix is not None and not corpus.whole:
+            visible_windows = corpus.visible.take(self.columns["passage"])
+        vector = _NO_VECTOR if query.vector is None else query.vector
         if matrix is not None:
-            seen = None if corpus.whole else corpus.visible.take(self.columns["passage"])
-            matrix.prefetch(vector, windows=self.columns.windows, visible=seen)
-        keywords = score(_make_terms(query, dict(zip(words, wanted, strict=True)), self._make_postings(chosen)), corpus)
+            matrix.prefetch(vector, windows=self.columns.windows, visible=visible_windows)
+        postings = self._postings.read(chosen, self.columns)
+        keywords = score(_make_terms(query, numbers, postings), corpus)
+        cosine = None
+        centre = None
         if matrix is not None:
-            cosine = matrix.cosine(vector, windows=self.columns.windows, visible=seen)
-            centre = matrix.centre(vector, cosine, visible=seen)
+            cosine = matrix.cosine(vector, windows=self.columns.windows, visible=visible_windows)
+            centre = matrix.centre(vector, cosine, visible=visible_windows)
         found = select_candidates(
-            corpus.columns,
+            columns,
             keywords,
             visible=corpus.visible,
-            eligible=_eligible(corpus.columns, corpus.visible, query, first=db.first_passage),
+            eligible=_find_eligible(columns, corpus.visible, query, first=db.first_passage),
             cosine=cosine,
             centre=centre,
             limit=query.limit,
             neighbours=query.neighbours,
         )
-        return replace(found, passages=found.passages + db.first_passage) if db.first_passage else found
+        if db.first_passage:
+            return replace(found, passages=found.passages + db.first_passage)
+        return found
 
-    def _find_changes(self, db: Database) -> tuple[Rows, Rows, Rows, Rows]:
-        """Select what was written since the last search: counters, blocks, passages, terms that are not indexed."""
-        own, known = db.own, self._unindexed.first
-        # Passages that were read one by one are read again as a part of their block.
+    # --- what was written since the last search ---------------------------------------
+
+    def _find_changes(self, db: Database) -> _Changes:
+        own = db.own
+        known = self._unindexed.first
+        # Passages are read one by one until their block is written, and then once more as a part of it: it starts at
+        # `known`. So they are read from the end of the blocks, if there are new ones, else from the last one read.
         since = f"{own}number >= (SELECT coalesce(max(stop), ?) FROM runs WHERE {own}stop > ?) ORDER BY number"
         counters = (
             f"SELECT (SELECT value FROM counters WHERE {own}name = 'rewritten'),"
             f" (SELECT coalesce(max(stop), 0) FROM runs WHERE {own}true)"
         )
-        return (
-            db.execute(counters),
-            db.execute(f"SELECT data FROM blocks WHERE {own}first >= ? ORDER BY first", (known,)),
-            db.execute(f"{PASSAGE_COLUMNS} WHERE {since}", (self.columns.passages, known)),
-            db.execute(f"SELECT number, terms FROM pending WHERE {since}", (self._unindexed.stop, known)),
+        return _Changes(
+            counters=db.execute(counters),
+            blocks=db.execute(f"SELECT data FROM blocks WHERE {own}first >= ? ORDER BY first", (known,)),
+            passages=db.execute(f"{PASSAGE_COLUMNS} WHERE {since}", (self.columns.passages, known)),
+            unindexed=db.execute(f"SELECT number, terms FROM pending WHERE {since}", (self._unindexed.stop, known)),
         )
 
-    def _take_changes(self, counters: Rows, blocks: Rows, passages: Rows, pending: Rows) -> bool:
-        """Take over what `_find_changes` selected; False where the index was rewritten and must be read anew."""
-        rewritten, stop = counters.fetchone()
-        if self._rewritten not in {None, rewritten}:
+    def _apply_changes(self, changes: _Changes) -> bool:
+        """Add what was written; return False if the tables were rewritten and must be read anew."""
+        rewritten, indexed = changes.counters.fetchone()
+        if self._rewritten is not None and self._rewritten != rewritten:
             return False
         self._rewritten = rewritten
-        if stop > self._unindexed.first:
+        if indexed > self._unindexed.first:  # there are new blocks and runs
             self.columns.truncate(self._unindexed.first)
-            self.columns.extend(*(columnar.decode(data) for (data,) in blocks))
-            self._unindexed = Unindexed(stop)
-            self._cache = _PostingCache()
-        extend_columns(self.columns, passages.fetchall())
-        for number, data in pending:
+            self.columns.extend(*[columnar.decode(data) for (data,) in changes.blocks])
+            self._unindexed = Unindexed(indexed)
+            self._postings.clear()
+        extend_columns(self.columns, changes.passages.fetchall())
+        for number, data in changes.unindexed:
             self._unindexed.pad(number)
             self._unindexed.append(np.frombuffer(data, np.int64))
         self._unindexed.pad(self.columns.passages)
         return True
 
-    def corpus(self, scopes: Bools) -> Corpus:
-        """Return the corpus of these scopes. That of all scopes is cached."""
+    def _make_corpus(self, readable: Bools) -> Corpus:
+        """Return the corpus of the readable scopes. That of all scopes is kept: it takes time for every passage."""
         columns = self.columns.snapshot()
-        if not scopes.all():
-            return Corpus.of(columns, columns["alive"] & scopes.take(columns["scope"]))
+        if not readable.all():
+            return Corpus.of(columns, columns["alive"] & readable.take(columns["scope"]))
         if self._whole is None or self._whole.columns.passages < columns.passages:
             self._whole = Corpus.of(columns, columns["alive"])
         return self._whole
 
-    def _missing(self, terms: Sequence[int], own: int) -> tuple[list[int], int]:
-        """Return the terms that are not cached, and the longest page to read; 0 before the first passage.
+    # --- vectors ----------------------------------------------------------------------
 
-        The first `own` terms are those of the query; others are related to them, and left out of a large store.
-        """
-        if not self.columns.passages:
-            return list(terms), 0
-        if own * self.columns.windows <= MAX_CHEAP_WINDOWS:
-            return [term for term in terms if term not in self._cache], _NO_LIMIT
-        return [term for term in terms[:own] if term not in self._cache and term not in self._cache.sizes], PAGE
+    def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
+        """Select the vectors of a space that are not loaded yet, by table; none if they stay in the database."""
+        if space is None or not 0 < self.columns.windows < db.max_loaded_windows:
+            return {}
+        loaded = self._loaded.get(space)
+        return db.find_vectors(space, after={} if loaded is None else loaded.last)
 
-    @staticmethod
-    def _seek(db: Database, missing: list[int], longest: int) -> _Seek:
-        """Select the lists of terms, and only the size of a longer one."""
-        if not missing or not longest:
-            return _Seek([], longest, None)
-        each, value = db.each(missing)
-        query = (
-            "WITH place(wanted, run, page) AS MATERIALIZED (SELECT value, first,"
-            f" (SELECT max(term) FROM postings WHERE {db.own}run = first AND term <= value)"
-            f" FROM {each} CROSS JOIN runs WHERE {db.own}true)"
-            " SELECT wanted, postings.run, term, length(data), CASE WHEN length(data) <= ? THEN data END"
-            f" FROM place CROSS JOIN postings WHERE {db.own}postings.run = place.run AND term = page"
-        )
-        return _Seek(missing, longest, db.execute(query, (value, longest)))
-
-    def _choose_terms(self, db: Database, terms: Sequence[int], own: int, seek: _Seek) -> _Chosen:
-        """Choose the terms whose lists are read, and ask for those that are long.
-
-        In a large store these are the terms that tell most and can be looked at in time.
-        """
-        terms = terms if self.columns.passages else []
-        missing, longest = self._missing(terms, own)
-        if longest != seek.longest or not set(missing) <= set(seek.terms):  # the index has changed since
-            seek = self._seek(db, missing, longest)
-        sought = seek.read()
-        fresh = self._unindexed.lists(np.array(terms, np.int64), self.columns).by_term()
-        chosen = terms if longest == _NO_LIMIT else self._select_terms(terms[:own], sought, fresh)
-        if skipped := [term for term in chosen if term not in sought and term not in self._cache]:
-            sought |= self._seek(db, skipped, longest).read()
-        unread = {term: sought[term] for term in chosen if term in sought}
-        asked = self._seek(db, [term for term, lists in unread.items() if lists.unread], _NO_LIMIT)
-        return _Chosen(chosen, unread, fresh, asked)
-
-    def _make_postings(self, chosen: _Chosen) -> dict[int, Postings]:
-        """Return the postings of the chosen terms; empty for a term that does not occur."""
-        sealed = {term: self._cache[term] for term in chosen.terms if term not in chosen.unread}
-        lists = [*chosen.read_lists(), *([chosen.fresh.get(term, NO_OCCURRENCES)] for term in chosen.terms)]
-        made = Postings.of(lists, self.columns)
-        for term, postings in zip(chosen.unread, made, strict=False):
-            sealed[term] = self._cache[term] = postings.copy()
-        joined = Postings.join([sealed[term] for term in chosen.terms], made[len(chosen.unread) :])
-        return dict(zip(chosen.terms, joined, strict=True))
-
-    def _select_terms(
-        self, terms: Sequence[int], sought: Mapping[int, _TermLists], fresh: Mapping[int, Occurrences]
-    ) -> list[int]:
-        """Choose the terms that distinguish most and can be read in time."""
-        cache, known = self._cache, self._cache.sizes
-        known.update((term, lists.size) for term, lists in sought.items())
-        sizes = [len(cache[term].windows) if term in cache else known[term] for term in terms]
-        sizes = [size + len(fresh.get(term, NO_OCCURRENCES)[0]) for term, size in zip(terms, sizes, strict=True)]
-        if len(known) > MAX_CACHED_SIZES:
-            known.clear()
-        chosen = set(select_cheapest(sizes)).intersection(select_rarest(sizes))
-        return [terms[number] for number in sorted(chosen)]
-
-    def _matrix(
-        self, db: Database, space: Space | None, found: Mapping[str, Rows], readable: Bools | None
+    def _open_matrix(
+        self, db: Database, space: Space | None, new_vectors: Mapping[str, Rows], readable: Bools | None
     ) -> Matrix | None:
-        """Return the vectors of a space: all of them, or those on the server if there are very many."""
+        """Return the vectors of a space; None if there are none. Very many stay in the database.
+
+        `readable` are the scopes of the reader, None for all.
+        """
         if space is None:
             return None
         if self.columns.windows >= db.max_loaded_windows:
@@ -315,48 +196,64 @@ class Index:
             self._opened = {} if matrix is None else {space: matrix}
             return matrix
         if space not in self._loaded:
-            self._loaded[space], found = _LoadedVectors(*db.open_vectors(space)), {}
-        loaded, first_window = self._loaded[space], self.columns["first_window"]
-        for table, rows in (found or self._find_vectors(db, space)).items():
+            matrix, last = db.open_vectors(space)
+            self._loaded[space] = _LoadedVectors(matrix, last)
+            new_vectors = {}  # asked for as if nothing were loaded
+        if not new_vectors:
+            new_vectors = self._find_vectors(db, space)
+        loaded = self._loaded[space]
+        first_window = self.columns["first_window"]
+        for table, rows in new_vectors.items():
             for number, passage, data in rows:
                 vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
                 loaded.matrix.store(int(first_window[passage]), vectors)
                 loaded.last[table] = number
         return loaded.matrix if loaded.last else None
 
-    def _find_vectors(self, db: Database, space: Space | None) -> Mapping[str, Rows]:
-        """Select the vectors of a space that are not read yet, by table; none before their number is known."""
-        if space is None or not 0 < self.columns.windows < db.max_loaded_windows:
-            return {}
-        loaded = self._loaded.get(space)
-        return db.find_vectors(space, after={} if loaded is None else loaded.last)
+
+# --- the query ------------------------------------------------------------------------
+
+
+def _number_terms(query: SearchQuery) -> dict[str, int]:
+    """Return the number of each term of a query, then of those related to them."""
+    words = dict.fromkeys(query.terms)
+    for related in query.related.values():
+        words.update(dict.fromkeys(related))
+    return dict(zip(words, term_ids(list(words)).tolist(), strict=True))
 
 
 def _make_terms(query: SearchQuery, numbers: Mapping[str, int], postings: Mapping[int, Postings]) -> list[Term]:
-    """Return the terms of a query that were read, each with its related ones."""
-    found = {word: postings[number] for word, number in numbers.items() if number in postings}
+    """Return the terms of a query that were read, each with the related ones that were read too."""
     terms: list[Term] = []
-    for word in filter(found.__contains__, query.terms):
-        related = query.related.get(word, {})
-        near = [(found[other], share) for other, share in related.items() if other in found]
-        terms.append(Term(found[word], query.terms[word], near))
+    for word, weight in query.terms.items():
+        own = postings.get(numbers[word])
+        if own is None:
+            continue
+        related: list[tuple[Postings, float]] = []
+        for other, share in query.related.get(word, {}).items():
+            found = postings.get(numbers[other])
+            if found is not None:
+                related.append((found, share))
+        terms.append(Term(own, weight, related))
     return terms
 
 
-def _eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:
+def _find_eligible(columns: Columns, visible: Bools, query: SearchQuery, *, first: int) -> Bools:
     """Return which of the visible passages the query does not exclude; `first` is the number of the first of all."""
-    kept = visible
+    eligible = visible
     if query.since is not None:
         times = columns["time"]
-        kept = kept & ((times <= 0) | (times >= query.since))
+        eligible = eligible & ((times <= 0) | (times >= query.since))  # a time of 0 or less is not known
     if query.newest is not None:
-        numbers = np.flatnonzero(kept)
-        kept = kept.copy()
-        kept[numbers[: max(0, len(numbers) - query.newest)]] = False
+        numbers = np.flatnonzero(eligible)
+        older = max(0, len(numbers) - query.newest)
+        eligible = eligible.copy()
+        eligible[numbers[:older]] = False
     if query.without_messages:
-        kept = kept & ~np.isin(columns["message"], np.fromiter(query.without_messages, np.int64))
+        eligible = eligible & ~np.isin(columns["message"], np.fromiter(query.without_messages, np.int64))
     if query.without_passages:
-        kept = kept.copy()
         numbers = np.array(list(query.without_passages), np.int64) - first
-        kept[numbers[(numbers >= 0) & (numbers < len(kept))]] = False
-    return kept
+        is_known = (numbers >= 0) & (numbers < len(eligible))
+        eligible = eligible.copy()
+        eligible[numbers[is_known]] = False
+    return eligible

@@ -1,7 +1,7 @@
-"""Vectors of windows as small integers, scanned exactly.
+"""The vectors of windows as signed bytes, compared with the vector of a query.
 
-A vector is kept as one signed byte for each dimension, scaled to its own largest part: cosine does not
-care for length, a quarter of the memory is enough, and the order of the results stays what it was.
+A vector is stored as one signed byte for each dimension, scaled to its own largest part. The cosine does not depend on
+the length of a vector, so this takes a quarter of the memory of floats and keeps the order of results.
 """
 
 from __future__ import annotations
@@ -22,29 +22,27 @@ Signs = npt.NDArray[np.uint64]
 Derived = TypeVar("Derived", Floats, Signs)
 
 PAGE: Final = 32_768
-"""Windows in one piece of a matrix: it grows without being copied."""
+"""Windows in one array of a matrix, so that it grows without being copied."""
 FEW: Final = 0.5
-"""Where fewer of a page may be seen, only those are compared."""
+"""If a reader sees a smaller share of a page, only these windows are compared."""
 
+# From `MANY` windows on, a scan of all bytes takes too long. Then all signs are compared, one bit for each dimension,
+# and only the windows that share most signs with the query are compared byte by byte: `LOOKED_INTO`, or one in `ONE_IN`
+# if that is more. docs/decisions/0001-index.md has the measurement.
 MANY: Final = 131_072
-"""From so many windows on the signs of a vector tell which windows it is compared with byte by byte."""
 LOOKED_INTO: Final = 8_192
-"""So many are, those that share most signs with it; or one in `ONE_IN`, if that is more."""
 ONE_IN: Final = 96
 
 SAMPLE: Final = 1024
-"""Windows, evenly spaced, that tell what all of them have in common."""
+"""Windows in the even sample that the mean is computed from."""
 FEW_WINDOWS: Final = 20
-"""So many windows have in common half of what they seem to."""
-
-
-_NO_MEAN: Final = (np.full(1, -1), None, 0.0)
+"""The mean of 20 windows counts half: it is as if 20 more had nothing in common."""
 
 
 def quantise(vectors: Floats) -> Bytes:
-    """Vectors (one a row) as signed bytes.
+    """Return vectors (one for each row) as signed bytes.
 
-    One that is all zeros, or holds anything but numbers, becomes zeros, which are similar to nothing.
+    A vector of zeros, or with anything but numbers in it, becomes zeros, which are similar to nothing.
     """
     largest = np.abs(vectors).max(axis=1, keepdims=True, initial=0.0)
     usable = np.isfinite(largest) & (largest > 0)
@@ -53,27 +51,38 @@ def quantise(vectors: Floats) -> Bytes:
     return rounded
 
 
-class Matrix:
-    """The vectors of one embedding space, by window number; windows without a vector are rows of zeros.
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    """The mean of a sample of windows; None if none has a vector. `known` is the share of the sample that has one."""
 
-    From `many` windows on, the signs of the vectors tell which `looked_into` of them a question is compared with.
+    sample: npt.NDArray[np.int64]
+    mean: Floats | None
+    known: float
+
+
+class Matrix:
+    """The vectors of one embedding space by window number. Windows without a vector are rows of zeros.
+
+    From `many` windows on, the signs of the vectors tell which `looked_into` of them a query is compared with.
     """
 
     def __init__(self, dimension: int, *, many: int = MANY, looked_into: int = LOOKED_INTO) -> None:
         self.dimension = dimension
-        self._many, self._looked_into = many, looked_into
+        self._many = many
+        self._looked_into = looked_into
         self._pages: dict[int, Bytes] = {}
+        # Derived from pages, and computed once for each row.
         self._squares: dict[int, Floats] = {}
         self._signs: dict[int, Signs] = {}
+        # Memory for the number of shared signs of each window, which is used again: new memory takes time.
         self._shared = np.zeros(0, np.uint16)
-        # The windows that the last query was compared with, and their vectors.
+        # The windows that the last query was compared with byte by byte, and their vectors.
         self._compared: tuple[npt.NDArray[np.int64], Bytes] | None = None
-        # The windows of the last sample, and its mean.
-        self._known_mean: tuple[npt.NDArray[np.int64], Floats | None, float] = _NO_MEAN
+        self._last_mean: _Mean | None = None
 
     def store(self, first: int, rows: Bytes) -> None:
         """Set the vectors of the windows from `first` on."""
-        self._known_mean = _NO_MEAN
+        self._last_mean = None
         while len(rows):
             number, offset = divmod(first, PAGE)
             if number not in self._pages:
@@ -82,19 +91,22 @@ class Matrix:
             _shorten(self._squares, number, offset)
             _shorten(self._signs, number, offset)
             self._pages[number][offset : offset + len(part)] = part
-            first, rows = first + len(part), rows[len(part) :]
+            first += len(part)
+            rows = rows[len(part) :]
 
     def take(self, number: int, rows: Bytes, signs: Signs) -> None:
-        """Use rows as a page, with their signs, instead of copying them."""
-        self._pages[number], self._signs[number] = rows, signs
+        """Use an array as a page, with its signs, without copying it."""
+        self._pages[number] = rows
+        self._signs[number] = signs
 
     def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
-        """Do nothing: all vectors are here. Those of a server are asked for, to be read in `cosine`."""
+        """Do nothing: all vectors are in memory. A matrix on a server asks for them here, to read them in `cosine`."""
 
     def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:
-        """How alike the query is to each of the first `windows` windows; 0 without a vector, or out of sight.
+        """Return the cosine of the query with each of the first `windows` windows.
 
-        Of very many windows only the most promising are compared; the others have 0 too.
+        It is 0 for a window without a vector and for one that is not visible. Of very many windows only the most
+        promising are compared; the others have 0 too.
         """
         wanted = quantise(query[None, :].astype(np.float32))
         self._compared = None
@@ -102,55 +114,62 @@ class Matrix:
             return np.zeros(windows, np.float32)
         if windows >= self._many and (visible is None or np.count_nonzero(visible) >= self._many):
             return self._cosine_of_best(wanted, windows, visible)
-        alike = np.zeros(windows, np.float32)
+        cosines = np.zeros(windows, np.float32)
         for number, page in self._pages.items():
-            part = alike[number * PAGE : (number + 1) * PAGE]
+            own = slice(number * PAGE, (number + 1) * PAGE)
+            part = cosines[own]
             rows = page[: len(part)]
-            squares = _grown(self._squares, number, rows, _squares)
-            seen = None if visible is None else visible[number * PAGE : (number + 1) * PAGE]
-            if seen is not None and np.count_nonzero(seen) < FEW * len(part):
-                part[seen] = _cosine(wanted, rows[seen], squares[seen])
+            squares = _derive_new(self._squares, number, rows, _squares)
+            if visible is None:
+                part[:] = _cosine(wanted, rows, squares)
+                continue
+            is_visible = visible[own]
+            if np.count_nonzero(is_visible) < FEW * len(part):
+                part[is_visible] = _cosine(wanted, rows[is_visible], squares[is_visible])
             else:
                 part[:] = _cosine(wanted, rows, squares)
-                if seen is not None:
-                    part *= seen
-        return alike
+                part *= is_visible
+        return cosines
 
     def _cosine_of_best(self, wanted: Bytes, windows: int, visible: Bools | None) -> Floats:
-        """Compare signs first, then every window of which most are the query's."""
+        """Compare the signs of all windows, then all bytes of those that share most signs with the query."""
         signs = pack_signs(wanted)
         shared = self._room_for_shared(windows)
         for number, page in self._pages.items():
             part = shared[number * PAGE : (number + 1) * PAGE]
-            part[:] = count_shared(_grown(self._signs, number, page[: len(part)], pack_signs), signs)
+            page_signs = _derive_new(self._signs, number, page[: len(part)], pack_signs)
+            part[:] = count_shared(page_signs, signs)
         if visible is not None:
             shared *= visible
-        return self._cosine_of(highest(shared, max(self._looked_into, windows // ONE_IN)), wanted, windows)
+        best = highest(shared, max(self._looked_into, windows // ONE_IN))
+        return self._cosine_of(best, wanted, windows)
 
     def _room_for_shared(self, windows: int) -> npt.NDArray[np.uint16]:
-        """Return an array for the number of signs that each window shares; kept, since new memory takes time."""
+        """Return an array for the number of signs that each window shares with the query."""
         if len(self._shared) < windows:
             self._shared = np.zeros(windows + windows // 8, np.uint16)
         return self._shared[:windows]
 
     def _cosine_of(self, chosen: npt.NDArray[np.int64], wanted: Bytes, windows: int) -> Floats:
-        """Compare with some windows (in rising order); the others have 0."""
-        alike = np.zeros(windows, np.float32)
+        """Compare with some windows (in ascending order); the others have 0."""
+        cosines = np.zeros(windows, np.float32)
         rows = self._rows(chosen)
-        self._compared = chosen, rows
-        alike[chosen] = _cosine(wanted, rows, _squares(rows))
-        return alike
+        self._compared = (chosen, rows)
+        cosines[chosen] = _cosine(wanted, rows, _squares(rows))
+        return cosines
 
     def centre(self, query: Floats, cosine: Floats, *, visible: Bools | None = None) -> Centering | None:
-        """What the visible windows have in common, by an even sample; None where none has a vector.
+        """Return the mean of the visible windows, by an even sample; None if none has a vector.
 
-        `cosine` is that of all windows with the query: those most like it are held against the centre.
+        `cosine` is that of all windows with the query. Only for the most similar ones is the cosine with the mean
+        computed.
         """
-        mean, known = self._mean(len(cosine), visible)
+        sampled = self._sample_mean(len(cosine), visible)
+        mean = sampled.mean
         if mean is None:
             return None
         length = float(np.linalg.norm(mean))
-        asked = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
+        question = float(query @ mean) / max(1e-9, length * float(np.linalg.norm(query)))
         if visible is not None and len(cosine) <= MAX_CENTERED_WINDOWS:
             best = np.flatnonzero(visible)
             rows = self._rows(best)
@@ -160,78 +179,92 @@ class Matrix:
         else:
             compared, rows = self._compared
             places = highest(cosine[compared], MAX_CENTERED_WINDOWS)
-            best, rows = compared[places], rows[places]
+            best = compared[places]
+            rows = rows[places]
         cosines = _cosine(quantise(mean[None, :]), rows, _squares(rows))
-        return Centering(length, asked, best, cosines, known)
+        return Centering(length, question, best, cosines, sampled.known)
 
-    def _mean(self, windows: int, visible: Bools | None) -> tuple[Floats | None, float]:
-        """The mean of an even sample of the visible windows, and the share with a vector; the last one is cached."""
-        seen = None if visible is None else np.flatnonzero(visible)
-        count = windows if seen is None else len(seen)
-        sample = np.arange(0, count, max(1, count // SAMPLE))
-        sample = sample if seen is None else seen[sample]
-        if np.array_equal(sample, self._known_mean[0]):
-            return self._known_mean[1:]
+    def _sample_mean(self, windows: int, visible: Bools | None) -> _Mean:
+        """Return the mean of an even sample of the visible windows. It is computed once for the same sample."""
+        if visible is None:
+            sample = np.arange(0, windows, max(1, windows // SAMPLE))
+        else:
+            visible_windows = np.flatnonzero(visible)
+            sample = visible_windows[:: max(1, len(visible_windows) // SAMPLE)]
+        if self._last_mean is None or not np.array_equal(sample, self._last_mean.sample):
+            self._last_mean = self._mean_of(sample)
+        return self._last_mean
+
+    def _mean_of(self, sample: npt.NDArray[np.int64]) -> _Mean:
         rows = self._rows(sample).astype(np.float32)
         lengths = np.sqrt(np.einsum("ij,ij->i", rows, rows))
-        known = lengths > 0
-        # einsum, not a product of matrices: for so little, the threads of linear algebra cost more than they do.
-        total = np.einsum("i,ij->j", 1 / lengths[known], rows[known])
-        count = int(np.count_nonzero(known))
-        mean = (total / (count + FEW_WINDOWS), count / len(known)) if count else (None, 0.0)
-        self._known_mean = (sample, *mean)
-        return mean
+        has_vector = lengths > 0
+        count = int(np.count_nonzero(has_vector))
+        if not count:
+            return _Mean(sample, None, 0.0)
+        # einsum, not a product of matrices: for so few numbers, starting the threads of linear algebra costs more.
+        total = np.einsum("i,ij->j", 1 / lengths[has_vector], rows[has_vector])
+        return _Mean(sample, total / (count + FEW_WINDOWS), count / len(sample))
 
     def _rows(self, windows: npt.NDArray[np.int64]) -> Bytes:
-        """The vectors of some windows, in rising order."""
+        """Return the vectors of some windows, which are in ascending order."""
         rows = np.zeros((len(windows), self.dimension), np.int8)
-        pages = np.arange(windows[-1] // PAGE + 2 if len(windows) else 1) * PAGE
-        for number, (first, last) in enumerate(pairwise(np.searchsorted(windows, pages).tolist())):
-            if last > first and number in self._pages:
-                np.take(
-                    self._pages[number], windows[first:last] - number * PAGE, axis=0, out=rows[first:last], mode="clip"
-                )
+        if not len(windows):
+            return rows
+        page_starts = np.arange(windows[-1] // PAGE + 2) * PAGE
+        bounds = np.searchsorted(windows, page_starts).tolist()
+        for number, (first, stop) in enumerate(pairwise(bounds)):
+            if stop > first and number in self._pages:
+                places = windows[first:stop] - number * PAGE
+                # Every place exists; with mode="clip" numpy writes to `out` without a copy.
+                np.take(self._pages[number], places, axis=0, out=rows[first:stop], mode="clip")
         return rows
 
 
-def _grown(known: dict[int, Derived], number: int, rows: Bytes, derive: Callable[[Bytes], Derived]) -> Derived:
-    """What is derived of the rows of a page: only of those that are new, since a page mostly grows."""
-    held = known.get(number)
-    if held is None:
-        known[number] = derive(rows)
-    elif (length := held.shape[-1]) < len(rows):
-        known[number] = np.concatenate([held, derive(rows[length:])], axis=-1)
-    return known[number][..., : len(rows)]
+def _derive_new(known: dict[int, Derived], number: int, rows: Bytes, derive: Callable[[Bytes], Derived]) -> Derived:
+    """Return what is derived from the rows of a page, computing it only for new rows: a page mostly grows."""
+    found = known.get(number)
+    if found is None:
+        found = derive(rows)
+        known[number] = found
+    elif found.shape[-1] < len(rows):
+        found = np.concatenate([found, derive(rows[found.shape[-1] :])], axis=-1)
+        known[number] = found
+    return found[..., : len(rows)]
 
 
 def _shorten(known: dict[int, Derived], number: int, length: int) -> None:
-    """Forget what was derived of the rows of a page from there on."""
+    """Drop what was derived from the rows of a page from `length` on."""
     if number in known:
         known[number] = known[number][..., :length]
 
 
 def _squares(rows: Bytes) -> Floats:
-    """The square of the length of each vector."""
+    """Return the square of the length of each vector."""
     return _distances(np.zeros((1, rows.shape[1]), np.int8), rows)
 
 
 def pack_signs(rows: Bytes) -> Signs:
-    """Whether each part of each vector is above 0: a row for each 64 parts, a word in it for each vector."""
+    """Return one bit for each part of each vector, set if it is above 0.
+
+    There is a row for each 64 parts, with a 64-bit word for each vector.
+    """
     positive = rows > 0
-    if missing := -rows.shape[1] % 64:
+    missing = -rows.shape[1] % 64
+    if missing:
         positive = np.pad(positive, ((0, 0), (0, missing)))
-    words = np.packbits(positive.reshape(-1)).view(np.uint64)  # as one row, which is faster than many
+    words = np.packbits(positive.reshape(-1)).view(np.uint64)  # packing one long row is faster than many short ones
     return np.ascontiguousarray(words.reshape(len(rows), positive.shape[1] // 64).T)
 
 
 def count_shared(words: Signs, signs: Signs) -> npt.NDArray[np.uint16]:
-    """How many signs each vector shares with one vector, whose words are one column."""
+    """Return how many signs each vector shares with one vector, whose words are one column."""
     shared: npt.NDArray[np.uint16] = np.add.reduce(np.bitwise_count(words ^ ~signs), axis=0, dtype=np.uint16)
     return shared
 
 
 def _distances(wanted: Bytes, rows: Bytes) -> Floats:
-    """The squared distance of a vector from each row."""
+    """Return the squared distance of a vector from each row."""
     if not len(rows):
         return np.zeros(0, np.float32)
     found: Floats = np.asarray(simsimd.cdist(wanted, rows, "sqeuclidean", out_dtype="f32"))[0]
@@ -239,14 +272,14 @@ def _distances(wanted: Bytes, rows: Bytes) -> Floats:
 
 
 def _cosine(wanted: Bytes, rows: Bytes, squares: Floats) -> Floats:
-    """The cosine of a vector with each row, by their distance and the squares of their lengths.
+    """Return the cosine of a vector with each row, from their distance and the squares of their lengths.
 
     On ARM, the product of `simsimd` takes twice as long as the distance, and its cosine is wrong by up to 0.0008.
     """
     square = _squares(wanted)
-    twice = square + squares - _distances(wanted, rows)
-    alike: Floats = twice / (2 * np.sqrt(square) * np.sqrt(np.maximum(squares, 1)))
-    return alike
+    twice_product = square + squares - _distances(wanted, rows)
+    cosines: Floats = twice_product / (2 * np.sqrt(square) * np.sqrt(np.maximum(squares, 1)))
+    return cosines
 
 
 # --- cosines relative to the mean ----------------------------------------------------
