@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from shutil import rmtree
@@ -42,7 +43,9 @@ _NO_LIMIT: Final = 2**31
 def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     """Rebuild the index from the archive, and embed what the current model has not embedded yet."""
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
+    from holdfast.memory.archive import extract_text  # noqa: PLC0415 - takes time
     from holdfast.store import upkeep  # noqa: PLC0415 - takes time
+    from holdfast.store.folder import FolderStore  # noqa: PLC0415 - takes time
 
     embedded = done = 0
     with open_memory(home) as memory, Progress(1) as progress:
@@ -54,11 +57,14 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
             done = stop
 
         memory.store.counts()  # waits until all segments of a memory-context folder are copied
+        extract: upkeep.Extract | None = partial(extract_text, marks=memory.marks)
+        if isinstance(memory.store, FolderStore):  # its lines say themselves what is searched
+            extract = None
         if server := server_of(home):
             with server:
-                number = server.reindex()
+                number = server.reindex(extract=extract)
         else:
-            number = upkeep.reindex(database_file(memory.store.path), progress=advance)
+            number = upkeep.reindex(database_file(memory.store.path), extract=extract, progress=advance)
         while vectors and (step := memory.embed(limit=_EMBED_BATCH)):
             embedded += step
             progress.describe(f"{embedded:,} embedded")

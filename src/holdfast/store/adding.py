@@ -151,11 +151,18 @@ def find_ends(db: Database, scopes: Iterable[int]) -> PassageEnds:
 
 def add_passages(db: Database, new: Sequence[NewMessage], ends: PassageEnds) -> None:
     """Add the passages of messages, numbered on from the last one, and index them."""
-    from holdfast.index.tables import encode_windows, index_passages  # noqa: PLC0415 - messages are read without numpy
+    from holdfast.index.tables import index_passages  # noqa: PLC0415 - messages are read without numpy
 
     first = int(ends.next.fetchone()[0])
+    insert_passages(db, new, ends, first=first)
+    index_passages(db, first, [passage for one in new for passage in one.passages])
+
+
+def insert_passages(db: Database, new: Sequence[NewMessage], ends: PassageEnds, *, first: int) -> None:
+    """Insert the passages of messages, numbered on from `first`. The caller indexes them."""
+    from holdfast.index.tables import encode_windows  # noqa: PLC0415 - messages are read without numpy
+
     latest = {scope: found.fetchone()[0] for scope, found in ends.latest.items()}
-    added: list[PassageText] = []
     rows: list[tuple[object, ...]] = []
     for one in new:
         message = one.message
@@ -166,18 +173,45 @@ def add_passages(db: Database, new: Sequence[NewMessage], ends: PassageEnds) -> 
         for passage in one.passages:
             number = first + len(rows)
             windows = encode_windows(passage)
-            # Most passages are a part of their message. Their text is not stored a second time.
-            ends_with_window = passage.windows[-1][1] == len(passage.text)
-            is_shared = ends_with_window and message_text.startswith(passage.text, passage.start)
-            text = None if is_shared else pack_text(passage.text)
+            text = _own_text(passage, message_text)
             previous = latest[one.scope]
             row = (number, one.number, one.scope, time, previous, is_human, speaker, passage.start, windows, text)
             rows.append(row)
             latest[one.scope] = number
-            added.append(passage)
     columns = "number, message, scope, time, previous, human, speaker, start, windows, text"
     db.insert("passages", columns, rows)
-    index_passages(db, first, added)
+
+
+def update_passages(db: Database, message: Message, changed: Mapping[int, PassageText]) -> None:
+    """Give stored passages of a message, by their numbers, another text. The caller indexes them."""
+    from holdfast.index.tables import encode_windows  # noqa: PLC0415 - messages are read without numpy
+
+    message_text = words(message)
+    update = f"UPDATE passages SET start = ?, windows = ?, text = ? WHERE {db.own}number = ?"
+    rows: list[tuple[object, ...]] = []
+    for number, passage in changed.items():
+        rows.append((passage.start, encode_windows(passage), _own_text(passage, message_text), number))
+    db.executemany(update, rows)
+
+
+def empty_passages(db: Database, numbers: Sequence[int]) -> None:
+    """Remove everything but their numbers from passages, which are then in no search."""
+    wanted, values = db.among("number", numbers)
+    query = f"SELECT number, length(windows) FROM passages WHERE {db.own}{wanted}"
+    sizes = db.execute(query, values).fetchall()
+    # The windows stay, as numbers without words: those of later passages are counted from them.
+    db.executemany(
+        "UPDATE passages SET alive = 0, text = NULL, time = 0, human = 0, speaker = ?, start = 0, windows = ?"
+        f" WHERE {db.own}number = ?",
+        [(b"", bytes(size), number) for number, size in sizes],
+    )
+
+
+def _own_text(passage: PassageText, message_text: str) -> bytes | None:
+    """Return the text to store with a passage; None for a part of its message, which most are: it is stored once."""
+    ends_with_window = passage.windows[-1][1] == len(passage.text)
+    is_shared = ends_with_window and message_text.startswith(passage.text, passage.start)
+    return None if is_shared else pack_text(passage.text)
 
 
 # --- facts, records, jobs -----------------------------------------------------------------

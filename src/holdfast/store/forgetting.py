@@ -16,7 +16,7 @@ from holdfast.index.columns import Columns
 from holdfast.index.database import Database
 from holdfast.index.postings import decode, encode, pages_with, without
 from holdfast.index.tables import BLOCK_PASSAGES, mark_rewritten, read_columns
-from holdfast.store.adding import fact_digest, message_digest
+from holdfast.store.adding import empty_passages, fact_digest, message_digest
 from holdfast.store.base import Kind
 from holdfast.store.connection import COPIED_BLOCKS
 from holdfast.store.rows import KEY
@@ -54,14 +54,7 @@ def _forget_messages(db: Database, numbers: Sequence[int]) -> None:
     db.wipe_vectors(passages)
     places = [(passage,) for passage in passages]
     db.executemany(f"DELETE FROM pending WHERE {db.own}number = ?", places)
-    # The windows stay, as numbers without words: those of later passages are counted from them.
-    query = f"SELECT number, length(windows) FROM passages WHERE {db.own}{wanted}"
-    sizes = db.execute(query, values).fetchall()
-    db.executemany(
-        "UPDATE passages SET alive = 0, text = NULL, time = 0, human = 0, speaker = ?, start = 0, windows = ?"
-        f" WHERE {db.own}number = ?",
-        [(b"", bytes(size), passage) for passage, size in sizes],
-    )
+    empty_passages(db, passages)
     found: list[npt.NDArray[np.int64]] = [np.zeros(0, np.int64)]  # the windows that are indexed
     for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         block = db.execute(f"SELECT first_window FROM blocks WHERE {db.own}first = ?", (first,)).fetchone()

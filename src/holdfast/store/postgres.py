@@ -47,7 +47,7 @@ from holdfast.store.postgres_database import (
 from holdfast.store.postgres_vectors import MAX_SIGNS, index_vectors
 from holdfast.store.rows import TableCache, Tables
 from holdfast.store.tables import R, TableStore
-from holdfast.store.upkeep import Health, Progress, check_index, list_unreadable, reindex_tables
+from holdfast.store.upkeep import Extract, Health, Progress, check_index, list_unreadable, reindex_tables
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -446,11 +446,14 @@ class PostgresStore(TableStore):
 
     # --- upkeep -------------------------------------------------------------------
 
-    def reindex(self, *, progress: Progress | None = None) -> int:
-        """Rebuild the index of every tenant, one after the other; return the number of passages."""
+    def reindex(self, *, extract: Extract | None = None, progress: Progress | None = None) -> int:
+        """Rebuild the index of every tenant, one after the other; return the number of passages.
+
+        For `extract` see `reindex_tables`.
+        """
         count = 0
         for tenant in self.tenants():
-            count += self.write(tenant, reindex_tables, place=self.place, progress=progress)
+            count += self.write(tenant, reindex_tables, place=self.place, extract=extract, progress=progress)
         self.index_vectors()
         return count
 

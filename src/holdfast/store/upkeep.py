@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +16,7 @@ from holdfast.errors import StorageError
 from holdfast.index import columns as columnar
 from holdfast.index.database import Database
 from holdfast.index.postings import decode
+from holdfast.index.query import PassageText
 from holdfast.index.tables import (
     BLOCK_PASSAGES,
     count_indexed,
@@ -25,7 +26,9 @@ from holdfast.index.tables import (
     mark_rewritten,
     reindex_passages,
 )
-from holdfast.search.passages import CUTTING
+from holdfast.messages import Message
+from holdfast.search.passages import CUTTING, passages
+from holdfast.store.adding import NewMessage, empty_passages, find_ends, insert_passages, update_passages
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
 from holdfast.store.connection import (
     COUNTS,
@@ -38,15 +41,18 @@ from holdfast.store.connection import (
     translate_errors,
     write_transaction,
 )
-from holdfast.store.cutting import cut_again, window_terms
+from holdfast.store.cutting import cut, cut_again, window_terms
 from holdfast.store.forgetting import scrub
 from holdfast.store.rows import TableCache, Tables, read_any_passages
 
 Progress: TypeAlias = Callable[[int, int], None]
 """Called with the number done and the total."""
+Extract: TypeAlias = Callable[[Message], str]
+"""Returns the searchable text of a message."""
 
 _WAIT: Final = 600.0
 _PAGES: Final = 4096
+_MESSAGES_PER_READ: Final = 500
 
 _ORPHANS: Final = {
     "passages without their message": "SELECT count(*) FROM passages WHERE alive AND message NOT IN"
@@ -226,24 +232,27 @@ def _open_store(path: Path) -> Iterator[SqliteDatabase]:
         yield connection
 
 
-def reindex(path: Path, *, progress: Progress | None = None) -> int:
+def reindex(path: Path, *, extract: Extract | None = None, progress: Progress | None = None) -> int:
     """Rebuild the index of a file; return the number of passages.
 
-    Searches go on with the old index until the new one is complete, writers wait.
+    Searches go on with the old index until the new one is complete, writers wait. For `extract` see `reindex_tables`.
     """
     with _open_store(path) as connection, write_transaction(connection):
-        return reindex_tables(connection, place=str(path), progress=progress)
+        return reindex_tables(connection, place=str(path), extract=extract, progress=progress)
 
 
-def reindex_tables(db: Tables, *, place: str, progress: Progress | None = None) -> int:
-    """Divide passages into windows again and rebuild the keyword index, in the caller's transaction.
+def reindex_tables(db: Tables, *, place: str, extract: Extract | None = None, progress: Progress | None = None) -> int:
+    """Rebuild the keyword index, in the caller's transaction; return the number of passages.
 
-    Vectors stay, except those of passages that were divided otherwise. Returns the number of passages.
+    Passages are divided into windows again. With `extract`, which returns the searchable text of a message, they are
+    also cut from the messages again. Vectors stay, except those of passages that have changed.
     """
     for table in ("pending", "runs", "postings", "blocks"):
         db.execute(f"DELETE FROM {table} WHERE {db.own}true")
-    total = count_passages(db)
     db.cache = TableCache()  # its gaps are then those of these tables
+    if extract is not None:
+        _cut_messages(db, extract)
+    total = count_passages(db)
     for first in range(0, total, BLOCK_PASSAGES):
         stop = min(first + BLOCK_PASSAGES, total)
         query = f"SELECT number FROM passages WHERE {db.own}number >= ? AND number < ? AND alive = 1"
@@ -252,10 +261,10 @@ def reindex_tables(db: Tables, *, place: str, progress: Progress | None = None) 
         if db.cache.gaps:
             gap = next(iter(db.cache.gaps))
             raise StorageError(f"{gap}. Nothing was changed.", path=place)
-        cut = [cut_again(passage) for passage in found]
-        pairs = zip(cut, found, strict=True)
+        cut_passages = [cut_again(passage) for passage in found]
+        pairs = zip(cut_passages, found, strict=True)
         db.drop_vectors([new.number - db.first_passage for new, old in pairs if new.windows != old.windows])
-        reindex_passages(db, [replace(passage, terms=window_terms(passage)) for passage in cut])
+        reindex_passages(db, [replace(passage, terms=window_terms(passage)) for passage in cut_passages])
         index_full_batches(db, stop=stop)
         if progress is not None:
             progress(stop, total)
@@ -263,6 +272,52 @@ def reindex_tables(db: Tables, *, place: str, progress: Progress | None = None) 
     db.insert("counters", "name, value", [("cutting", CUTTING)])
     mark_rewritten(db)
     return total
+
+
+def _cut_messages(db: Tables, extract: Extract) -> None:
+    """Replace the passages of messages whose searchable text is another one by the present rules."""
+    query = f"SELECT id, scope, body FROM messages WHERE {db.own}id > ? ORDER BY id LIMIT {_MESSAGES_PER_READ}"
+    last = 0
+    while rows := db.execute(query, (last,)).fetchall():
+        last = rows[-1][0]
+        stored = _read_passages_of(db, [number for number, _, _ in rows])
+        for number, scope, body in rows:
+            try:
+                message = decode_message(body)
+            except DAMAGE:  # its passages are reported as a gap
+                continue
+            text = extract(message)
+            old = stored.get(number, [])
+            present = [(one.start, text[one.start : one.stop]) for one in passages(text)]
+            if present != [(one.start, one.text) for one in old]:
+                new = cut(text, speaker=message.name or "")
+                _replace_passages(db, NewMessage(number=number, scope=scope, message=message, passages=new), old)
+
+
+def _read_passages_of(db: Tables, messages: Sequence[int]) -> dict[int, list[PassageText]]:
+    """Read the passages of messages, by the number of the message."""
+    wanted, values = db.among("message", messages)
+    numbers = [
+        number for (number,) in db.execute(f"SELECT number FROM passages WHERE {db.own}alive = 1 AND {wanted}", values)
+    ]
+    found: dict[int, list[PassageText]] = {}
+    for passage in read_any_passages(db, numbers):
+        found.setdefault(passage.message, []).append(passage)
+    return found
+
+
+def _replace_passages(db: Tables, message: NewMessage, old: Sequence[PassageText]) -> None:
+    """Replace the passages of a message, in their places as far as there are any: they lie between their neighbours."""
+    numbers = [passage.number - db.first_passage for passage in old]
+    new = message.passages
+    db.drop_vectors(numbers)
+    update_passages(db, message.message, dict(zip(numbers, new, strict=False)))
+    if len(new) < len(old):
+        empty_passages(db, numbers[len(new) :])
+    if len(new) > len(old):
+        ends = find_ends(db, [message.scope])
+        rest = replace(message, passages=new[len(old) :])
+        insert_passages(db, [rest], ends, first=int(ends.next.fetchone()[0]))
 
 
 def backup(path: Path, target: Path) -> None:
