@@ -22,10 +22,11 @@ from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.programs import own_command
-from holdfast.settings import Embedding, Settings, Workspace
+from holdfast.settings import Embedding
 from holdfast_agent.agent import Agent
 from holdfast_agent.notes import Notes
 from holdfast_agent.sessions import Sessions, session_key
+from holdfast_agent.settings import AgentSettings, ChatSettings, Workspace
 
 __all__ = ["FIRST_SCREEN", "OWN_TIME", "first_screens", "measure"]
 
@@ -199,14 +200,24 @@ def measure(
 
 
 def _opened(folder: Path, steps: Steps) -> Agent:
-    settings = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True))
+    settings = ChatSettings(
+        embedding=Embedding(provider="none"), agent=AgentSettings(workspace=Workspace(skip_bootstrap=True))
+    )
     (folder / "work").mkdir()
     (folder / "work" / "notes.md").write_text("A line of notes.\n" * 40, "utf-8")
     numbers = itertools.count(1)
     engine = Engine.open(folder, settings=settings, background=False)
     sessions = Sessions(home=folder, clock=lambda: time.time_ns() // 1_000_000, new_id=lambda: f"{next(numbers):032x}")
     notes = Notes(folder / "work", settings, folder / "notes.db")
-    agent = Agent(engine, _Provider(steps), sessions=sessions, key=session_key(), root=folder / "work", notes=notes)
+    agent = Agent(
+        engine,
+        _Provider(steps),
+        settings=settings,
+        sessions=sessions,
+        key=session_key(),
+        root=folder / "work",
+        notes=notes,
+    )
     _time(agent, steps, _AGENT_STEPS)
     _time(agent.session, steps, _SESSION_STEPS)
     return agent

@@ -8,19 +8,31 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from holdfast.engine import Engine
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
-from holdfast.settings import Embedding, Settings, Workspace
+from holdfast.settings import Embedding
 from holdfast_agent.agent import Agent
 from holdfast_agent.sessions import Sessions, session_key
+from holdfast_agent.settings import AgentSettings, ChatSettings, Workspace
 from waiting import UNHURRIED
 
-__all__ = ["BASE", "AgentFixture", "Watched", "talker"]
+__all__ = ["BASE", "AgentFixture", "Watched", "change_agent", "talker"]
 
-BASE = Settings(embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True), recall=UNHURRIED)
+BASE = ChatSettings(
+    embedding=Embedding(provider="none"),
+    recall=UNHURRIED,
+    agent=AgentSettings(workspace=Workspace(skip_bootstrap=True)),
+)
 MORNING = 1_790_000_000_000
+
+
+def change_agent(settings: ChatSettings, **changes: Any) -> ChatSettings:
+    """Return the settings with other sections of the agent."""
+    return replace(settings, agent=replace(settings.agent, **changes))
 
 
 @dataclass
@@ -63,7 +75,7 @@ class AgentFixture:
     """Opens agents over one folder, with a clock that advances one millisecond per reading."""
 
     folder: Path
-    settings: Settings = BASE
+    settings: ChatSettings = BASE
     now: int = MORNING
     view: Watched = field(default_factory=Watched)
     allow: bool = True
@@ -82,6 +94,7 @@ class AgentFixture:
         return Agent(
             Engine.open(self.memory or self.folder / "memory", settings=self.settings, background=False),
             model,
+            settings=self.settings,
             sessions=Sessions(home=self.folder, clock=self.clock, new_id=lambda: f"{next(numbers):032x}"),
             key=session_key(),
             root=self.folder / "work",

@@ -9,10 +9,11 @@ from typing import Any
 
 import msgspec
 
-from holdfast.settings import Embedding, Memory, Settings
+from holdfast.settings import Embedding
 from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes
 from holdfast_agent.qmd import Qmd
+from holdfast_agent.settings import AgentSettings, ChatSettings, MemorySearch
 from waiting import PATIENCE
 
 NOW = 1_770_732_000_000
@@ -93,12 +94,11 @@ class World:
         program.write_text(PROGRAM.format(python=sys.executable, here=os.fspath(self.bin)), "utf-8")
         program.chmod(0o755)
 
-    def settings(self, **changed: Any) -> Settings:
+    def settings(self, **changed: Any) -> ChatSettings:
         """Settings with qmd as the backend."""
         asked = {"command": os.fspath(self.bin / "qmd"), "limits": {"timeout_ms": 300_000}} | changed
-        memory = msgspec.convert({"backend": "qmd", "qmd": _durations(asked)}, Memory)
-        none = msgspec.convert({"provider": "none"}, type(Settings().memory_search))
-        return Settings(memory=memory, memory_search=none, embedding=Embedding(provider="none"))
+        search = msgspec.convert({"provider": "none", "backend": "qmd", "qmd": _durations(asked)}, MemorySearch)
+        return ChatSettings(embedding=Embedding(provider="none"), agent=AgentSettings(memory_search=search))
 
     def open(self, **changed: Any) -> Notes:
         """The notes, as a new process sees them."""

@@ -15,7 +15,7 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.errors import FormatError, InputError, SettingsError, WindowTooSmallError
 from holdfast.models.scripted import Scripted
-from holdfast.settings import Agent, Compaction, Embedding, Settings, load
+from holdfast.settings import Compaction, Embedding, ModelSettings, Settings, load
 from holdfast.store.base import Record
 from waiting import UNHURRIED
 
@@ -61,7 +61,7 @@ class TestLimit:
                 found = engine.session("s").assemble(HELLO, **named).report
             return found.limit_source, found.raw_max_tokens, found.reserved_tokens
 
-        set_to = Settings(embedding=Embedding(provider="none"), agent=Agent(context_tokens=50_000))
+        set_to = Settings(embedding=Embedding(provider="none"), model=ModelSettings(context_tokens=50_000))
         assert report(limit=32_000) == ("argument", 32_000, 8_000)
         assert report(set_to) == ("settings", 50_000, 12_500)
         assert report(model=Scripted(["x"], context_tokens=16_000)) == ("model", 16_000, 4_000)
@@ -255,7 +255,7 @@ class TestOpen:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """`HOLDFAST_*` and `HOLDFAST_HOME` are honoured."""
-        monkeypatch.setenv("HOLDFAST_AGENT__CONTEXT_TOKENS", "24000")
+        monkeypatch.setenv("HOLDFAST_MODEL__CONTEXT_TOKENS", "24000")
         monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "here"))
         with Engine.open(background=False) as engine:
             assert engine.session("s").assemble(HELLO).report.raw_max_tokens == 24_000
@@ -264,10 +264,10 @@ class TestOpen:
     def test_the_files_count_too(self, tmp_path: Path) -> None:
         """The user's own and the project's; what is given as an argument is used exactly as it is."""
         (tmp_path / "config" / "holdfast").mkdir(parents=True)
-        (tmp_path / "config" / "holdfast" / "holdfast.toml").write_text("[agent]\ncontext_tokens = 30000\n")
+        (tmp_path / "config" / "holdfast" / "holdfast.toml").write_text("[model]\ncontext_tokens = 30000\n")
         (tmp_path / "holdfast.toml").write_text("[recall]\nhard_cap_tokens = 77\n")
         with Engine.open(tmp_path / "m", background=False) as engine:
-            assert engine.settings.agent.context_tokens == 30_000
+            assert engine.settings.model.context_tokens == 30_000
             assert engine.settings.recall.hard_cap_tokens == 77
         with Engine.open(tmp_path / "m", settings=QUIET, background=False) as engine:
             assert engine.settings is QUIET

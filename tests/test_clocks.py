@@ -11,12 +11,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from agent_fixture import BASE, AgentFixture, talker
+from agent_fixture import BASE, AgentFixture, change_agent, talker
 from holdfast.cli import holdfast
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text
-from holdfast.settings import Archive, Compaction, Embedding, Pruning, Search, Session, Settings
+from holdfast.settings import Archive, Compaction, Embedding, Pruning, Search, Settings
 from holdfast_agent.commands import run
+from holdfast_agent.settings import SessionSettings
 from waiting import UNHURRIED
 
 CLOCKS = (
@@ -95,9 +96,7 @@ def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
 @pytest.mark.parametrize("time", CLOCKS)
 def test_an_agent_takes_any_clock(tmp_path: Path, time: int) -> None:
     """A conversation in the terminal is kept, ended and begun anew whatever the machine's clock says."""
-    settings = msgspec.structs.replace(
-        BASE, session=Session(memory_file=True), agent=msgspec.structs.replace(BASE.agent, timezone="Asia/Tokyo")
-    )
+    settings = change_agent(BASE, session=SessionSettings(memory_file=True), timezone="Asia/Tokyo")
     fixture = AgentFixture(tmp_path, settings=settings, now=time)
     agent = fixture.agent(talker(lambda _: "Noted."))
     try:

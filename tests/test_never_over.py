@@ -12,7 +12,7 @@ from benchmarks.token_texts import LINES
 from benchmarks.tokens import installed
 from holdfast import Engine
 from holdfast.messages import Message, Text, Usage
-from holdfast.settings import Agent, Embedding, Settings, Tokens
+from holdfast.settings import Embedding, ModelSettings, Settings, Tokens
 from holdfast.tokens import count_messages, counter
 from talk import answer, call, reply, results, user
 
@@ -36,7 +36,9 @@ def talk_about(kind: str, *, seed: int = 5) -> list[Message]:
 
 def engine_at(path: Path, *, model: str | None = None, tokens: Tokens | None = None) -> Engine:
     """An engine without vectors."""
-    settings = Settings(embedding=Embedding(provider="none"), agent=Agent(model=model), tokens=tokens or Tokens())
+    settings = Settings(
+        embedding=Embedding(provider="none"), model=ModelSettings(name=model), tokens=tokens or Tokens()
+    )
     return Engine.open(path, settings=settings, background=False)
 
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from holdfast import Engine, Window
-from holdfast.settings import Compaction, Embedding, Recall, Settings, Slots, load
+from holdfast.settings import Compaction, Embedding, Recall, Settings, load
 
 LIMIT = 8_000
 FACT = "The vault code is 8841-tulip."
@@ -18,7 +18,6 @@ BY_CALL = "no recall was asked for"
 """The reason in the report of a call with `recall=False`."""
 BASE = Settings(embedding=Embedding(provider="none"))
 SWITCHES: dict[str, dict[str, Any]] = {
-    "slots.memory is none": {"slots": Slots(memory="none")},
     "recall.automatic is off": {"recall": Recall(automatic=False)},
     "recall.enabled is off": {"recall": Recall(enabled=False)},
     BY_CALL: {},
@@ -102,6 +101,6 @@ def test_openclaw_without_a_memory_plugin(tmp_path: Path) -> None:
     settings = load(files=[file], environ={}, embedding={"provider": "none"}).settings
     model = lambda _: f"## Goal\nRead ledgers.\n\n## Facts\n{FACT}"  # noqa: E731 - a model of one line
     with Engine.open(tmp_path / "memory", settings=settings, background=False, model=model) as engine:
-        windows = talk(engine, "slots.memory is none")
+        windows = talk(engine, "recall.enabled is off")
     assert all(FACT in str(window.request()) for window in windows)
     assert changes(windows, "trimmed") == []

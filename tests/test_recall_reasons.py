@@ -9,7 +9,7 @@ import msgspec
 
 from failing_stores import FailingStore, open_engine
 from holdfast import Engine, Settings, Window
-from holdfast.settings import Agent, Embedding, Recall
+from holdfast.settings import Embedding, ModelSettings, Recall
 
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=600_000))
 FACT = {"role": "user", "content": "The vault code is 8841-tulip."}
@@ -67,9 +67,9 @@ class TestReasons:
 class TestModel:
     def test_the_model_of_a_request(self, tmp_path: Path) -> None:
         """It is that of the call, else that of the settings; stored reports have it too."""
-        known = msgspec.structs.replace(SETTINGS, agent=Agent(model="anthropic/claude-x"))
+        known = msgspec.structs.replace(SETTINGS, model=ModelSettings(name="anthropic/claude-x"))
         for folder, settings in (("a", SETTINGS), ("b", known)):
             with Engine.open(tmp_path / folder, settings=settings, background=False) as engine:
                 found = [assemble(engine, [ASKED], **option).report.model for option in ({}, {"model": "gpt-x"})]
-                assert found == [settings.agent.model, "gpt-x"]
+                assert found == [settings.model.name, "gpt-x"]
                 assert [report.model for report in engine.session("s").timeline()] == found

@@ -59,7 +59,7 @@ def peak_below(megabytes: int) -> Iterator[None]:
 def test_a_settings_key_of_thousands_of_parts_is_refused(tmp_path: Path, key: str) -> None:
     """The parser would take gigabytes for it."""
     file = tmp_path / "holdfast.toml"
-    file.write_text(f"[agent]\nmodel = 'x/y'\n{key}\n")
+    file.write_text(f"[model]\nname = 'x/y'\n{key}\n")
     with peak_below(20), pytest.raises(SettingsError, match="line 3 has a key of more than 16 parts"):
         load(files=[file], environ={})
 
@@ -68,8 +68,8 @@ def test_settings_with_many_dots_in_their_values_are_read(tmp_path: Path) -> Non
     """Only keys are limited."""
     dots = ".".join("abcdefghijklmnop")
     file = tmp_path / "holdfast.toml"
-    file.write_text(f'[agent]\nmodel = "x/{dots}"  # 1.2.3.4.5.6\n')
-    assert load(files=[file], environ={}).settings.agent.model == f"x/{dots}"
+    file.write_text(f'[model]\nname = "x/{dots}"  # 1.2.3.4.5.6\n')
+    assert load(files=[file], environ={}).settings.model.name == f"x/{dots}"
 
 
 @needs_pipes

@@ -4,18 +4,19 @@
 from __future__ import annotations
 
 import json
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent_fixture import AgentFixture, Watched
+from agent_fixture import BASE, AgentFixture, Watched, change_agent
 from holdfast.engine import Engine
 from holdfast.errors import ModelOverflowError
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said
-from holdfast.settings import Agent as AgentSettings
-from holdfast.settings import Loaded, Settings, load
+from holdfast.settings import Loaded
+from holdfast_agent.settings import ChatSettings, load
 from test_seeds_chat import FLUSH, Shell, shell  # noqa: F401 - a fixture
 
 
@@ -26,7 +27,7 @@ def openclaw(shell: Shell, data: dict[str, Any]) -> None:
     place.write_text(json.dumps(data, ensure_ascii=False))
 
 
-def read(folder: Path, data: dict[str, Any], **options: Any) -> Loaded:
+def read(folder: Path, data: dict[str, Any], **options: Any) -> Loaded[ChatSettings]:
     """The settings of an openclaw.json alone."""
     file = folder / "openclaw.json"
     file.write_text(json.dumps(data))
@@ -130,11 +131,7 @@ class TestBlocks:
         """A block ends at a blank line; off, each piece is shown as it comes."""
         pieces = ["One", ".\n", "\n二。\n", "\nThr", "ee."]
         view = Watched()
-        settings = Settings(
-            embedding=AgentFixture(tmp_path).settings.embedding,
-            workspace=AgentFixture(tmp_path).settings.workspace,
-            agent=AgentSettings(block_streaming=mode),
-        )
+        settings = change_agent(BASE, block_streaming=mode)
         agent = AgentFixture(tmp_path, settings=settings, view=view).agent(
             [Said(text="".join(pieces), pieces=tuple(pieces))]
         )
@@ -162,7 +159,8 @@ class TestReset:
         for name in ("direct", "dm"):
             session = {"reset": {"mode": "daily", "atHour": 4}, "resetByType": {name: {"mode": "never"}}}
             loaded = read(tmp_path, {"session": session})
-            assert (loaded.settings.session.reset.mode, loaded.settings.session.reset.at_hour) == ("never", 4)
+            reset = loaded.settings.agent.session.reset
+            assert (reset.mode, reset.at_hour) == ("never", 4)
             assert loaded.without_effect == ()
 
     def test_what_cannot_work_is_said_with_the_reason(self, shell: Shell) -> None:
@@ -221,12 +219,12 @@ class TestAgents:
         """What it does not say stays as for all; the origin names the entry."""
         loaded = read(tmp_path, self.DATA, agent_id="coder")
         known = loaded.settings
-        assert (known.agent.model, known.agent.context_tokens) == ("x/y", 100_000)
+        assert (known.model.name, known.model.context_tokens) == ("x/y", 100_000)
         assert (known.compaction.mode, known.compaction.keep_recent_tokens) == ("safeguard", 9_000)
-        assert "agents.list 'coder'" in loaded.origins["agent.model"]
+        assert "agents.list 'coder'" in loaded.origins["model.name"]
         assert "agents.list" not in loaded.ignored
         for other in (None, "main", "nobody"):
-            assert read(tmp_path, self.DATA, agent_id=other).settings.workspace.bootstrap_max_chars == 5_000
+            assert read(tmp_path, self.DATA, agent_id=other).settings.agent.workspace.bootstrap_max_chars == 5_000
 
     def test_chat_takes_it_by_its_name(self, shell: Shell) -> None:
         """`holdfast chat --agent coder`."""
@@ -251,12 +249,17 @@ class TestPlugins:
 
     @pytest.mark.parametrize(
         ("plugin", "key"),
-        [("memory-context", "recall"), ("memory-lancedb", "long_term"), ("memory-core", "memory_search")],
+        [
+            ("memory-context", "recall"),
+            ("memory-lancedb", "agent.long_term"),
+            ("memory-core", "agent.memory_search"),
+        ],
     )
     def test_enabled_false_switches_a_plugin_off(self, tmp_path: Path, plugin: str, key: str) -> None:
         """Each of the three memory plugins."""
         loaded = read(tmp_path, {"plugins": {"entries": {plugin: {"enabled": False}}}})
-        assert not getattr(loaded.settings, key).enabled
+        assert not attrgetter(key)(loaded.settings).enabled
+        assert [name for name, origin in loaded.origins.items() if origin != "default"] == [f"{key}.enabled"]
 
     def test_without_memory_core_there_is_no_memory_search(self, shell: Shell) -> None:
         """The tool goes, those of the other plugin stay."""
@@ -264,6 +267,27 @@ class TestPlugins:
         tools = shell.chat("Hi.\n/context list\n", "Hi.")[1].partition("Tools: ")[2]
         assert "memory_recall" in tools
         assert "memory_search" not in tools
+
+    @pytest.mark.parametrize(
+        ("slot", "has_tools"),
+        [("memory-core", True), ("memory-lancedb", True), ("memory-context", False), ("none", False)],
+    )
+    def test_the_slot_decides_about_the_memory_tools(self, shell: Shell, slot: str, has_tools: bool) -> None:  # noqa: FBT001
+        """Only the two plugins that have tools offer them."""
+        openclaw(shell, {"plugins": {"slots": {"memory": slot}}})
+        tools = shell.chat("Hi.\n/context list\n", "Hi.")[1].partition("Tools: ")[2]
+        assert ("memory_search" in tools, "memory_recall" in tools) == (has_tools, has_tools)
+
+    def test_the_users_own_file_overrides_the_slot(self, tmp_path: Path) -> None:
+        """What `holdfast.toml` says counts before what an `openclaw.json` implies."""
+        own = tmp_path / "holdfast.toml"
+        own.write_text("[agent.long_term]\nenabled = true\n")
+        other = tmp_path / "openclaw.json"
+        other.write_text(json.dumps({"plugins": {"slots": {"memory": "none"}}}))
+        loaded = load(files=[own, other], environ={})
+        assert loaded.settings.agent.long_term.enabled
+        assert not loaded.settings.agent.memory_search.enabled
+        assert loaded.origins["recall.enabled"] == f"{other}: plugins.slots.memory"
 
 
 def test_the_weighted_formula_is_reachable(tmp_path: Path) -> None:

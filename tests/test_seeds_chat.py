@@ -100,7 +100,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
-    monkeypatch.setenv("HOLDFAST_SESSION__RESET__MODE", "never")
+    monkeypatch.setenv("HOLDFAST_AGENT__SESSION__RESET__MODE", "never")
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     return Shell(tmp_path, monkeypatch, capsys)

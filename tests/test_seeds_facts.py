@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from agent_fixture import BASE, AgentFixture
+from agent_fixture import BASE, AgentFixture, change_agent
 from embed_models import static_folder
 from holdfast.cli import main
 from holdfast.engine import Engine
@@ -18,9 +18,10 @@ from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
-from holdfast.settings import Archive, Embedding, LongTerm, Pruning, load
+from holdfast.settings import Archive, Embedding, Pruning, load
 from holdfast_agent.commands import run
 from holdfast_agent.notes import Notes
+from holdfast_agent.settings import LongTerm
 from talk import answer, call, reply, results, user
 from waiting import UNHURRIED
 
@@ -194,7 +195,7 @@ class TestChat:
     def test_auto_recall_off_leaves_memories_to_the_tool(self, tmp_path: Path) -> None:
         """A long-term memory is recalled by itself only with `long_term.auto_recall`."""
         for on in (True, False):
-            settings = msgspec.structs.replace(BASE, long_term=LongTerm(auto_recall=on))
+            settings = change_agent(BASE, long_term=LongTerm(auto_recall=on))
             fixture = AgentFixture(tmp_path, settings=settings)
             agent = fixture.agent(lambda _: "Yes.")
             agent.memories.store(PORT)
@@ -279,8 +280,8 @@ def test_no_memory_plugin_means_no_recall(tmp_path: Path) -> None:
     file = tmp_path / "openclaw.json"
     for slot, recalled in (("memory-core", True), ("none", False)):
         file.write_text(json.dumps({"plugins": {"slots": {"memory": slot}}}))
-        known = load(files=[file], environ={}, embedding={"provider": "none"}).settings
-        known = msgspec.structs.replace(known, recall=UNHURRIED)
+        unhurried = {"deadline_ms": UNHURRIED.deadline_ms}
+        known = load(files=[file], environ={}, embedding={"provider": "none"}, recall=unhurried).settings
         with Engine.open(tmp_path / slot, settings=known, background=False) as engine:
             engine.session("s1").remember(PORT)
             window = engine.session("s2").assemble([user("On which port does the staging database listen?")])

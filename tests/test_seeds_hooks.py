@@ -15,7 +15,8 @@ from agent_fixture import BASE, AgentFixture, talker
 from holdfast import Engine, Hooks
 from holdfast.errors import CompactionError, ModelCancelledError, SettingsError
 from holdfast.events import Compacted, Compacting, SummaryRequest, SummaryResult
-from holdfast.settings import Compaction, Settings, load
+from holdfast.settings import Compaction, Settings
+from holdfast_agent.settings import load as load_settings
 from test_seeds_chat import Shell, shell  # noqa: F401 - a fixture
 from waiting import PATIENCE, UNHURRIED
 
@@ -175,7 +176,7 @@ class TestChat:
         script = shell.folder / "hook.py"
         script.write_text(COMMAND)
         run = json.dumps(f"{sys.executable} {script}")
-        shell.toml(f"[hooks]\nbefore_compaction = [{run}]\nafter_compaction = [{run}]\nsummary = {run}\n")
+        shell.toml(f"[agent.hooks]\nbefore_compaction = [{run}]\nafter_compaction = [{run}]\nsummary = {run}\n")
         code, shown, told = self.talk(shell)
         assert code == 0
         assert "Compacted (" in shown
@@ -212,11 +213,11 @@ class TestChat:
             "def cancels(request):\n    return SummaryResult(cancel=True)\n"
         )
         shell.patch.syspath_prepend(str(shell.folder / "lib"))
-        shell.toml('[hooks]\nbefore_compaction = ["my_seed_hooks:before"]\nsummary = "my_seed_hooks:cancels"\n')
+        shell.toml('[agent.hooks]\nbefore_compaction = ["my_seed_hooks:before"]\nsummary = "my_seed_hooks:cancels"\n')
         _, shown, _ = self.talk(shell)
         assert "Compaction skipped: hook cancels cancelled it" in shown
         assert sys.modules["my_seed_hooks"].heard[0].workspace == str(shell.folder / "here")
-        shell.toml('[hooks]\nsummary = "my_seed_hooks:nothing"\n')
+        shell.toml('[agent.hooks]\nsummary = "my_seed_hooks:nothing"\n')
         code, _, told = shell.chat("Hello.\n", "Hi.")
         assert code == 1
         assert "hooks.summary: my_seed_hooks:nothing cannot be imported" in told
@@ -224,13 +225,13 @@ class TestChat:
     def test_a_projects_file_cannot_set_them(self, shell: Shell) -> None:
         """What a cloned repository says is refused, and said."""
         here = shell.folder / "here"
-        (here / "holdfast.toml").write_text('[hooks]\nbefore_compaction = ["touch bad"]\nsummary = "touch bad"\n')
+        (here / "holdfast.toml").write_text('[agent.hooks]\nbefore_compaction = ["touch bad"]\nsummary = "touch bad"\n')
         code, _, told = self.talk(shell)
         assert code == 0
-        assert "hooks.before_compaction, hooks.summary" in told
+        assert "agent.hooks.before_compaction, agent.hooks.summary" in told
         assert not (here / "bad").exists()
         with pytest.raises(SettingsError, match="hooks"):
-            load(environ={}, hooks={"during": "x"})
+            load_settings(environ={}, agent={"hooks": {"during": "x"}})
 
 
 def test_a_desk_agent_reports_the_failure_of_a_hook(tmp_path: Path) -> None:

@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 from holdfast.errors import SettingsError
-from holdfast.settings import (
-    QmdPath,
-    Settings,
-    SoftTrim,
-    as_dict,
-    default_files,
-    load,
-    settings_table,
-)
+from holdfast.settings import ENGINE, Recall, Settings, SoftTrim, as_dict, default_files
+from holdfast.settings import load as load_engine
+from holdfast_agent.settings import CHAT, ChatSettings, QmdPath, load
 
 
 def write(folder: Path, text: str, *, name: str = "holdfast.toml") -> Path:
@@ -43,8 +37,8 @@ class TestSources:
     def test_defaults(self) -> None:
         """With nothing said, everything is at its default and says so."""
         loaded = load(environ={})
-        assert loaded.settings == Settings()
-        assert set(loaded.origins) == {row.key for row in settings_table()}
+        assert loaded.settings == ChatSettings()
+        assert set(loaded.origins) == {row.key for row in CHAT.rows}
         assert set(loaded.origins.values()) == {"default"}
         assert loaded.ignored == {}
 
@@ -67,9 +61,9 @@ class TestSources:
             "HOLDFAST_PRUNING__TTL": "1h30m",
             "HOLDFAST_PRUNING__TOOLS__ALLOW": "exec, read",
             "HOLDFAST_PRUNING__TOOLS__DENY": '["a,b"]',
-            "HOLDFAST_MEMORY__QMD__PATHS": "~/notes",
-            "HOLDFAST_AGENT__CONTEXT_TOKENS": "64000",
-            "HOLDFAST_AGENT__MODEL": "",
+            "HOLDFAST_AGENT__MEMORY_SEARCH__QMD__PATHS": "~/notes",
+            "HOLDFAST_MODEL__CONTEXT_TOKENS": "64000",
+            "HOLDFAST_MODEL__NAME": "",
             "HOLDFAST_HOME": "/data",
             "PATH": "/bin",
         }
@@ -82,9 +76,9 @@ class TestSources:
         assert settings.pruning.ttl == timedelta(hours=1, minutes=30)
         assert settings.pruning.tools.allow == ("exec", "read")
         assert settings.pruning.tools.deny == ("a,b",)
-        assert settings.memory.qmd.paths == (QmdPath(path="~/notes"),)
-        assert settings.agent.context_tokens == 64_000
-        assert settings.agent.model is None
+        assert settings.agent.memory_search.qmd.paths == (QmdPath(path="~/notes"),)
+        assert settings.model.context_tokens == 64_000
+        assert settings.model.name is None
         assert loaded.origins["recall.enabled"] == "environment: HOLDFAST_RECALL__ENABLED"
         assert loaded.ignored == {}
 
@@ -145,7 +139,7 @@ class TestSources:
         for wrong in ("{", '{"compaction": {"reserveTokens": "many"}}', '{"compaction": 5}', "[]"):
             file.write_text(wrong)
             left = load(files=(file,), environ={})
-            assert left.settings == Settings()
+            assert left.settings == ChatSettings()
             assert str(file) in left.warnings[0]
         elsewhere = tmp_path / "pi"
         elsewhere.mkdir()
@@ -278,16 +272,19 @@ class TestWrongValues:
             ("pruning", "ttl", -5, "duration such as"),
             ("pruning", "ttl", True, "duration such as"),
             ("pruning", "ttl", float("inf"), "duration such as"),
-            ("session", "reset_triggers", "/new", "list of text"),
-            ("session", "reset_triggers", [1], "list of text"),
-            ("memory_search", "sources", ["web"], 'list of "memory" or "sessions"'),
-            ("agent", "model", object(), "text"),
-            ("memory", "qmd", {"paths": "~/notes"}, "list of paths"),
+            ("agent.session", "reset_triggers", "/new", "list of text"),
+            ("agent.session", "reset_triggers", [1], "list of text"),
+            ("agent.memory_search", "sources", ["web"], 'list of "memory" or "sessions"'),
+            ("model", "name", object(), "text"),
+            ("agent.memory_search", "qmd", {"paths": "~/notes"}, "list of paths"),
         ],
     )
     def test_expected_and_found(self, section: str, field: str, value: object, expected: str) -> None:
         """The error names the setting, what was expected and what was found."""
-        error = refused(said={section: {field: value}})
+        said: dict[str, object] = {field: value}
+        for name in reversed(section.split(".")):
+            said = {name: said}
+        error = refused(said=said)
         assert error.key.startswith(f"{section}.{field}")
         assert f"expected {expected}" in str(error)
         assert ", found " in str(error)
@@ -312,10 +309,10 @@ class TestWrongValues:
         ("overrides", "key"),
         [
             ({"search": {"vector_weight": 0, "bm25_weight": 0}}, "search"),
-            ({"memory_search": {"chunking": {"overlap": 400}}}, "memory_search.chunking"),
+            ({"agent": {"memory_search": {"chunking": {"overlap": 400}}}}, "agent.memory_search.chunking"),
             (
-                {"memory_search": {"query": {"hybrid": {"vector_weight": 0, "text_weight": 0}}}},
-                "memory_search.query.hybrid",
+                {"agent": {"memory_search": {"query": {"hybrid": {"vector_weight": 0, "text_weight": 0}}}}},
+                "agent.memory_search.query.hybrid",
             ),
         ],
     )
@@ -393,11 +390,47 @@ def test_settings_cannot_change() -> None:
 
 def test_as_dict_holds_what_toml_can() -> None:
     """The plain form spells durations and paths as a file would, and leaves out what is unset or secret."""
-    settings = load(environ={}, memory={"qmd": {"paths": ["a"]}}, embedding={"api_key": "$${A}"}).settings
-    plain = as_dict(settings)
+    settings = load(
+        environ={}, agent={"memory_search": {"qmd": {"paths": ["a"]}}}, embedding={"api_key": "$${A}"}
+    ).settings
+    plain = as_dict(settings, schema=CHAT)
     assert plain["pruning"]["ttl"] == "5m"
-    assert plain["memory"]["qmd"]["paths"] == [{"path": "a"}]
+    assert plain["agent"]["memory_search"]["qmd"]["paths"] == [{"path": "a"}]
     assert "api_key" not in plain["embedding"]
     assert "model" not in plain["agent"]
     assert "soft_threshold_tokens" not in plain["compaction"]["memory_flush"]
     assert as_dict(settings, reveal=True)["embedding"]["api_key"] == "$${A}"
+
+
+class TestEngine:
+    """The engine leaves the settings of the agent to the agent."""
+
+    def test_it_has_none_of_them(self) -> None:
+        """No setting of the engine is one of the agent, and the agent has all settings of the engine."""
+        assert not any(row.key.startswith("agent.") for row in ENGINE.rows)
+        assert {row.key for row in CHAT.rows if not row.key.startswith("agent.")} == {row.key for row in ENGINE.rows}
+        assert not hasattr(Settings(), "agent")
+
+    def test_the_table_of_the_agent_is_not_read(self, tmp_path: Path) -> None:
+        """The engine ignores it, even a wrong one; the agent reports what is wrong."""
+        path = write(tmp_path, "[recall]\nneighbours = 1\n[agent.workspce]\npath = 5\n")
+        loaded = load_engine(files=[path], environ={"HOLDFAST_AGENT__WORKSPCE": "1"})
+        assert loaded.settings == Settings(recall=Recall(neighbours=1))
+        assert loaded.ignored == {"agent": str(path), "HOLDFAST_AGENT__WORKSPCE": "environment"}
+        assert refused(path).nearest == ("agent.workspace",)
+        assert refused(environ={"HOLDFAST_AGENT__WORKSPCE": "1"}).key == "HOLDFAST_AGENT__WORKSPCE"
+
+    def test_an_argument_of_the_agent_is_an_error(self) -> None:
+        """A program that sets the agent's settings through the engine is told so."""
+        with pytest.raises(SettingsError, match="agent: unknown setting"):
+            load_engine(environ={}, agent={"timezone": "UTC"})
+
+    def test_an_openclaw_json_with_settings_of_the_agent(self, tmp_path: Path) -> None:
+        """The engine takes its own settings from it, and ignores those of the agent by name."""
+        defaults = {"contextTokens": 64_000, "workspace": "~/work", "memorySearch": {"enabled": False}}
+        data = {"agents": {"defaults": defaults}, "session": {"idleMinutes": 5}, "memory": {"backend": "qmd"}}
+        path = write(tmp_path, json.dumps(data), name="openclaw.json")
+        loaded = load_engine(files=[path], environ={})
+        assert loaded.settings.model.context_tokens == 64_000
+        assert set(loaded.ignored) == {"agents.defaults.workspace", "agents.defaults.memorySearch", "session", "memory"}
+        assert load(files=[path], environ={}).ignored == {}

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.errors import SettingsError
-from holdfast.settings import Loaded, QmdPath, load, settings_table
+from holdfast.settings import Loaded
+from holdfast_agent.settings import CHAT, ChatSettings, QmdPath, load
 from shared_data import SHARED
 
 CONTEXT = "agents.defaults.memoryContext."
@@ -44,36 +45,40 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     ),
     ("agents.defaults.contextPruning.tools.allow", ["exec", "read"], "pruning.tools.allow", ()),
     ("agents.defaults.contextPruning.tools.deny", ["*image*"], "pruning.tools.deny", ()),
-    ("agents.defaults.contextTokens", 200000, "agent.context_tokens", None),
-    ("agents.defaults.bootstrapMaxChars", 10000, "workspace.bootstrap_max_chars", 20_000),
-    ("agents.defaults.memorySearch.provider", "voyage", "memory_search.provider", "auto"),
-    ("agents.defaults.memorySearch.model", "text-embedding-3-small", "memory_search.model", None),
-    ("agents.defaults.memorySearch.extraPaths", ["~/docs"], "memory_search.extra_paths", ()),
+    ("agents.defaults.contextTokens", 200000, "model.context_tokens", None),
+    ("agents.defaults.bootstrapMaxChars", 10000, "agent.workspace.bootstrap_max_chars", 20_000),
+    ("agents.defaults.memorySearch.provider", "voyage", "agent.memory_search.provider", "auto"),
+    ("agents.defaults.memorySearch.model", "text-embedding-3-small", "agent.memory_search.model", None),
+    ("agents.defaults.memorySearch.extraPaths", ["~/docs"], "agent.memory_search.extra_paths", ()),
     (
         "agents.defaults.memorySearch.experimental.sessionMemory",
         True,
-        "memory_search.experimental.session_memory",
+        "agent.memory_search.experimental.session_memory",
         False,
     ),
-    ("agents.defaults.memorySearch.sources", ["memory", "sessions"], "memory_search.sources", ("memory",)),
-    ("agents.defaults.memorySearch.query.hybrid.enabled", False, "memory_search.query.hybrid.enabled", True),
-    ("agents.defaults.memorySearch.query.hybrid.vectorWeight", 0.6, "memory_search.query.hybrid.vector_weight", 0.7),
-    ("agents.defaults.memorySearch.query.hybrid.textWeight", 0.4, "memory_search.query.hybrid.text_weight", 0.3),
-    ("agents.defaults.memorySearch.cache.enabled", False, "memory_search.cache.enabled", True),
-    ("agents.defaults.memorySearch.cache.maxEntries", 1, "memory_search.cache.max_entries", 50_000),
-    ("memory.backend", "qmd", "memory.backend", "builtin"),
-    ("memory.citations", "on", "memory.citations", "auto"),
-    ("memory.qmd.command", "/opt/qmd", "memory.qmd.command", "qmd"),
-    ("memory.qmd.includeDefaultMemory", False, "memory.qmd.include_default_memory", True),
-    ("memory.qmd.sessions.enabled", True, "memory.qmd.sessions.enabled", False),
-    ("memory.qmd.sessions.retentionDays", 30, "memory.qmd.sessions.retention_days", None),
-    ("memory.qmd.update.interval", "10m", "memory.qmd.update.interval", timedelta(minutes=5)),
-    ("memory.qmd.limits.maxResults", 9, "memory.qmd.limits.max_results", 6),
-    ("memory.qmd.limits.timeoutMs", 9000, "memory.qmd.limits.timeout_ms", 4_000),
-    ("plugins.slots.memory", "memory-lancedb", "slots.memory", "memory-core"),
-    ("session.reset.mode", "idle", "session.reset.mode", "daily"),
-    ("session.reset.atHour", 5, "session.reset.at_hour", 4),
-    ("session.reset.idleMinutes", 480, "session.reset.idle_minutes", None),
+    ("agents.defaults.memorySearch.sources", ["memory", "sessions"], "agent.memory_search.sources", ("memory",)),
+    ("agents.defaults.memorySearch.query.hybrid.enabled", False, "agent.memory_search.query.hybrid.enabled", True),
+    (
+        "agents.defaults.memorySearch.query.hybrid.vectorWeight",
+        0.6,
+        "agent.memory_search.query.hybrid.vector_weight",
+        0.7,
+    ),
+    ("agents.defaults.memorySearch.query.hybrid.textWeight", 0.4, "agent.memory_search.query.hybrid.text_weight", 0.3),
+    ("agents.defaults.memorySearch.cache.enabled", False, "agent.memory_search.cache.enabled", True),
+    ("agents.defaults.memorySearch.cache.maxEntries", 1, "agent.memory_search.cache.max_entries", 50_000),
+    ("memory.backend", "qmd", "agent.memory_search.backend", "builtin"),
+    ("memory.citations", "on", "agent.memory_search.citations", "auto"),
+    ("memory.qmd.command", "/opt/qmd", "agent.memory_search.qmd.command", "qmd"),
+    ("memory.qmd.includeDefaultMemory", False, "agent.memory_search.qmd.include_default_memory", True),
+    ("memory.qmd.sessions.enabled", True, "agent.memory_search.qmd.sessions.enabled", False),
+    ("memory.qmd.sessions.retentionDays", 30, "agent.memory_search.qmd.sessions.retention_days", None),
+    ("memory.qmd.update.interval", "10m", "agent.memory_search.qmd.update.interval", timedelta(minutes=5)),
+    ("memory.qmd.limits.maxResults", 9, "agent.memory_search.qmd.limits.max_results", 6),
+    ("memory.qmd.limits.timeoutMs", 9000, "agent.memory_search.qmd.limits.timeout_ms", 4_000),
+    ("session.reset.mode", "idle", "agent.session.reset.mode", "daily"),
+    ("session.reset.atHour", 5, "agent.session.reset.at_hour", 4),
+    ("session.reset.idleMinutes", 480, "agent.session.reset.idle_minutes", None),
     # the memory-context section; the defaults that differ: choosing Holdfast is the opting in (`enabled`), and its
     # index need not be bounded (`maxSegments`, `evictionDays`)
     (CONTEXT + "enabled", False, "recall.enabled", True),
@@ -96,16 +101,16 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     (
         "agents.defaults.memorySearch.query.hybrid.candidateMultiplier",
         8,
-        "memory_search.query.hybrid.candidate_multiplier",
+        "agent.memory_search.query.hybrid.candidate_multiplier",
         4,
     ),
-    (LANCE + "enabled", False, "long_term.enabled", True),
-    (LANCE + "config.embedding.model", "text-embedding-3-small", "long_term.embedding.model", None),
-    (LANCE + "config.autoCapture", True, "long_term.auto_capture", False),
-    (LANCE + "config.autoRecall", False, "long_term.auto_recall", True),
-    ("agents.defaults.skipBootstrap", True, "workspace.skip_bootstrap", False),
+    (LANCE + "enabled", False, "agent.long_term.enabled", True),
+    (LANCE + "config.embedding.model", "text-embedding-3-small", "agent.long_term.embedding.model", None),
+    (LANCE + "config.autoCapture", True, "agent.long_term.auto_capture", False),
+    (LANCE + "config.autoRecall", False, "agent.long_term.auto_recall", True),
+    ("agents.defaults.skipBootstrap", True, "agent.workspace.skip_bootstrap", False),
     ("agents.defaults.blockStreamingDefault", "on", "agent.block_streaming", "off"),
-    ("agents.defaults.sandbox.workspaceAccess", "ro", "workspace.access", "rw"),
+    ("agents.defaults.sandbox.workspaceAccess", "ro", "agent.workspace.access", "rw"),
 ]
 
 # further names that real files hold
@@ -120,35 +125,39 @@ REAL: list[tuple[str, object, str, object]] = [
     ("agents.defaults.compaction.timeoutSeconds", 900, "compaction.timeout_seconds", 180),
     (FLUSH + "model", "x/z", "compaction.memory_flush.model", None),
     (FLUSH + "forceFlushTranscriptBytes", "2mb", "compaction.memory_flush.force_flush_transcript_bytes", 0),
-    ("agents.defaults.bootstrapTotalMaxChars", 150000, "workspace.bootstrap_total_max_chars", 60_000),
-    ("agents.defaults.model", "x/y", "agent.model", None),
-    ("agents.defaults.model.primary", "x/y", "agent.model", None),
-    ("agents.defaults.model.fallbacks", ["x/z"], "agent.fallback_models", ()),
+    ("agents.defaults.bootstrapTotalMaxChars", 150000, "agent.workspace.bootstrap_total_max_chars", 60_000),
+    ("agents.defaults.model", "x/y", "model.name", None),
+    ("agents.defaults.model.primary", "x/y", "model.name", None),
+    ("agents.defaults.model.fallbacks", ["x/z"], "model.fallbacks", ()),
     ("agents.defaults.userTimezone", "Europe/Berlin", "agent.timezone", None),
-    ("agents.defaults.workspace", "~/clawd", "workspace.path", None),
-    ("agents.defaults.memorySearch.query.maxResults", 8, "memory_search.query.max_results", 6),
-    ("agents.defaults.memorySearch.query.minScore", 0.5, "memory_search.query.min_score", 0.35),
-    ("agents.defaults.memorySearch.query.hybrid.mmr.enabled", True, "memory_search.query.hybrid.mmr.enabled", False),
+    ("agents.defaults.workspace", "~/clawd", "agent.workspace.path", None),
+    ("agents.defaults.memorySearch.query.maxResults", 8, "agent.memory_search.query.max_results", 6),
+    ("agents.defaults.memorySearch.query.minScore", 0.5, "agent.memory_search.query.min_score", 0.35),
+    (
+        "agents.defaults.memorySearch.query.hybrid.mmr.enabled",
+        True,
+        "agent.memory_search.query.hybrid.mmr.enabled",
+        False,
+    ),
     (
         "agents.defaults.memorySearch.query.hybrid.mmr.lambda",
         0.5,
-        "memory_search.query.hybrid.mmr.relevance_weight",
+        "agent.memory_search.query.hybrid.mmr.relevance_weight",
         0.7,
     ),
     (
         "agents.defaults.memorySearch.query.hybrid.temporalDecay.halfLifeDays",
         7,
-        "memory_search.query.hybrid.temporal_decay.half_life_days",
+        "agent.memory_search.query.hybrid.temporal_decay.half_life_days",
         30,
     ),
-    ("agents.defaults.memorySearch.chunking.tokens", 300, "memory_search.chunking.tokens", 400),
-    ("agents.defaults.memorySearch.chunking.overlap", 20, "memory_search.chunking.overlap", 80),
-    ("agents.defaults.memorySearch.sync.watch", False, "memory_search.sync.watch", True),
-    ("agents.defaults.memorySearch.remote.baseUrl", "http://h", "memory_search.remote.base_url", None),
-    ("memory.search.provider", "openai-compatible", "memory_search.provider", "auto"),
-    ("session.resetTriggers", ["/fresh"], "session.reset_triggers", ("/new", "/reset")),
-    ("session.idleMinutes", 60, "session.reset.idle_minutes", None),
-    ("plugins.slots.contextEngine", "lossless-claw", "slots.context_engine", "legacy"),
+    ("agents.defaults.memorySearch.chunking.tokens", 300, "agent.memory_search.chunking.tokens", 400),
+    ("agents.defaults.memorySearch.chunking.overlap", 20, "agent.memory_search.chunking.overlap", 80),
+    ("agents.defaults.memorySearch.sync.watch", False, "agent.memory_search.sync.watch", True),
+    ("agents.defaults.memorySearch.remote.baseUrl", "http://h", "agent.memory_search.remote.base_url", None),
+    ("memory.search.provider", "openai-compatible", "agent.memory_search.provider", "auto"),
+    ("session.resetTriggers", ["/fresh"], "agent.session.reset_triggers", ("/new", "/reset")),
+    ("session.idleMinutes", 60, "agent.session.reset.idle_minutes", None),
     ("plugins.entries.memory-context.enabled", False, "recall.enabled", True),
     (PLUGIN + "embeddingDim", 384, "embedding.dimension", None),
     (PLUGIN + "embeddingModelName", "m", "embedding.model", None),
@@ -159,12 +168,12 @@ REAL: list[tuple[str, object, str, object]] = [
     (PLUGIN + "search.vectorWeight", 0.5, "search.vector_weight", 0.7),
     (PLUGIN + "search.bm25Weight", 0.5, "search.bm25_weight", 0.3),
     (PLUGIN + "search.timeDecay", 1, "search.time_decay", 0.995),
-    (LANCE + "config.dbPath", "~/l", "long_term.db_path", None),
-    (LANCE + "config.captureMaxChars", 600, "long_term.capture_max_chars", 500),
-    (LANCE + "config.recallMaxChars", 600, "long_term.recall_max_chars", 1_000),
-    ("hooks.internal.entries.session-memory.enabled", True, "session.memory_file", False),
-    ("memory.qmd.searchMode", "query", "memory.qmd.search_mode", "search"),
-    ("memory.qmd.update.embedInterval", 30, "memory.qmd.update.embed_interval", timedelta(hours=1)),
+    (LANCE + "config.dbPath", "~/l", "agent.long_term.db_path", None),
+    (LANCE + "config.captureMaxChars", 600, "agent.long_term.capture_max_chars", 500),
+    (LANCE + "config.recallMaxChars", 600, "agent.long_term.recall_max_chars", 1_000),
+    ("hooks.internal.entries.session-memory.enabled", True, "agent.session.memory_file", False),
+    ("memory.qmd.searchMode", "query", "agent.memory_search.qmd.search_mode", "search"),
+    ("memory.qmd.update.embedInterval", 30, "agent.memory_search.qmd.update.embed_interval", timedelta(hours=1)),
 ]
 
 
@@ -175,7 +184,7 @@ def written(folder: Path, data: object) -> Path:
     return path
 
 
-def read(folder: Path, data: object, **environ: str) -> Loaded:
+def read(folder: Path, data: object, **environ: str) -> Loaded[ChatSettings]:
     """The settings that such a file gives."""
     return load(files=[written(folder, data)], environ=environ)
 
@@ -204,9 +213,9 @@ def at(settings: object, key: str) -> object:
 def test_every_path(tmp_path: Path, path: str, value: object, key: str, default: object) -> None:
     """Each documented path sets the setting that it stands for, which has the documented default."""
     loaded = read(tmp_path, nested(path, value))
-    changed = [row.key for row in settings_table() if loaded.origins[row.key] != "default"]
+    changed = [row.key for row in CHAT.rows if loaded.origins[row.key] != "default"]
     assert changed == [key]
-    assert next(row.default for row in settings_table() if row.key == key) == default
+    assert next(row.default for row in CHAT.rows if row.key == key) == default
     assert at(loaded.settings, key) != default
     assert loaded.origins[key].endswith(path)
     assert loaded.ignored == {}
@@ -241,14 +250,15 @@ Reply NO_REPLY when done.' },
     assert settings.compaction.memory_flush.prompt == "Write. Reply NO_REPLY when done."
     assert settings.pruning.keep_last_assistants == 5
     assert settings.pruning.hard_clear.placeholder == "[已清除]"
-    assert settings.agent.context_tokens == 200_000
+    assert settings.model.context_tokens == 200_000
 
 
 def test_plugin_form(tmp_path: Path) -> None:
     """The least that switches the memory-context plugin on is a file without mistakes."""
     plugins = {"entries": {"memory-context": {"config": {}}}, "slots": {"memory": "memory-context"}}
     loaded = read(tmp_path, {"plugins": plugins})
-    assert loaded.settings.slots.memory == "memory-context"
+    assert loaded.settings.recall.enabled
+    assert not loaded.settings.agent.long_term.enabled
     assert loaded.ignored == {}
 
 
@@ -271,7 +281,7 @@ def test_transformer(tmp_path: Path) -> None:
 def test_qmd_paths(tmp_path: Path) -> None:
     """Paths may be text or objects."""
     loaded = read(tmp_path, nested("memory.qmd.paths", ["~/a", {"path": "~/b", "name": "b", "pattern": "**/*.md"}]))
-    assert loaded.settings.memory.qmd.paths == (
+    assert loaded.settings.agent.memory_search.qmd.paths == (
         QmdPath(path="~/a"),
         QmdPath(path="~/b", name="b", pattern="**/*.md"),
     )
@@ -281,7 +291,7 @@ def test_hooks_of_others(tmp_path: Path) -> None:
     """Of all hooks one is ours; whatever else stands beside it is passed over and reported by name."""
     entries = {"boot-md": {"enabled": True}, "session-memory": {"enabled": True, "messages": 20, "llmSlug": False}}
     loaded = read(tmp_path, {"hooks": {"enabled": True, "internal": {"enabled": True, "entries": entries}}})
-    assert loaded.settings.session.memory_file
+    assert loaded.settings.agent.session.memory_file
     assert set(loaded.ignored) == {
         "hooks.enabled",
         "hooks.internal.enabled",
@@ -390,8 +400,8 @@ def test_two_places_for_one_setting(tmp_path: Path) -> None:
 def test_model_as_text_or_object(tmp_path: Path) -> None:
     """The model may be a name, or an object with a name and fallbacks."""
     data = {"primary": "x/y", "fallbacks": ["x/z"]}
-    agent = read(tmp_path, nested("agents.defaults.model", data)).settings.agent
-    assert (agent.model, agent.fallback_models) == ("x/y", ("x/z",))
+    model = read(tmp_path, nested("agents.defaults.model", data)).settings.model
+    assert (model.name, model.fallbacks) == ("x/y", ("x/z",))
 
 
 class TestBadFiles:
@@ -417,7 +427,7 @@ class TestBadFiles:
     def test_same_name_twice(self, tmp_path: Path) -> None:
         """Of a name that stands twice in one object the last counts, as in JSON5 everywhere."""
         text = '{"agents": {"defaults": {"contextTokens": 1, "contextTokens": 2}}}'
-        assert read(tmp_path, text).settings.agent.context_tokens == 2
+        assert read(tmp_path, text).settings.model.context_tokens == 2
 
 
 SEEDS = SHARED.parent / "seeds"
@@ -431,12 +441,13 @@ def seeds() -> str:
 
 @needs_seeds
 def test_every_path_of_the_documents_is_listed() -> None:
-    """The reference of paths in the documents is covered; `memory.qmd.paths` has a test of its own."""
+    """The reference of paths in the documents is covered; `memory.qmd.paths` and the slot have tests of their own."""
     named = set(re.findall(r"^((?:agents|memory|plugins|session)\.[\w.]+)", seeds(), re.MULTILINE))
     known = {path for path, *_ in DOCUMENTED}
     assert len(named) > 40
     assert {path for path in named if not any(one == path or one.startswith(f"{path}.") for one in known)} == {
-        "memory.qmd.paths"
+        "memory.qmd.paths",
+        "plugins.slots.memory",
     }
 
 

@@ -8,20 +8,21 @@ import msgspec
 import pytest
 
 from holdfast.errors import SettingsError
-from holdfast.settings import Loaded, Secret, as_dict, load
+from holdfast.settings import Loaded, Secret, as_dict
+from holdfast_agent.settings import CHAT, ChatSettings, load
 
 KEY = "sk-canary-0123456789"
 PLACE = "plugins.entries.memory-lancedb.config.embedding.apiKey"
 
 
-def native(folder: Path, text: str, **environ: str) -> Loaded:
+def native(folder: Path, text: str, **environ: str) -> Loaded[ChatSettings]:
     """The settings of a holdfast.toml with this in its embedding section."""
     path = folder / "holdfast.toml"
     path.write_text(f"[embedding]\n{text}\n", encoding="utf-8")
     return load(files=[path], environ=environ)
 
 
-def foreign(folder: Path, key: object, **environ: str) -> Loaded:
+def foreign(folder: Path, key: object, **environ: str) -> Loaded[ChatSettings]:
     """The settings of an openclaw.json with this as a key."""
     data: Any = key
     for name in reversed(PLACE.split(".")):
@@ -37,7 +38,14 @@ def test_never_shown() -> None:
     key = loaded.settings.embedding.api_key
     assert key is not None
     assert key.reveal() == KEY
-    for shown in (repr(loaded), str(key), f"{key}", f"{key!r}", str(as_dict(loaded.settings)), str(loaded.origins)):
+    for shown in (
+        repr(loaded),
+        str(key),
+        f"{key}",
+        f"{key!r}",
+        str(as_dict(loaded.settings, schema=CHAT)),
+        str(loaded.origins),
+    ):
         assert KEY not in shown
     with pytest.raises(TypeError):
         msgspec.json.encode(loaded.settings)
@@ -78,14 +86,14 @@ def test_equal_by_value() -> None:
 def test_in_a_file_of_another_program(tmp_path: Path, spelled: object) -> None:
     """A key may be there itself, or as the name of a variable."""
     loaded = foreign(tmp_path, spelled, OPENAI_API_KEY=KEY)
-    assert loaded.settings.long_term.embedding.api_key == Secret(KEY)
+    assert loaded.settings.agent.long_term.embedding.api_key == Secret(KEY)
 
 
 @pytest.mark.parametrize("spelled", ["${OPENAI_API_KEY}", {"source": "env", "id": "OPENAI_API_KEY"}])
 def test_variable_of_another_program(tmp_path: Path, spelled: object) -> None:
     """A variable that only the other program has is reported and does not spoil the file."""
     loaded = foreign(tmp_path, spelled)
-    assert loaded.settings.long_term.embedding.api_key is None
+    assert loaded.settings.agent.long_term.embedding.api_key is None
     assert loaded.ignored[PLACE].endswith("the environment variable OPENAI_API_KEY is not set")
 
 

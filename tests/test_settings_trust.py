@@ -13,11 +13,12 @@ import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import SettingsError, StorageError
-from holdfast.settings import Archive, Loaded, Settings, default_files, load, settings_table
+from holdfast.settings import Archive, Loaded, Settings, default_files
 from holdfast.settings.trust import forget_trust, links_out_of, load_trust, record_trust, trust_file
 from holdfast.store.opening import store_file
+from holdfast_agent.settings import CHAT, ChatSettings, load
 
-PROJECT_KEYS = {row.key for row in settings_table() if row.project}
+PROJECT_KEYS = {row.key for row in CHAT.rows if row.project}
 CANDIDATES: tuple[Any, ...] = (
     *(
         "full",
@@ -46,13 +47,13 @@ CANDIDATES: tuple[Any, ...] = (
 def hostile() -> dict[str, Any]:
     """A value for every setting that is valid and not its default."""
     found: dict[str, Any] = {}
-    for row in settings_table():
+    for row in CHAT.rows:
         for value in CANDIDATES:
             try:
                 loaded = load(environ={}, **nested({row.key: value}))
             except SettingsError:
                 continue
-            if loaded.settings != Settings():
+            if loaded.settings != ChatSettings():
                 found[row.key] = value
                 break
         assert row.key in found, f"{row.key}: add a value to CANDIDATES"
@@ -77,7 +78,7 @@ def toml(flat: dict[str, Any]) -> str:
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in flat.items())
 
 
-def differing(loaded: Loaded) -> set[str]:
+def differing(loaded: Loaded[ChatSettings]) -> set[str]:
     """The settings that are not at their default."""
     return {key for key, origin in loaded.origins.items() if origin != "default"}
 
@@ -101,7 +102,7 @@ class Clone:
         path.write_text(text, "utf-8")
         return path
 
-    def load(self, *files: Path) -> Loaded:
+    def load(self, *files: Path) -> Loaded[ChatSettings]:
         """The settings in force."""
         return load(files=files or default_files(), environ={})
 
@@ -119,8 +120,8 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Clone:
     return made
 
 
-EVIL = 'archive.redaction = false\nmemory.qmd.command = "./evil"\nrecall.position = "head"\n'
-REFUSED = ("archive.redaction", "memory.qmd.command")
+EVIL = 'archive.redaction = false\nagent.memory_search.qmd.command = "./evil"\nrecall.position = "head"\n'
+REFUSED = ("archive.redaction", "agent.memory_search.qmd.command")
 
 
 class TestHostileFiles:
@@ -152,23 +153,25 @@ class TestHostileFiles:
                 }
             },
             "memory": {"backend": "qmd", "qmd": {"command": "/evil"}},
+            "plugins": {"slots": {"memory": "none"}},
         }
         clone.write(json.dumps(said), name="openclaw.json")
         monkeypatch.setenv("OPENCLAW_CONFIG_PATH", "openclaw.json")
         loaded = load(files=default_files(), environ={})
-        assert differing(loaded) == {"agent.context_tokens"}
-        assert "memory.qmd.command" in loaded.refused[Path("openclaw.json")]
-        assert len(loaded.refused[Path("openclaw.json")]) == 9
+        assert differing(loaded) == {"model.context_tokens"}
+        assert "agent.memory_search.qmd.command" in loaded.refused[Path("openclaw.json")]
+        assert "plugins.slots.memory" in loaded.refused[Path("openclaw.json")]
+        assert len(loaded.refused[Path("openclaw.json")]) == 10
 
     def test_refused_values_are_not_even_read(self, clone: Clone) -> None:
         """A value of the wrong kind, or a variable that is not set, is no error where the setting does not count."""
         clone.write('archive.redaction = "x"\nembedding.api_key = "${NOT_SET}"\n')
-        assert clone.load().settings == Settings()
+        assert clone.load().settings == ChatSettings()
 
     def test_no_listed_setting_is_a_text(self) -> None:
         """The list names settings, and none that names a program, a place, an address, a model or a text."""
         assert len(PROJECT_KEYS) > 50
-        assert {row.key for row in settings_table() if row.project and row.kind == "text"} == {"agent.timezone"}
+        assert {row.key for row in CHAT.rows if row.project and row.kind == "text"} == {"agent.timezone"}
 
 
 class TestWhoseFile:
@@ -231,7 +234,7 @@ class TestWhoseFile:
         (place / "openclaw.json").write_text('{"memory": {"backend": "qmd"}}', "utf-8")
         for folder in (clone.folder, place):
             monkeypatch.chdir(folder)
-            assert clone.load().settings.memory.backend == "qmd"
+            assert clone.load().settings.agent.memory_search.backend == "qmd"
 
     def test_a_file_that_was_named_counts_in_full(self, clone: Clone) -> None:
         """A program that names a file elsewhere means it; a program that works on a folder says which one."""
@@ -286,7 +289,7 @@ class TestTrust:
     def test_a_link_is_trusted_by_what_it_leads_to(self, clone: Clone) -> None:
         """A link that leads to other content is untrusted again."""
         clone.write(EVIL, name="one.toml")
-        clone.write(EVIL + "session.memory_file = true\n", name="two.toml")
+        clone.write(EVIL + "agent.session.memory_file = true\n", name="two.toml")
         link = clone.folder / "holdfast.toml"
         link.symlink_to("one.toml")
         record_trust({link: link.read_bytes()})

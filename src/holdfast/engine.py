@@ -74,7 +74,7 @@ class Engine:
         self.auto = memory.settings.compaction.auto
         self.count = _open_counter(memory.settings, model)
         self.closing = Event()
-        self._loaded: Loaded | None = None
+        self._loaded: Loaded[Settings] | None = None
         self._views: dict[Path | None, Engine] = {}
         self._sessions: WeakValueDictionary[Scope, Session] = WeakValueDictionary()
         self._recent: dict[Scope, Session] = {}
@@ -225,7 +225,7 @@ class Engine:
                 del self._views[next(iter(self._views))]
             return view
 
-    def _with_settings(self, loaded: Loaded, folder: Path | None) -> Engine:
+    def _with_settings(self, loaded: Loaded[Settings], folder: Path | None) -> Engine:
         view = copy.copy(self)
         view._loaded = loaded  # noqa: SLF001 - of the same class
         view.memory = self.memory.with_settings(loaded.settings)
@@ -420,10 +420,10 @@ class Worker:
 def _open_counter(settings: Settings, model: Model | None) -> TokenCounter:
     tokens = settings.tokens
     name = f"{tokens.counter}:{tokens.encoding}" if tokens.encoding else tokens.counter
-    return counter(name, model=settings.agent.model or (model.name if model else None))
+    return counter(name, model=settings.model.name or (model.name if model else None))
 
 
-def _warn_of_shared(loaded: Loaded, folder: Path, *, own: Settings) -> list[str]:
+def _warn_of_shared(loaded: Loaded[Settings], folder: Path, *, own: Settings) -> list[str]:
     """Say which settings of a project's file have no effect, because all projects of a memory share them."""
     wanted = loaded.settings
     changed = []

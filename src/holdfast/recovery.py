@@ -61,7 +61,7 @@ def complete_with_recovery(
     After an overflow the session is compacted; if there is nothing left to compact, or the provider counts more tokens
     than we do, the window is made smaller. This is done at most three times; then a ModelOverflowError says what to do.
     """
-    limit = request.limit or session.engine.settings.agent.context_tokens or model.context_tokens
+    limit = request.limit or session.engine.settings.model.context_tokens or model.context_tokens
     attempt = _Attempt(session, messages, request, model, limit)
     for overflows in range(MAX_RETRIES + 1):
         try:
@@ -73,7 +73,7 @@ def complete_with_recovery(
             if overflows == MAX_RETRIES:
                 raise ModelOverflowError(
                     f"the request does not fit after {MAX_RETRIES} tries. Start a new session (/new), use a model with "
-                    f"a larger window, or set agent.context_tokens to what this one holds ({error})",
+                    f"a larger window, or set model.context_tokens to what this one holds ({error})",
                     model=model.name,
                     status=error.status,
                     limit=error.limit,

@@ -515,7 +515,7 @@ class Session:
         return turn.Turn(
             limits=self._limits(limit, reserve, model=model, overhead=overhead),
             now=self._memory.clock(),
-            model=model or self.engine.settings.agent.model or "",
+            model=model or self.engine.settings.model.name or "",
             provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
             archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
         )

@@ -40,7 +40,6 @@ from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redaction import redact_value
 from holdfast.session import Session
-from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, Select
 from holdfast.tokens import count_json, count_text
 from holdfast.transcripts.records import is_forgotten, messages_of
@@ -50,6 +49,7 @@ from holdfast_agent import session_notes, workspace
 from holdfast_agent.memories import Memories
 from holdfast_agent.notes import Notes
 from holdfast_agent.sessions import Opened, Purpose, SessionEntry, Sessions, Spent, id_of
+from holdfast_agent.settings import ChatSettings
 from holdfast_agent.toolbox import Confirm
 from holdfast_agent.tools import agent_tools, flush_tools
 from holdfast_agent.view import Quiet, ReplyStream, View
@@ -108,6 +108,7 @@ class Agent:
         engine: Engine,
         model: Model,
         *,
+        settings: ChatSettings,
         sessions: Sessions,
         key: str,
         root: Path,
@@ -123,16 +124,17 @@ class Agent:
                 "use it in WSL. The library and the other commands work here"
             )
         self.engine, self.model, self.sessions, self.root = engine, model, sessions, root
+        self.settings = settings
         self.notes, self.project, self.confirm, self.flush_model = notes, project, confirm, flush_model
         self.view: View = view or Quiet()
         self.window: Window | None = None
         self.cancel, self.tally = Event(), Tally()
         self.hook_failures: list[str] = []
-        self.memories = Memories(engine, sessions.agent)
+        self.memories = Memories(engine, settings, sessions.agent)
         self._system: Message | None = None
         self._input_time, self._memory_warning, self._warned_read_only = 0, "", False
         try:
-            workspace.prepare(root, engine.settings)
+            workspace.prepare(root, settings.agent)
         except StorageError as error:
             self.view.notice(f"The workspace {error}. Notes before compactions cannot be written there.")
         engine.reader = CountedModel(engine.reader or engine.model or model, "extraction", self.tally)
@@ -145,7 +147,7 @@ class Agent:
             message_provider="terminal",
             on_failure=self.hook_failures.append,
         )
-        self._switch_to(sessions.open(key, engine.settings, cwd=str(root)))
+        self._switch_to(sessions.open(key, settings.agent, cwd=str(root)))
         before = self.opened.archived
         self._finish(None if before is None else self._find_session(id_of(before), sessions.read_cwd(before)))
 
@@ -159,14 +161,9 @@ class Agent:
         self.save_tally()
 
     @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self.engine.settings
-
-    @property
     def limit(self) -> int:
         """The context window, in tokens."""
-        return self.settings.agent.context_tokens or self.model.context_tokens
+        return self.settings.model.context_tokens or self.model.context_tokens
 
     @property
     def limits(self) -> Budget:
@@ -188,7 +185,7 @@ class Agent:
         """Build the system prompt from the workspace as it is now. One turn has one, whatever its tools change."""
         prompt = workspace.system_prompt(
             self.root,
-            settings=self.settings,
+            settings=self.settings.agent,
             now=self.sessions.clock(),
             tools=self.tools.tools(),
             first_run=self.is_first_run,
@@ -210,8 +207,8 @@ class Agent:
     def say(self, text: str, *, heartbeat: bool = False) -> Turn:
         """Send a user message and wait for the answer. If the model fails, the next call continues from it."""
         before = self.session
-        if is_due := bool(self.sessions.due(self.opened.key, self.settings)):
-            self._switch_to(self.sessions.open(self.opened.key, self.settings, cwd=str(self.root)))
+        if is_due := bool(self.sessions.due(self.opened.key, self.settings.agent)):
+            self._switch_to(self.sessions.open(self.opened.key, self.settings.agent, cwd=str(self.root)))
         try:
             # Before anything that calls a model or takes time. Its time is saved with the reply, in one write.
             self.record(Message(role="user", parts=(Text(text=text),)))
@@ -354,7 +351,8 @@ class Agent:
         self.session = self._find_session(opened.entry.session_id, opened.transcript.cwd or str(self.root))
         self.tools = agent_tools(
             self.session,
-            bounds=workspace.bounds_of(self.root, self.settings, guarded=[self.sessions.home]),
+            settings=self.settings,
+            bounds=workspace.bounds_of(self.root, self.settings.agent, guarded=[self.sessions.home]),
             notes=self.notes,
             confirm=self.confirm,
             memories=self.memories,
@@ -392,14 +390,14 @@ class Agent:
             self.view.notice(
                 f"A new conversation begins ({self.opened.why} reset). The old one is in {self.opened.archived}."
             )
-        if self.opened.archived is None or not self.settings.session.memory_file:
+        if self.opened.archived is None or not self.settings.agent.session.memory_file:
             return
         try:
             with self._working("naming the conversation"):
                 session_notes.write_session_note(
                     self.opened,
                     time=self.sessions.clock(),
-                    bounds=workspace.bounds_of(self.root, self.settings),
+                    bounds=workspace.bounds_of(self.root, self.settings.agent),
                     model=self._writer(),
                     mask=self.settings.archive.redaction,
                     cancel=self.cancel,
@@ -519,7 +517,8 @@ class Agent:
             used=max(entry.total_tokens, used or 0),
             coming=coming,
             budget=self.limits,
-            settings=settings,
+            settings=settings.compaction.memory_flush,
+            can_write=settings.agent.workspace.access == "rw",
             transcript_bytes=self.opened.transcript.file.stat().st_size,
             heartbeat=heartbeat,
             forced=used is None,
@@ -529,8 +528,9 @@ class Agent:
             self.view.notice("No notes are written before compactions: the workspace is read-only.")
         if verdict != "due":
             return
-        prompt = flush.prompt(settings, now=workspace.local_time(now, timezone=settings.agent.timezone))
-        bounds = workspace.bounds_of(self.root, settings)
+        moment = workspace.local_time(now, timezone=settings.agent.timezone)
+        prompt = flush.prompt(settings.compaction.memory_flush, now=moment)
+        bounds = workspace.bounds_of(self.root, settings.agent)
         tools = flush_tools(bounds, note=prompt.path, mask=settings.archive.redaction)
         try:
             with self._working("writing notes"):

@@ -11,12 +11,12 @@ from holdfast.compaction.dialogue import one_line
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
 from holdfast.report import ContextReport
-from holdfast.settings import LongTermEmbedding
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_json, count_text, human_tokens
 from holdfast_agent import workspace
 from holdfast_agent.agent import Agent
 from holdfast_agent.sessions import Purpose, Spent
+from holdfast_agent.settings import LongTermEmbedding
 from holdfast_agent.tools import cite
 
 _MINUTE: Final = 60_000
@@ -70,7 +70,7 @@ def is_command(line: str, *, triggers: Sequence[str] = ()) -> bool:
 
 def run(agent: Agent, line: str) -> CommandResult:
     """Run a command. Errors are returned as text."""
-    if _is_trigger(line, agent.settings.session.reset_triggers):
+    if _is_trigger(line, agent.settings.agent.session.reset_triggers):
         line = "/new"
     name, _, rest = line.strip().removeprefix("/").partition(" ")
     name, _, colon = name.partition(":")
@@ -111,7 +111,7 @@ def _format_usage(spent: Spent) -> str:
 
 def _list_long_term(agent: Agent) -> Iterator[str]:
     """Yield where long-term memories are stored and what embeds them, if that is set."""
-    settings = agent.settings.long_term
+    settings = agent.settings.agent.long_term
     if settings.enabled and (settings.db_path is not None or settings.embedding != LongTermEmbedding()):
         with agent.guard_memory():
             memories, embedder = agent.memories, agent.memories.choice.embedder
@@ -120,14 +120,14 @@ def _list_long_term(agent: Agent) -> Iterator[str]:
 
 
 def _list_context(agent: Agent, *, with_details: bool) -> Iterator[str]:
-    settings = agent.settings.workspace
+    settings = agent.settings.agent.workspace
     sizes = {tool.name: count_json(dict(tool.parameters)) for tool in agent.tools.tools()}
     yield f"Workspace: {agent.root}"
     yield f"Bootstrap max/file: {settings.bootstrap_max_chars:,} chars"
     yield f"Bootstrap max/total: {settings.bootstrap_total_max_chars:,} chars"
     yield f"System prompt: {_size(agent.build_messages()[0].text)}"
     yield "Injected workspace files:"
-    for file in workspace.context_files(agent.root, agent.settings, first_run=agent.is_first_run):
+    for file in workspace.context_files(agent.root, agent.settings.agent, first_run=agent.is_first_run):
         yield f"- {file.name}: {file.status.upper()} | raw {file.raw_chars:,} chars | injected {_size(file.text)}"
     yield f"Tools: {len(sizes)} (schemas ~{sum(sizes.values()):,} tok): {', '.join(sizes)}"
     yield _format_fullness(agent)
@@ -180,7 +180,7 @@ def _search(agent: Agent, query: str) -> Iterator[str]:
     """Search facts, notes and the archive; yield the hits of each under a heading."""
     facts = [_fact_line(hit.fact) for hit in find(_list_facts(agent), query, limit=MAX_HITS)]
     notes: list[str] = []
-    if agent.notes is not None and agent.settings.workspace.access != "none":
+    if agent.notes is not None and agent.settings.agent.workspace.access != "none":
         hits = agent.notes.search(query, max_results=MAX_HITS).hits
         notes = [f"- {cite(hit.path, hit.start, hit.end)}: {one_line(hit.snippet, MAX_LINE_CHARS)}" for hit in hits]
     archive = [

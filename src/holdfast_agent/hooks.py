@@ -15,7 +15,7 @@ from typing import Any, Final
 from holdfast import providers
 from holdfast.errors import InputError, SettingsError
 from holdfast.events import Compacted, Compacting, Hook, Hooks, SummaryRequest, SummaryResult
-from holdfast.settings import HookSettings
+from holdfast_agent.settings import HookSettings
 from holdfast_agent.shell import environment, run_program
 
 _FUNCTION: Final = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
@@ -85,14 +85,16 @@ def _import(text: str, key: str) -> Callable[..., Any] | None:
     try:
         return name and getattr(import_module(name[1]), name[2])
     except (ImportError, AttributeError) as error:
-        raise SettingsError(f"{text} cannot be imported: {error}", source="settings", key=f"hooks.{key}") from error
+        message = f"{text} cannot be imported: {error}"
+        raise SettingsError(message, source="settings", key=f"agent.hooks.{key}") from error
 
 
 def _make_command(text: str, key: str, root: Path) -> Callable[..., str]:
     try:
         program, *arguments = shlex.split(text)
     except ValueError as error:
-        raise SettingsError(f"{text!r} is not a command: {error}", source="settings", key=f"hooks.{key}") from error
+        message = f"{text!r} is not a command: {error}"
+        raise SettingsError(message, source="settings", key=f"agent.hooks.{key}") from error
     command = (os.path.expanduser(program), *arguments)  # noqa: PTH111 - a name, not a path
     return partial(run_program, command, cwd=root, project=root, environ=environment(os.environ))
 

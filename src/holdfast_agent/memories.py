@@ -1,7 +1,7 @@
 """Long-term memories: facts of the agent that the model or the user chose to keep, for every session.
 
 They are stored as facts of the agent without project and session, so they are masked, shown and forgotten as facts
-are. They are in the same store as everything else, or in one of their own if `long_term.db_path` names it.
+are. They are in the same store as everything else, or in one of their own if `agent.long_term.db_path` names it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from holdfast.memory.block import strip_text
 from holdfast.memory.facts import FactHit
 from holdfast.memory.memory import Memory
 from holdfast.patterns import compile_once, load
-from holdfast.settings import Embedding, LongTermEmbedding, Settings
+from holdfast.settings import Embedding
 from holdfast.signals import has_signal, without_questions
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
 from holdfast.store.opening import open_store, store_file
 from holdfast.text import is_unsegmented
+from holdfast_agent.settings import ChatSettings, LongTermEmbedding
 
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 
@@ -51,12 +52,12 @@ def derive_embedding(archive: Embedding, provider: str, **own: object) -> Embedd
     return msgspec.structs.replace(archive, **{**unset, **given, "provider": provider})
 
 
-def embedding_settings(settings: Settings) -> Embedding:
-    """Return how memories are embedded; what `long_term.embedding` does not set is as for the archive.
+def embedding_settings(settings: ChatSettings) -> Embedding:
+    """Return how memories are embedded; what `agent.long_term.embedding` does not set is as for the archive.
 
     An API key of their own is for the provider that is set; if none is set, for OpenAI, as in the plugin.
     """
-    given, archive = settings.long_term.embedding, settings.embedding
+    given, archive = settings.agent.long_term.embedding, settings.embedding
     is_openai = given.api_key is not None and archive.provider == "auto" and not (given.base_url or archive.base_url)
     return derive_embedding(
         archive,
@@ -76,6 +77,7 @@ class Memories:
     """
 
     engine: Engine
+    settings: ChatSettings
     agent: str = "main"
     trouble: str = field(default="", init=False)
     _own: Memory | None = field(default=None, init=False, repr=False)
@@ -89,15 +91,15 @@ class Memories:
 
     @property
     def memory(self) -> Memory:
-        """The store: the agent's memory, or the one that `long_term.db_path` names."""
-        settings, shared = self.engine.settings.long_term, self.engine.memory
+        """The store: the agent's memory, or the one that `agent.long_term.db_path` names."""
+        settings, shared = self.settings.agent.long_term, self.engine.memory
         if settings.db_path is None or not settings.enabled:
             return shared
         with self._lock:
             if self._own is None:
                 if "://" in settings.db_path:
                     raise StorageError(
-                        "long_term.db_path must be a folder or a .db file on this machine", path=settings.db_path
+                        "agent.long_term.db_path must be a folder or a .db file on this machine", path=settings.db_path
                     )
                 file = store_file(settings.db_path, settings=shared.settings)
                 is_shared = file.resolve() == shared.store.path.resolve()
@@ -117,9 +119,9 @@ class Memories:
 
     @property
     def choice(self) -> Choice:
-        """The embedder, and why: what `long_term.embedding` says, else that of the archive."""
-        settings = self.engine.settings
-        if settings.long_term.embedding == LongTermEmbedding():
+        """The embedder, and why: what `agent.long_term.embedding` says, else that of the archive."""
+        settings = self.settings
+        if settings.agent.long_term.embedding == LongTermEmbedding():
             return self.engine.memory.choice
         with self._lock:
             if self._choice is None:
@@ -171,8 +173,8 @@ class Memories:
         return sorted(matches, key=lambda hit: (-hit.score, -hit.fact.time))[:limit]
 
     def recall_facts(self, prompt: str) -> list[FactRow]:
-        """Return the memories for the recall block of a prompt, within `long_term.recall_max_chars`; best first."""
-        settings = self.engine.settings.long_term
+        """Return the memories for the recall block of a prompt, best first, of `recall_max_chars` at most."""
+        settings = self.settings.agent.long_term
         if not (settings.enabled and settings.auto_recall) or len(prompt.strip()) < MIN_PROMPT_CHARS:
             return []
         recalled: list[FactRow] = []
@@ -185,7 +187,7 @@ class Memories:
 
     def capture(self, texts: Iterable[str]) -> list[FactRow]:
         """Store what user messages say to remember, if the settings allow it; return what is new."""
-        settings = self.engine.settings.long_term
+        settings = self.settings.agent.long_term
         if not (settings.enabled and settings.auto_capture):
             return []
         own = [strip_text(text, self.engine.memory.marks) for text in texts]

@@ -44,6 +44,7 @@ from holdfast_agent.memories import derive_embedding
 from holdfast_agent.note_files import Fallback, Kind, Line, NoteHit, NoteResults, Source, read_messages
 from holdfast_agent.paths import Bounds, locate, read_bytes
 from holdfast_agent.qmd import Qmd, custom_collections
+from holdfast_agent.settings import ChatSettings
 from holdfast_agent.shell import CommandError
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ class Indexed(msgspec.Struct, frozen=True):
 class Embedders:
     """The embedder of notes: the configured one, the fallback if it fails, else none. Opened when first needed."""
 
-    settings: Settings
+    settings: ChatSettings
     choose: Callable[[Embedding], Choice] = field(default=lambda given: choose(given, allow_remote=given.allow_remote))
     fallback: Fallback | None = None
     _choices: list[Embedding] | None = None
@@ -123,7 +124,7 @@ class Embedders:
     def current(self) -> Embedder | None:
         """The embedder in use; None if only words are compared."""
         if self._choices is None:
-            notes, archive = self.settings.memory_search, self.settings.embedding
+            notes, archive = self.settings.agent.memory_search, self.settings.embedding
             wanted = derive_embedding(
                 archive,
                 archive.provider if notes.provider == "auto" else notes.provider,
@@ -169,7 +170,7 @@ class Notes:
     """
 
     root: Path
-    settings: Settings
+    settings: ChatSettings
     file: Path
     sessions: Path | None = None
     clock: Callable[[], int] = field(default=lambda: time.time_ns() // _MILLISECOND)
@@ -184,7 +185,7 @@ class Notes:
 
     def __post_init__(self) -> None:
         self.embedders = Embedders(self.settings)
-        if self.settings.memory.backend == "qmd":
+        if self.settings.agent.memory_search.backend == "qmd":
             folder = self.file.parent if self.sessions is None else self.sessions.parent
             self.qmd = Qmd(self.root, self.settings, folder / "qmd", self.sessions, self.clock)
 
@@ -238,14 +239,14 @@ class Notes:
         """Read every file at the start of a session, if the settings say so; return what has changed."""
         if self.qmd is not None:
             self.qmd.start()
-        elif self.settings.memory_search.sync.on_session_start:
+        elif self.settings.agent.memory_search.sync.on_session_start:
             self.embedders.reset()
             return self.sync(whole=True)
         return []
 
     def poll(self) -> list[str]:
         """Read files that have changed and are not being edited any more, if the settings say so; return them."""
-        sync = self.settings.memory_search.sync
+        sync = self.settings.agent.memory_search.sync
         if self.qmd is not None:
             self.qmd.poll()
         elif sync.watch:
@@ -278,7 +279,7 @@ class Notes:
         return [name for name, file in fresh.items() if name not in before or before[name].lines != file.lines]
 
     def _find_sources(self) -> list[Source]:
-        search = self.settings.memory_search
+        search = self.settings.agent.memory_search
         sources = note_files.find_notes(self.root, search.extra_paths) if "memory" in search.sources else []
         if "sessions" in search.sources and search.experimental.session_memory and self.sessions is not None:
             sources += note_files.find_sessions(self.sessions)
@@ -301,12 +302,12 @@ class Notes:
 
     @property
     def _signature(self) -> str:
-        chunking = self.settings.memory_search.chunking
+        chunking = self.settings.agent.memory_search.chunking
         return f"{INDEX_VERSION}:{chunking.tokens}:{chunking.overlap}:{self.settings.archive.redaction}"
 
     def _read(self, source: Source, before: Indexed | None, rows: dict[tuple[str, str], MessageRow]) -> Indexed:
         """Read a file, and add rows for those chunks that are not stored yet."""
-        chunking, numbers = self.settings.memory_search.chunking, {} if before is None else before.numbers
+        chunking, numbers = self.settings.agent.memory_search.chunking, {} if before is None else before.numbers
         lines = note_files.read_lines(source, mask=self.settings.archive.redaction)
         places: dict[str, list[tuple[int, int]]] = {}
         for chunk in note_files.split_chunks(lines, tokens=chunking.tokens, overlap=chunking.overlap):
@@ -322,7 +323,7 @@ class Notes:
 
     def _store(self, fresh: dict[str, Indexed], rows: dict[tuple[str, str], MessageRow]) -> None:
         """Store new chunks and what the files have now; of chunks that no file has, keep as many as may be cached."""
-        store, cache = self.memory.store, self.settings.memory_search.cache
+        store, cache = self.memory.store, self.settings.agent.memory_search.cache
         for (name, key), number in zip(rows, store.add_messages(list(rows.values())), strict=True):
             fresh[name].numbers[key] = number
         room = cache.max_entries * cache.enabled
@@ -369,12 +370,12 @@ class Notes:
         except CommandError as error:
             found = self._search_index(query, max_results=max_results, min_score=min_score)
             other = () if found.fallback is None else (f"{found.fallback.wanted}: {found.fallback.reason}",)
-            warning = f'memory.backend = "qmd" is not available, our own index was searched: {error}'
+            warning = f'agent.memory_search.backend = "qmd" is not available, our own index was searched: {error}'
             fallback = Fallback(wanted="qmd", reason=str(error))
             return replace(found, fallback=fallback, warnings=(warning, *other, *found.warnings))
 
     def _search_index(self, query: str, *, max_results: int | None, min_score: float | None) -> NoteResults:
-        settings = self.settings.memory_search
+        settings = self.settings.agent.memory_search
         if settings.sync.on_search or self.qmd is not None:
             self.sync()
         else:
@@ -397,7 +398,7 @@ class Notes:
 
     def _rank(self, query: str, made: tuple[Embedder, Floats] | None, *, limit: int) -> list[tuple[float, NoteHit]]:
         """Return the best chunks with their texts, best first, each with its share of the question's words."""
-        settings = self.settings.memory_search.query
+        settings = self.settings.agent.memory_search.query
         places = sorted(self._match(query, made), key=lambda place: (-round(place[2].score, 6), -place[1]))
         places = places[: min(MAX_CANDIDATES, limit * settings.hybrid.candidate_multiplier)]
         ids = [number for number, _, _ in places]
@@ -411,7 +412,7 @@ class Notes:
 
     def _match(self, query: str, made: tuple[Embedder, Floats] | None) -> Iterator[tuple[int, float, NoteHit]]:
         """Yield the chunks of files that match: number, share of the question's words, and place."""
-        decay, now = self.settings.memory_search.query.hybrid.temporal_decay, self.clock()
+        decay, now = self.settings.agent.memory_search.query.hybrid.temporal_decay, self.clock()
         scores = self._score(query, made)
         for path, file in self._files.items():
             age = max(0.0, now - file.time(path, now)) / _DAY if decay.enabled else 0.0
@@ -425,7 +426,7 @@ class Notes:
 
     def _score(self, query: str, made: tuple[Embedder, Floats] | None) -> dict[int, tuple[float, float]]:
         """Score chunks by words and vectors; both are absolute, so that a minimum score has a meaning."""
-        hybrid = self.settings.memory_search.query.hybrid
+        hybrid = self.settings.agent.memory_search.query.hybrid
         embedder, vector = made or (None, None)
         weights = {term: float(count) for term, count in Counter(terms(query)).items()}
         space = None if embedder is None else embedder.space
@@ -468,8 +469,9 @@ class Notes:
         if sessions is not None:
             file = locate(Bounds(root=sessions), path.removeprefix(_SESSIONS)).path
             return read_messages(file, mask=self.settings.archive.redaction)
-        extra = note_files.expand_paths(self.root, self.settings.memory_search.extra_paths)
-        collections = custom_collections(self.root, self.settings.memory.qmd) if self.qmd is not None else []
+        settings = self.settings.agent.memory_search
+        extra = note_files.expand_paths(self.root, settings.extra_paths)
+        collections = custom_collections(self.root, settings.qmd) if self.qmd is not None else []
         bounds = Bounds(root=self.root, allowed=(*extra, *(each.path for each in collections)))
         file, base = locate(bounds, path).path, self.root.resolve()
         places = {base / "memory", base / "MEMORY.md", base / "memory.md", *map(Path.resolve, extra)}
@@ -483,8 +485,8 @@ class Notes:
 
     def _session_folder(self) -> Path | None:
         """Return the folder of past sessions if they are searched, by our own index or by QMD."""
-        is_exported = self.qmd is not None and self.settings.memory.qmd.sessions.enabled
-        return self.sessions if is_exported or "sessions" in self.settings.memory_search.sources else None
+        is_exported = self.qmd is not None and self.settings.agent.memory_search.qmd.sessions.enabled
+        return self.sessions if is_exported or "sessions" in self.settings.agent.memory_search.sources else None
 
 
 def forget_notes(file: Path, names: Sequence[str]) -> None:

@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
 if TYPE_CHECKING:
-    from holdfast.settings import Loaded, Settings
+    from holdfast.settings import Loaded
     from holdfast_agent.agent import Agent
     from holdfast_agent.chat import Plain
     from holdfast_agent.commands import CommandResult
     from holdfast_agent.screen import Screen
+    from holdfast_agent.settings import ChatSettings
     from holdfast_agent.toolbox import Confirm
     from holdfast_agent.view import View
 
@@ -39,7 +40,7 @@ def handle_line(agent: Agent, view: Plain | Screen, line: str) -> CommandResult 
     from holdfast_agent.commands import CommandResult, is_command, run  # noqa: PLC0415 - as above
 
     try:
-        if is_command(line, triggers=agent.settings.session.reset_triggers):
+        if is_command(line, triggers=agent.settings.agent.session.reset_triggers):
             done = run(agent, line)
             view.show(done)
             return done
@@ -70,23 +71,25 @@ class Options:
     yes: bool = False
     init: bool = False
 
-    def choose_model(self, settings: Settings) -> str:
+    def choose_model(self, settings: ChatSettings) -> str:
         """Return the model that the options, the settings or an API key in the environment name."""
         by_key = (name for key, name in _KEYS.items() if os.environ.get(key))
-        name = self.model or settings.agent.model or next(by_key, None)
+        name = self.model or settings.model.name or next(by_key, None)
         if name is None:
             raise click.ClickException(_HELP)
         return name
 
-    def choose_settings(self, loaded: Loaded) -> Settings:
+    def choose_settings(self, loaded: Loaded[ChatSettings]) -> ChatSettings:
         """Return the settings; without an option or a setting for it, the working directory gets no workspace files."""
-        import msgspec  # noqa: PLC0415 - see the module docstring
+        from msgspec.structs import replace  # noqa: PLC0415 - see the module docstring
 
-        known = loaded.settings
-        is_set = loaded.origins["workspace.skip_bootstrap"] != "default"
-        if self.workspace or self.init or known.workspace.path or is_set:
-            return known
-        return msgspec.structs.replace(known, workspace=msgspec.structs.replace(known.workspace, skip_bootstrap=True))
+        settings = loaded.settings
+        agent = settings.agent
+        is_set = loaded.origins["agent.workspace.skip_bootstrap"] != "default"
+        if self.workspace or self.init or agent.workspace.path or is_set:
+            return settings
+        workspace = replace(agent.workspace, skip_bootstrap=True)
+        return replace(settings, agent=replace(agent, workspace=workspace))
 
 
 def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) -> Agent:
@@ -101,23 +104,22 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
 
     from holdfast.engine import Engine  # noqa: PLC0415
     from holdfast.models import open_model  # noqa: PLC0415
-    from holdfast.settings import default_files, load  # noqa: PLC0415
+    from holdfast.settings import default_files  # noqa: PLC0415
     from holdfast_agent.agent import Agent  # noqa: PLC0415
     from holdfast_agent.hooks import load_hooks  # noqa: PLC0415
     from holdfast_agent.notes import Notes  # noqa: PLC0415
     from holdfast_agent.sessions import Sessions, session_key  # noqa: PLC0415
+    from holdfast_agent.settings import load  # noqa: PLC0415
 
-    overrides: dict[str, Any] = {}
-    if options.context_tokens:
-        overrides["agent"] = {"context_tokens": options.context_tokens}
-    loaded = load(files=default_files(), agent_id=options.agent, **overrides)
+    model_options = {"context_tokens": options.context_tokens} if options.context_tokens else {}
+    loaded = load(files=default_files(), agent_id=options.agent, model=model_options)
     for text in (*loaded.warnings, *loaded.without_effect):
         view.notice(text)
     settings = options.choose_settings(loaded)
     model = open_model(options.choose_model(settings), settings=settings)
     flush_model = settings.compaction.memory_flush.model
-    root = (options.workspace or Path(settings.workspace.path or ".")).expanduser().resolve()
-    engine = Engine.open(options.home, settings=settings, hooks=load_hooks(settings.hooks, root=root))
+    root = (options.workspace or Path(settings.agent.workspace.path or ".")).expanduser().resolve()
+    engine = Engine.open(options.home, settings=settings, hooks=load_hooks(settings.agent.hooks, root=root))
     sessions = Sessions(
         home=engine.memory.home,
         clock=lambda: time.time_ns() // 1_000_000,
@@ -128,6 +130,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     return Agent(
         engine,
         model,
+        settings=settings,
         sessions=sessions,
         key=session_key(options.agent, options.session),
         root=root,

@@ -208,7 +208,7 @@ def locate_to_write(bounds: Bounds, name: str) -> Place:
     """Resolve the name of a file that may be written."""
     place = locate(bounds, name)
     if not bounds.writable:
-        raise InputError(f"the workspace is read-only: {name!r} cannot be written (workspace.access)")
+        raise InputError(f"the workspace is read-only: {name!r} cannot be written (agent.workspace.access)")
     if not place.parts:
         raise InputError(f"{name!r} is a folder: name a file in it")
     return place

@@ -22,12 +22,11 @@ from holdfast.calls import Deadline
 from holdfast.errors import InputError
 from holdfast.programs import find_program
 from holdfast.redaction import redact
-from holdfast.settings import Qmd as QmdSettings
-from holdfast.settings import Settings
 from holdfast.text import head
 from holdfast_agent import note_files
 from holdfast_agent.note_files import Kind, NoteHit, NoteResults, Source
 from holdfast_agent.paths import Bounds, locate, write_bytes
+from holdfast_agent.settings import ChatSettings, MemorySearch, QmdSettings
 from holdfast_agent.shell import CommandError, environment, run_program
 
 REGISTER_SECONDS: Final = 30.0
@@ -102,17 +101,17 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     line: int | None = None
 
 
-def missing_command(settings: Settings, *, project: Path) -> str | None:
+def missing_command(settings: MemorySearch, *, project: Path) -> str | None:
     """Return why QMD cannot be used although the settings name it; None if it can.
 
     The command is not looked up in the project.
     """
-    command = settings.memory.qmd.command
-    if settings.memory.backend != "qmd":
+    command = settings.qmd.command
+    if settings.backend != "qmd":
         return None
     if find_program(_expand(command), environ=os.environ, project=project) is not None:
         return None
-    return f"there is no command {command!r}: install QMD, or set memory.qmd.command"
+    return f"there is no command {command!r}: install QMD, or set agent.memory_search.qmd.command"
 
 
 def _expand(path: str) -> str:
@@ -127,7 +126,7 @@ class Qmd:
     """
 
     root: Path
-    settings: Settings
+    settings: ChatSettings
     folder: Path
     sessions: Path | None
     clock: Callable[[], int]
@@ -141,6 +140,10 @@ class Qmd:
     def __post_init__(self) -> None:
         self._state = State.load(self.folder)
 
+    @property
+    def _qmd(self) -> QmdSettings:
+        return self.settings.agent.memory_search.qmd
+
     def close(self) -> None:
         """Stop the background work."""
         self._closing.set()
@@ -149,7 +152,7 @@ class Qmd:
     def _run(self, *arguments: str, seconds: float | None) -> str:
         known = {name: value for name, value in environment(os.environ).items() if name not in _INDEX_VARIABLES}
         own = {f"XDG_{name.upper()}_HOME": os.fspath(self.folder / name) for name in ("config", "cache")}
-        command = (_expand(self.settings.memory.qmd.command), *arguments)
+        command = (_expand(self._qmd.command), *arguments)
         environ = known | own | {"NO_COLOR": "1"}
         return run_program(
             command, cwd=self.folder, project=self.root, environ=environ, seconds=seconds, cancel=self._closing
@@ -159,12 +162,12 @@ class Qmd:
 
     def start(self) -> None:
         """Update at the start of a session, if the settings say so."""
-        if self.settings.memory.qmd.update.on_boot:
+        if self._qmd.update.on_boot:
             self.poll(is_due=True)
 
     def poll(self, *, is_due: bool = False) -> None:
         """Update in the background if it is due."""
-        update, now = self.settings.memory.qmd.update, self.clock()
+        update, now = self._qmd.update, self.clock()
         with self._lock:
             if not self.wait(0) or now - max(self._tried, self._state.updated) < update.debounce_ms:
                 return
@@ -182,7 +185,7 @@ class Qmd:
         return worker is None or not worker.is_alive()
 
     def _work(self) -> None:
-        failure = missing_command(self.settings, project=self.root) or ""
+        failure = missing_command(self.settings.agent.memory_search, project=self.root) or ""
         try:
             if not failure:
                 self._update(self.clock())
@@ -205,7 +208,7 @@ class Qmd:
         self._run("update", seconds=UPDATE_SECONDS)
         self._state.updated = now
         self._state.save(self.folder)
-        qmd = self.settings.memory.qmd
+        qmd = self._qmd
         if qmd.search_mode != "search" and now - self._state.embedded >= qmd.update.embed_interval // _MILLISECOND:
             self._run("embed", seconds=UPDATE_SECONDS)
             self._state.embedded = now
@@ -218,14 +221,14 @@ class Qmd:
             state.remove_exports(state.exported)
             state.exports, state.exported = "", {}
         if folder is not None and self.sessions is not None:
-            days = self.settings.memory.qmd.sessions.retention_days
+            days = self._qmd.sessions.retention_days
             state.exports, since = os.fspath(folder), (now - days * _DAY) * 1_000_000 if days else 0
             state.write_exports([each for each in note_files.find_sessions(self.sessions) if each.mtime >= since])
         state.save(self.folder)
 
     def _export_folder(self) -> Path | None:
         """Return the folder for exported sessions, if sessions are exported."""
-        sessions = self.settings.memory.qmd.sessions
+        sessions = self._qmd.sessions
         if not sessions.enabled or self.sessions is None:
             return None
         return note_files.expand_paths(self.root, [sessions.export_dir or os.fspath(self.folder / "sessions")])[0]
@@ -248,7 +251,7 @@ class Qmd:
 
     def _collections(self) -> list[Collection]:
         """List the collections of the settings that exist; no folder twice with the same mask."""
-        root, qmd, exports = self.root, self.settings.memory.qmd, self._export_folder()
+        root, qmd, exports = self.root, self._qmd, self._export_folder()
         collections = custom_collections(root, qmd)
         if qmd.include_default_memory:
             upper, lower = root / "MEMORY.md", root / "memory.md"
@@ -267,7 +270,7 @@ class Qmd:
 
     def search(self, query: str, *, max_results: int | None = None, min_score: float | None = None) -> NoteResults:
         """Search the notes with QMD; a `CommandError` says why it cannot be used, or gave no answer in time."""
-        qmd, collections = self.settings.memory.qmd, self._collections()
+        qmd, collections = self._qmd, self._collections()
         self.poll()
         deadline = Deadline.after(qmd.limits.timeout_ms / 1000 or None)
         known = self._wait_for(collections, deadline)
@@ -314,7 +317,7 @@ class Qmd:
         for collection in collections if words else ():
             arguments = (words, "--json", "-n", str(limit), "-c", collection.name)
             try:
-                output = self._run(self.settings.memory.qmd.search_mode, *arguments, seconds=deadline.remaining)
+                output = self._run(self._qmd.search_mode, *arguments, seconds=deadline.remaining)
                 yield from ((collection, row) for row in parse_rows(output))
             except CommandError as error:
                 if "ollection not found" in str(error):  # the index was deleted: start again
@@ -412,7 +415,7 @@ class Collection:
 
 
 def custom_collections(root: Path, qmd: QmdSettings) -> list[Collection]:
-    """Return the collections of `memory.qmd.paths`."""
+    """Return the collections of `agent.memory_search.qmd.paths`."""
     collections: list[Collection] = []
     for number, place in enumerate(qmd.paths, start=1):
         (path,) = note_files.expand_paths(root, [place.path])

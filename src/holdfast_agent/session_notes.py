@@ -100,7 +100,7 @@ def write_session_note(
     if not lines:
         return None
     if not bounds.writable:
-        raise InputError("the workspace is read-only (workspace.access)")
+        raise InputError("the workspace is read-only (agent.workspace.access)")
     name, moment = _ask_for_name(lines, model, cancel), utc(time)
     document = (
         f"# Session: {moment:%Y-%m-%d %H:%M:%S} UTC",

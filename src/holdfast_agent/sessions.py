@@ -25,7 +25,6 @@ from holdfast.errors import InputError, StorageError
 from holdfast.memory.archive import mask
 from holdfast.messages import Message, RedactedThinking, Thinking, Usage
 from holdfast.providers.pi import PI
-from holdfast.settings import Settings
 from holdfast.store.base import MessageRow
 from holdfast.text import head
 from holdfast.transcripts import journal
@@ -34,10 +33,11 @@ from holdfast.transcripts.session import Session as Transcript
 from holdfast.transcripts.session import newest_session
 from holdfast_agent.notes import forget_notes
 from holdfast_agent.qmd import forget_sessions
+from holdfast_agent.settings import AgentSettings
 from holdfast_agent.workspace import local_time
 
 DEFAULT_IDLE_MINUTES: Final = 60
-"""The pause that ends a conversation with `session.reset.mode = "idle"` if none is set."""
+"""The pause that ends a conversation with `agent.session.reset.mode = "idle"` if none is set."""
 MAX_ERROR_CHARS: Final = 200
 MAX_HEADER_BYTES: Final = 65_536
 STORE_NAME: Final = "sessions.json"
@@ -221,13 +221,13 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
         )
 
 
-def reset_reason(entry: SessionEntry, now: int, settings: Settings) -> Literal["daily", "idle", ""]:
+def reset_reason(entry: SessionEntry, now: int, settings: AgentSettings) -> Literal["daily", "idle", ""]:
     """Return why the next message begins a new conversation: a daily reset, a long pause, or empty if it does not."""
     reset = settings.session.reset
     last = entry.last_interaction_at or entry.updated_at
     if reset.mode == "never" or not last:
         return ""
-    moment = local_time(now, timezone=settings.agent.timezone)
+    moment = local_time(now, timezone=settings.timezone)
     turn = moment.replace(hour=reset.at_hour, minute=0, second=0, microsecond=0)
     turn -= timedelta(days=turn > moment)
     if reset.mode == "daily" and last < round(turn.timestamp() * 1000):
@@ -377,7 +377,7 @@ class Sessions:
         if len(kept) < len(entries):
             journal.replace(file, ["".join(kept).encode()])
 
-    def due(self, key: str, settings: Settings) -> str:
+    def due(self, key: str, settings: AgentSettings) -> str:
         """Return why `open` would begin a new conversation: `daily`, `idle`, or empty if it would not."""
         if not self.file.exists():
             return ""
@@ -392,7 +392,7 @@ class Sessions:
             entries[key] = entry.to_json()
         return entry
 
-    def open(self, key: str, settings: Settings | None, *, cwd: str = "") -> Opened:
+    def open(self, key: str, settings: AgentSettings | None, *, cwd: str = "") -> Opened:
         """Continue a conversation, or begin it; one for which a reset is due by the settings is archived first."""
         problems: list[str] = []
         with self._change(problems) as entries:

@@ -24,12 +24,14 @@ from holdfast_agent import paths, shell
 from holdfast_agent.memories import CATEGORIES, Category, Memories
 from holdfast_agent.notes import Notes
 from holdfast_agent.paths import Bounds, Place, locate, read_bytes
+from holdfast_agent.settings import ChatSettings
 from holdfast_agent.toolbox import Action, Answer, Arguments, Confirm, Toolbox, ToolFunction, make_tool
 
 
 def agent_tools(
     session: Session,
     *,
+    settings: ChatSettings,
     bounds: Bounds,
     notes: Notes | None = None,
     confirm: Confirm | None = None,
@@ -39,17 +41,18 @@ def agent_tools(
 
     `confirm` asks the user before a command runs or a file is written; without it neither is possible.
     """
-    settings = session.engine.settings
-    access, functions = settings.workspace.access, list[ToolFunction]()
+    agent = settings.agent
+    access = agent.workspace.access
+    functions: list[ToolFunction] = []
     if access != "none":
         functions += file_tools(bounds, confirm=confirm)
     if access == "rw" and confirm is not None:
         functions.append(make_tool("bash", Bash, lambda given, cancel: given.run(bounds, confirm, cancel)))
-    if settings.slots.memory in {"memory-core", "memory-lancedb"}:  # other slots come without tools
-        if notes is not None and settings.memory_search.enabled and access != "none":
-            functions += note_tools(notes, session)
-        if settings.long_term.enabled:
-            functions += memory_tools(memories or Memories(session.engine, session.scope.agent), session)
+    if notes is not None and agent.memory_search.enabled and access != "none":
+        functions += note_tools(notes, session)
+    if agent.long_term.enabled:
+        own = memories or Memories(session.engine, settings, session.scope.agent)
+        functions += memory_tools(own, session)
     functions.append(make_tool("archive_get", GetArchived, lambda given, _: given.show(session), is_parallel=True))
 
     def archive(call: ToolCall, text: str) -> int:
@@ -295,7 +298,7 @@ def note_tools(notes: Notes, session: Session | None = None) -> tuple[ToolFuncti
             failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
             failed |= {"warning": "memory search is not available now", "action": _ACTION}
             return _to_json(failed, is_error=True)
-        citations = notes.settings.memory.citations
+        citations = notes.settings.agent.memory_search.citations
         results: list[dict[str, Any]] = []
         for hit in found.hits:
             place = {"path": hit.path, "startLine": hit.start, "endLine": hit.end, "score": hit.score}

@@ -18,10 +18,10 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from holdfast.errors import InputError, SettingsError, StorageError
 from holdfast.models.base import Tool
 from holdfast.moments import utc
-from holdfast.settings import Settings
 from holdfast.settings.trust import trust_file
 from holdfast.text import head, tail
 from holdfast_agent.paths import Bounds, locate, read_bytes
+from holdfast_agent.settings import AgentSettings
 
 FILES: Final = ("AGENTS.md", "SOUL.md", "TOOLS.md", "IDENTITY.md", "USER.md", "HEARTBEAT.md")
 """The files that are always in the prompt, in this order."""
@@ -47,16 +47,16 @@ class ContextFile:
     text: str = ""
 
 
-def bounds_of(root: Path, settings: Settings, *, guarded: Sequence[Path] = ()) -> Bounds:
+def bounds_of(root: Path, settings: AgentSettings, *, guarded: Sequence[Path] = ()) -> Bounds:
     """Return where the agent may read and write. Changes to our own settings always need a confirmation."""
     return Bounds(root=root, writable=settings.workspace.access == "rw", guarded=(trust_file().parent, *guarded))
 
 
-def prepare(root: Path, settings: Settings) -> list[str]:
+def prepare(root: Path, settings: AgentSettings) -> list[str]:
     """Create the folder and its files if they are missing; return the new files. Existing ones are never overwritten.
 
     `BOOTSTRAP.md` is written only into a folder without any of the other files. Nothing is written unless
-    `workspace.access = "rw"`; with `workspace.skip_bootstrap` only the folder is created.
+    `agent.workspace.access = "rw"`; with `agent.workspace.skip_bootstrap` only the folder is created.
     """
     written: list[str] = []
     if settings.workspace.access != "rw":
@@ -76,7 +76,7 @@ def prepare(root: Path, settings: Settings) -> list[str]:
     return written
 
 
-def context_files(root: Path, settings: Settings, *, first_run: bool = False) -> tuple[ContextFile, ...]:
+def context_files(root: Path, settings: AgentSettings, *, first_run: bool = False) -> tuple[ContextFile, ...]:
     """Load the files of a workspace as the prompt contains them, each and all together within the settings' caps.
 
     `BOOTSTRAP.md` is included only in a first run. A link that leads out of the workspace is not followed.
@@ -130,25 +130,26 @@ def _marker(name: str, first: int, last: int, whole: int) -> str:
 
 
 def system_prompt(
-    root: Path, *, settings: Settings, now: int, tools: Sequence[Tool] = (), first_run: bool = False
+    root: Path, *, settings: AgentSettings, now: int, tools: Sequence[Tool] = (), first_run: bool = False
 ) -> str:
     """Build the system prompt: what the agent is, what it can do, and the files of its workspace.
 
     It changes only with the day, the tools and the files, so that the provider's prompt cache holds.
     """
-    moment, access = local_time(now, timezone=settings.agent.timezone), settings.workspace.access
+    moment = local_time(now, timezone=settings.timezone)
+    access = settings.workspace.access
     told = {tool.name: f"- {tool.name}: {tool.description}" for tool in tools}
     parts = [_section("opening")]
     if tools:
         parts.append(_section("tools", tools="\n".join(told.values())))
     if "memory_search" in told:
         cite = "Say where you found it, as path#L5-L9."
-        parts.append(_section("recall", citations="" if settings.memory.citations == "off" else cite))
+        parts.append(_section("recall", citations="" if settings.memory_search.citations == "off" else cite))
     if access != "none":
         parts.append(_section("workspace", folder=str(root), access={"ro": " (read-only)"}.get(access, "")))
     if access == "rw":
         parts.append(_section("notes", note=f"memory/{moment:%Y-%m-%d}.md"))
-    zone = settings.agent.timezone or moment.tzname() or ""
+    zone = settings.timezone or moment.tzname() or ""
     parts += [_section("silence"), _section("date", day=moment.strftime("%A, %Y-%m-%d"), zone=zone)]
     files = _project_context(context_files(root, settings, first_run=first_run))
     return "\n\n".join([*parts, files] if files else parts)

@@ -32,7 +32,7 @@ PAGE = (Path(__file__).resolve().parents[2] / "docs" / "frameworks.md").read_tex
 HOOK = PAGE.partition("## LiteLLM proxy")[2].partition("```python\n")[2].partition("```")[0]
 """The file that the documentation shows."""
 SETTINGS = {
-    "HOLDFAST_AGENT__CONTEXT_TOKENS": str(LIMIT),
+    "HOLDFAST_MODEL__CONTEXT_TOKENS": str(LIMIT),
     "HOLDFAST_COMPACTION__QUALITY_GUARD__ENABLED": "false",
     "HOLDFAST_EMBEDDING__PROVIDER": "none",
     "HOLDFAST_PRUNING__MODE": "adaptive",

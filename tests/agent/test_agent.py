@@ -9,17 +9,18 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from agent_fixture import BASE, AgentFixture, Watched, talker
+from agent_fixture import BASE, AgentFixture, Watched, change_agent, talker
 from holdfast.errors import ModelBusyError, ModelError, StorageError
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.providers import check, render
-from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings, Slots, Trim, Workspace
+from holdfast.settings import Compaction, Embedding, MemoryFlush, Recall, Trim
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read
 from holdfast_agent import agent as agent_module
 from holdfast_agent.agent import Agent
+from holdfast_agent.settings import ChatSettings, Workspace
 from waiting import UNHURRIED
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
@@ -59,7 +60,7 @@ class TestTurn:
         """The user is told, and the conversation goes on."""
         (tmp_path / "work").mkdir()
         (tmp_path / "work" / "memory").touch()
-        fixture = AgentFixture(tmp_path, Settings(embedding=Embedding(provider="none"), recall=UNHURRIED))
+        fixture = AgentFixture(tmp_path, ChatSettings(embedding=Embedding(provider="none"), recall=UNHURRIED))
         agent = fixture.agent(["Hello to you!"])
         assert "work: cannot be written" in fixture.view.notices[0]
         assert agent.say("Hello.").text == "Hello to you!"
@@ -204,11 +205,9 @@ class TestInterrupt:
 class TestRoom:
     def test_a_long_conversation_flushes_and_compacts_and_forgets_nothing(self, fixture: AgentFixture) -> None:
         """Before each compaction notes are written; no request is over the window; what left it is recalled."""
-        fixture.settings = Settings(
-            embedding=Embedding(provider="none"),
-            workspace=Workspace(skip_bootstrap=True),
+        fixture.settings = replace(
+            BASE,
             compaction=Compaction(reserve_tokens=4_000, reserve_tokens_floor=0, keep_recent_tokens=3_000),
-            recall=UNHURRIED,
             trim=Trim(enabled=False),
         )
         agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
@@ -241,9 +240,9 @@ class TestRoom:
         assert max(turn.total_tokens for turn in reports) <= 12_000
         assert agent.opened.entry.compaction_count == 0
 
-    def test_without_a_memory_plugin_compactions_make_room(self, fixture: AgentFixture) -> None:
-        """`slots.memory = "none"`: nothing brings a message back, so none is trimmed, whatever is said."""
-        fixture.settings = replace(BASE, slots=Slots(memory="none"))
+    def test_without_recall_compactions_make_room(self, fixture: AgentFixture) -> None:
+        """Without recall nothing brings a message back, so none is trimmed, whatever the user asks."""
+        fixture.settings = replace(BASE, recall=Recall(enabled=False))
         agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         for number in range(60):
             agent.say(f"Step {number}: what about module {number}? " + f"d{number} " * (7 * number % 41))
@@ -264,11 +263,7 @@ class TestRoom:
 
     def test_a_flush_that_fails_does_not_stop_anything(self, fixture: AgentFixture) -> None:
         """After so many failures the compaction goes on without notes, and the user is told."""
-        fixture.settings = Settings(
-            embedding=Embedding(provider="none"),
-            workspace=Workspace(skip_bootstrap=True),
-            compaction=Compaction(memory_flush=MemoryFlush(max_failures=1)),
-        )
+        fixture.settings = replace(BASE, compaction=Compaction(memory_flush=MemoryFlush(max_failures=1)))
 
         def answer(prompt: Prompt) -> Answer:
             if "Pre-compaction memory flush" in prompt.messages[-1].text:
@@ -284,9 +279,7 @@ class TestRoom:
 
     def test_a_read_only_workspace_is_told_once(self, fixture: AgentFixture) -> None:
         """Where notes cannot be written none are, and the user hears it once."""
-        fixture.settings = Settings(
-            embedding=Embedding(provider="none"), workspace=Workspace(skip_bootstrap=True, access="ro")
-        )
+        fixture.settings = change_agent(BASE, workspace=Workspace(skip_bootstrap=True, access="ro"))
         agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)

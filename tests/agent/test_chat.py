@@ -74,7 +74,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
     monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
     monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "600000")  # on a busy machine memory may be slow
-    monkeypatch.setenv("HOLDFAST_SESSION__RESET__MODE", "never")  # it may be four in the morning
+    monkeypatch.setenv("HOLDFAST_AGENT__SESSION__RESET__MODE", "never")  # it may be four in the morning
     monkeypatch.chdir(tmp_path)
     (tmp_path / "work").mkdir()
     return Home(tmp_path, monkeypatch, capsys)

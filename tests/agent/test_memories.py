@@ -7,16 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent_fixture import AgentFixture
+from agent_fixture import AgentFixture, change_agent
 from holdfast.embed import Choice, Purpose, Space
 from holdfast.embed.base import Floats
 from holdfast.engine import Engine
 from holdfast.errors import EmbeddingError
 from holdfast.memory.facts import LONG_TERM
 from holdfast.messages import ToolCall
-from holdfast.settings import Embedding, LongTerm, Settings
+from holdfast.settings import Embedding
 from holdfast.store.base import Select
 from holdfast_agent.memories import Memories
+from holdfast_agent.settings import AgentSettings, ChatSettings, LongTerm
 from holdfast_agent.toolbox import Toolbox
 from holdfast_agent.tools import memory_tools
 
@@ -24,9 +25,11 @@ from holdfast_agent.tools import memory_tools
 @pytest.fixture
 def memories(tmp_path: Path) -> Iterator[Memories]:
     """The memories of an agent that searches by words."""
-    known = Settings(embedding=Embedding(provider="none"), long_term=LongTerm(auto_capture=True))
-    with Engine.open(tmp_path, settings=known) as engine:
-        yield Memories(engine)
+    settings = ChatSettings(
+        embedding=Embedding(provider="none"), agent=AgentSettings(long_term=LongTerm(auto_capture=True))
+    )
+    with Engine.open(tmp_path, settings=settings) as engine:
+        yield Memories(engine, settings)
 
 
 def use(memories: Memories, name: str, **arguments: Any) -> str:
@@ -35,11 +38,9 @@ def use(memories: Memories, name: str, **arguments: Any) -> str:
 
 
 def change(memories: Memories, **switches: Any) -> Memories:
-    """The same memories under other switches."""
-    memory = memories.engine.memory
-    long_term = msgspec.structs.replace(memory.settings.long_term, **switches)
-    memory.settings = msgspec.structs.replace(memory.settings, long_term=long_term)
-    return memories
+    """Open the same memories with other switches."""
+    long_term = msgspec.structs.replace(memories.settings.agent.long_term, **switches)
+    return Memories(memories.engine, change_agent(memories.settings, long_term=long_term))
 
 
 class TestTools:
@@ -118,7 +119,7 @@ class TestKeeping:
         memories.store("The cat is called Momo")
         memories.engine.session("s1").remember("a fact of one session")
         assert len(memories.rows()) == 1
-        assert Memories(memories.engine, "other").rows() == []
+        assert Memories(memories.engine, memories.settings, "other").rows() == []
         assert any(fact.content == "The cat is called Momo" for fact in memories.engine.session("s9").facts())
 
     def test_secrets_are_masked(self, memories: Memories) -> None:
@@ -157,7 +158,7 @@ class TestByMeaning:
         memories.store("Momo is a cat")
         assert [each.score for each in memories.recall("any pets?")] == [1.0]
         assert memories.recall("weather") == []
-        assert Memories(memories.engine, "other").recall("any pets?") == []
+        assert Memories(memories.engine, memories.settings, "other").recall("any pets?") == []
 
     def test_an_embedder_out_of_order_leaves_the_words(self, memories: Memories) -> None:
         """Search by words goes on."""

@@ -10,15 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent_fixture import BASE, AgentFixture
+from agent_fixture import BASE, AgentFixture, change_agent
 from embed_models import Endpoint, Reply, endpoint
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Said, Scripted
-from holdfast.settings import Embedding, LongTerm, LongTermEmbedding, Secret, Settings, load
+from holdfast.settings import Embedding, Secret
 from holdfast_agent.commands import run
 from holdfast_agent.memories import Memories, embedding_settings
+from holdfast_agent.settings import AgentSettings, ChatSettings, LongTerm, LongTermEmbedding, load
 
 KEY = "sk-canary-0123456789abcdef"
 MOMO = "The cat of the user is called Momo"
@@ -32,16 +33,22 @@ def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.upper(), raising=False)
 
 
-def settings(**long_term: Any) -> Settings:
+def settings(**long_term: Any) -> ChatSettings:
     """Settings of an agent whose archive is searched by words."""
-    return msgspec.structs.replace(BASE, long_term=LongTerm(**long_term))
+    return change_agent(BASE, long_term=LongTerm(**long_term))
+
+
+def open_memories(engine: Engine, agent: str = "main") -> Memories:
+    """Open the memories of an agent, with the settings that the engine was opened with."""
+    assert isinstance(engine.settings, ChatSettings)
+    return Memories(engine, engine.settings, agent)
 
 
 @pytest.fixture
 def memories(tmp_path: Path) -> Iterator[Memories]:
     """The memories of an agent, in a folder of their own."""
     with Engine.open(tmp_path / "home", settings=settings(db_path=str(tmp_path / "own")), background=False) as engine:
-        kept = Memories(engine)
+        kept = open_memories(engine)
         yield kept
         kept.close()
 
@@ -79,10 +86,10 @@ class TestStore:
     def test_other_agents_and_processes_share_it(self, memories: Memories) -> None:
         """Another engine finds what this one kept; another agent does not."""
         memories.store(MOMO)
-        again = Memories(memories.engine)
+        again = open_memories(memories.engine)
         assert [each.content for each in again.rows()] == [MOMO]
         again.close()
-        other = Memories(memories.engine, "other")
+        other = open_memories(memories.engine, "other")
         assert other.rows() == []
         other.close()
 
@@ -104,7 +111,7 @@ class TestStore:
         with Engine.open(
             tmp_path / "home", settings=settings(db_path=str(tmp_path / name)), background=False
         ) as engine:
-            kept = Memories(engine)
+            kept = open_memories(engine)
             assert kept.memory is engine.memory
             kept.close()
             kept.store(MOMO)
@@ -117,7 +124,7 @@ class TestStore:
             Engine.open(tmp_path, settings=known, background=False) as engine,
             pytest.raises(StorageError, match=r"long_term\.db_path must be a folder"),
         ):
-            Memories(engine).rows()
+            open_memories(engine).rows()
         assert not Path("s3:").exists()
 
 
@@ -146,8 +153,8 @@ class TestAgent:
 
     def test_what_the_user_says_is_captured_there(self, fixture: AgentFixture) -> None:
         """With `auto_capture` on."""
-        own = msgspec.structs.replace(fixture.settings.long_term, auto_capture=True)
-        fixture.settings = msgspec.structs.replace(fixture.settings, long_term=own)
+        long_term = msgspec.structs.replace(fixture.settings.agent.long_term, auto_capture=True)
+        fixture.settings = change_agent(fixture.settings, long_term=long_term)
         agent = fixture.agent(["Noted."])
         agent.say("Remember that the cat is called Momo.")
         assert [each.content for each in agent.memories.rows()] == ["Remember that the cat is called Momo."]
@@ -181,7 +188,8 @@ class TestWanted:
 
     def asked(self, usual: Embedding, **given: Any) -> Embedding:
         """What such settings ask for."""
-        return embedding_settings(Settings(embedding=usual, long_term=LongTerm(embedding=LongTermEmbedding(**given))))
+        agent = AgentSettings(long_term=LongTerm(embedding=LongTermEmbedding(**given)))
+        return embedding_settings(ChatSettings(embedding=usual, agent=agent))
 
     def test_what_is_left_open_is_as_usual(self) -> None:
         """One change changes nothing else."""
@@ -212,13 +220,14 @@ class TestEmbedder:
     def opened(self, folder: Path, server: Endpoint) -> Engine:
         """An engine whose memories are embedded by the server, with a key from the environment."""
         own = {"provider": "openai", "model": "m", "api_key": "${PET_KEY}", "base_url": server.url, "dimensions": 2}
-        known = load(environ={"PET_KEY": KEY}, embedding={"provider": "none"}, long_term={"embedding": own}).settings
+        agent = {"long_term": {"embedding": own}}
+        known = load(environ={"PET_KEY": KEY}, embedding={"provider": "none"}, agent=agent).settings
         return Engine.open(folder, settings=known, background=False)
 
     def test_memories_are_found_by_it(self, tmp_path: Path) -> None:
         """Other words find a memory, each text is sent once, and the archive is embedded by nobody."""
         with endpoint(Reply(body=pets)) as server, self.opened(tmp_path, server) as engine:
-            kept = Memories(engine)
+            kept = open_memories(engine)
             kept.store("Momo is a cat")
             assert server.seen == []
             assert [each.fact.content for each in kept.recall("any pets?")] == ["Momo is a cat"]
@@ -251,7 +260,7 @@ class TestEmbedder:
         lost = LongTermEmbedding(provider="onnx", model=str(tmp_path / "none"))
         for asked, told in ((lost, True), (LongTermEmbedding(provider="none"), False)):
             with Engine.open(tmp_path, settings=settings(embedding=asked), background=False) as engine:
-                kept = Memories(engine)
+                kept = open_memories(engine)
                 kept.store(MOMO)
                 assert len(kept.recall("the cat Momo")) == 1
                 assert ("no model at" in kept.trouble, bool(kept.trouble)) == (told, told)
@@ -262,4 +271,4 @@ class TestEmbedder:
         known = settings(embedding=LongTermEmbedding(dimensions=8))
         known = msgspec.structs.replace(known, embedding=Embedding(provider="auto", model=str(tmp_path / "none")))
         with Engine.open(tmp_path, settings=known, background=False) as engine:
-            assert Memories(engine).choice.embedder is None
+            assert open_memories(engine).choice.embedder is None

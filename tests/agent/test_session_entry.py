@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from holdfast.messages import Usage
-from holdfast.settings import Session, SessionReset, Settings
 from holdfast_agent.sessions import SessionEntry, reset_reason
+from holdfast_agent.settings import AgentSettings, SessionReset, SessionSettings
 
 NOW = 1_770_732_000_000
 
@@ -19,10 +19,10 @@ def at(text: str, zone: str = "Europe/Berlin") -> int:
     return round(datetime.fromisoformat(text).replace(tzinfo=ZoneInfo(zone)).timestamp() * 1000)
 
 
-def settings(**reset: object) -> Settings:
+def settings(**reset: object) -> AgentSettings:
     """Settings of a user in Berlin with these rules."""
-    agent = msgspec.structs.replace(Settings().agent, timezone="Europe/Berlin")
-    return Settings(agent=agent, session=Session(reset=msgspec.convert(reset, SessionReset)))
+    session = SessionSettings(reset=msgspec.convert(reset, SessionReset))
+    return AgentSettings(timezone="Europe/Berlin", session=session)
 
 
 class TestJson:

@@ -9,22 +9,21 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import msgspec
 import pytest
 
-from agent_fixture import BASE, AgentFixture, talker
+from agent_fixture import BASE, AgentFixture, change_agent, talker
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall
 from holdfast.models.scripted import Hang, Said, Scripted
-from holdfast.settings import Session, Workspace
 from holdfast_agent import session_notes
 from holdfast_agent.commands import run
 from holdfast_agent.notes import Notes
 from holdfast_agent.paths import Bounds
 from holdfast_agent.session_notes import last_words, make_slug, write_session_note
+from holdfast_agent.settings import SessionSettings, Workspace
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
-WANTED = msgspec.structs.replace(BASE, session=Session(memory_file=True))
+WANTED = change_agent(BASE, session=SessionSettings(memory_file=True))
 
 
 @pytest.fixture
@@ -186,7 +185,7 @@ class TestTrouble:
     def test_a_read_only_workspace_is_told(self, fixture: AgentFixture, access: Any) -> None:
         """Nothing is written or asked, and the user hears where all of it is."""
         closed = Workspace(skip_bootstrap=True, access=access)
-        fixture.settings = msgspec.structs.replace(fixture.settings, workspace=closed)
+        fixture.settings = change_agent(fixture.settings, workspace=closed)
         agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
         opened = agent.reset()

@@ -9,14 +9,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.errors import InputError, StorageError
-from holdfast.settings import Session as SessionSettings
-from holdfast.settings import SessionReset, Settings
 from holdfast.transcripts.registry import read
 from holdfast_agent.sessions import SessionEntry, Sessions, session_key
+from holdfast_agent.settings import AgentSettings, SessionReset, SessionSettings
 from sessions import START, Ids, says
 
-FOREVER = Settings(session=SessionSettings(reset=SessionReset(mode="never")))
-HOURLY = Settings(session=SessionSettings(reset=SessionReset(mode="idle", idle_minutes=60)))
+FOREVER = AgentSettings(session=SessionSettings(reset=SessionReset(mode="never")))
+HOURLY = AgentSettings(session=SessionSettings(reset=SessionReset(mode="idle", idle_minutes=60)))
 KEY = "agent:main:main"
 
 

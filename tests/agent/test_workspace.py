@@ -7,17 +7,16 @@ import pytest
 
 from holdfast.errors import StorageError
 from holdfast.models.base import Tool
-from holdfast.settings import Memory, Settings, Workspace
+from holdfast_agent.settings import AgentSettings, MemorySearch, Workspace
 from holdfast_agent.workspace import FILES, bounds_of, context_files, prepare, system_prompt, truncate
 
 NOW = 1_770_768_000_000
 """2026-02-11T00:00:00Z."""
-UTC = msgspec.structs.replace(Settings().agent, timezone="UTC")
 
 
-def settings(**workspace: object) -> Settings:
+def settings(**workspace: object) -> AgentSettings:
     """Settings with a workspace section."""
-    return Settings(agent=UTC, workspace=msgspec.convert(workspace, Workspace))
+    return AgentSettings(timezone="UTC", workspace=msgspec.convert(workspace, Workspace))
 
 
 def fill(root: Path, **files: str) -> Path:
@@ -168,7 +167,9 @@ class TestPrompt:
 
     def test_parts_go_with_what_they_speak_of(self, tmp_path: Path) -> None:
         """Without search no word of it, without citations none of them, read-only no notes."""
-        quiet = Settings(agent=UTC, memory=Memory(citations="off"), workspace=Workspace(access="ro"))
+        quiet = AgentSettings(
+            timezone="UTC", memory_search=MemorySearch(citations="off"), workspace=Workspace(access="ro")
+        )
         prompt = system_prompt(tmp_path, settings=quiet, now=NOW, tools=self.TOOLS)
         assert "path#L5" not in prompt
         assert "(read-only)" in prompt

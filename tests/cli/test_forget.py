@@ -6,16 +6,15 @@ import json
 from pathlib import Path
 
 from click.testing import CliRunner
-from msgspec.structs import replace
 
-from agent_fixture import BASE, AgentFixture
+from agent_fixture import BASE, AgentFixture, change_agent
 from holdfast.cli.commands import doctor
 from holdfast.cli.memory import forget, remember
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text
-from holdfast.settings.schema import Experimental, MemorySearch
 from holdfast_agent.note_files import find_sessions, read_messages
 from holdfast_agent.notes import Notes
+from holdfast_agent.settings import Experimental, MemorySearch
 from holdfast_agent.terminal import MaskedHistory
 from talk import user
 
@@ -53,7 +52,7 @@ def test_words_go_from_the_index_of_notes(tmp_path: Path) -> None:
     searched = MemorySearch(
         provider="hash", sources=("memory", "sessions"), experimental=Experimental(session_memory=True)
     )
-    fixture = AgentFixture(tmp_path, settings=replace(BASE, memory_search=searched), memory=tmp_path)
+    fixture = AgentFixture(tmp_path, settings=change_agent(BASE, memory_search=searched), memory=tmp_path)
     agent = fixture.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")
     agent.say("The other word is mombasa1234.")

@@ -6,56 +6,63 @@ import pytest
 
 from holdfast.compaction.flush import Cycle, due, is_silent, prompt, strip_silence
 from holdfast.context.budget import budget
-from holdfast.settings import Compaction, MemoryFlush, Settings, Workspace
+from holdfast.settings import MemoryFlush, Settings
 from holdfast_agent.view import Held
 
-SETTINGS = Settings()
-LIMITS = budget(SETTINGS, window=200_000)
+SETTINGS = MemoryFlush()
+LIMITS = budget(Settings(), window=200_000)
 NOON = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
 class TestDue:
     def test_it_runs_by_what_the_next_request_will_take(self) -> None:
         """The answer before and the prompt to come count together, from the threshold on."""
-        assert due(Cycle(), used=176_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
-        assert due(Cycle(), used=170_000, coming=6_000, budget=LIMITS, settings=SETTINGS) == "due"
-        assert due(Cycle(), used=170_000, coming=5_999, budget=LIMITS, settings=SETTINGS) == "early"
+        assert due(Cycle(), used=176_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
+        assert due(Cycle(), used=170_000, coming=6_000, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
+        assert due(Cycle(), used=170_000, coming=5_999, budget=LIMITS, can_write=True, settings=SETTINGS) == "early"
 
     def test_it_runs_once_for_each_compaction(self) -> None:
         """After a flush nothing is due until there was a compaction, and then it is again."""
         after = Cycle(compactions=2, flushed_at=2)
-        assert due(after, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "done"
-        assert due(after, used=0, coming=0, budget=LIMITS, settings=SETTINGS, forced=True) == "done"
+        assert due(after, used=190_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "done"
+        assert due(after, used=0, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS, forced=True) == "done"
         compacted = Cycle(compactions=3, flushed_at=2)
-        assert due(compacted, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+        assert due(compacted, used=190_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
 
     def test_a_compaction_within_the_flush_does_not_use_up_the_next_one(self) -> None:
         """What counts is how many compactions there had been when the flush began."""
         after = Cycle(compactions=3, flushed_at=2)
-        assert due(after, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+        assert due(after, used=190_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
 
     def test_why_it_does_not_run(self) -> None:
         """Switched off, a workspace that cannot be written to, a heartbeat: each is told."""
-        off = Settings(compaction=Compaction(memory_flush=MemoryFlush(enabled=False)))
-        bound = Settings(workspace=Workspace(access="ro"))
-        full = {"used": 190_000, "coming": 0, "budget": LIMITS}
-        assert due(Cycle(), settings=off, **full) == "off"  # type: ignore[arg-type]
-        assert due(Cycle(), settings=bound, **full) == "read-only"  # type: ignore[arg-type]
-        assert due(Cycle(), settings=SETTINGS, heartbeat=True, **full) == "heartbeat"  # type: ignore[arg-type]
+        off = MemoryFlush(enabled=False)
+        assert due(Cycle(), settings=off, can_write=True, used=190_000, coming=0, budget=LIMITS) == "off"
+        assert due(Cycle(), settings=SETTINGS, can_write=False, used=190_000, coming=0, budget=LIMITS) == "read-only"
+        assert (
+            due(Cycle(), settings=SETTINGS, can_write=True, used=190_000, coming=0, budget=LIMITS, heartbeat=True)
+            == "heartbeat"
+        )
 
     def test_a_long_transcript_or_a_compaction_to_come_force_it(self) -> None:
         """By its size on disk, where that is set, and before every compaction, however empty the window is."""
-        long = Settings(compaction=Compaction(memory_flush=MemoryFlush(force_flush_transcript_bytes=1_000)))
-        assert due(Cycle(), used=0, coming=0, budget=LIMITS, settings=long, transcript_bytes=1_000) == "due"
-        assert due(Cycle(), used=0, coming=0, budget=LIMITS, settings=SETTINGS, transcript_bytes=10**9) == "early"
-        assert due(Cycle(), used=0, coming=0, budget=LIMITS, settings=SETTINGS, forced=True) == "due"
+        long = MemoryFlush(force_flush_transcript_bytes=1_000)
+        assert (
+            due(Cycle(), used=0, coming=0, budget=LIMITS, can_write=True, settings=long, transcript_bytes=1_000)
+            == "due"
+        )
+        assert (
+            due(Cycle(), used=0, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS, transcript_bytes=10**9)
+            == "early"
+        )
+        assert due(Cycle(), used=0, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS, forced=True) == "due"
 
     def test_failures_are_bounded(self) -> None:
         """A cycle whose flush was given up goes on without one; the next compaction begins anew."""
         given_up = Cycle(compactions=1, flushed_at=1, failures=3)
-        assert due(given_up, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "failed"
+        assert due(given_up, used=190_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "failed"
         again = Cycle(compactions=2, flushed_at=1)
-        assert due(again, used=190_000, coming=0, budget=LIMITS, settings=SETTINGS) == "due"
+        assert due(again, used=190_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
 
 
 class TestPrompt:
@@ -72,7 +79,7 @@ class TestPrompt:
     def test_rules_hold_for_prompts_of_ones_own(self) -> None:
         """A user's prompts get the date, the rules, and the word for silence."""
         own = MemoryFlush(prompt="Write memory/YYYY-MM-DD.md. Current time: now", system_prompt="Silent.")
-        said = prompt(Settings(compaction=Compaction(memory_flush=own)), now=NOON)
+        said = prompt(own, now=NOON)
         assert said.user.startswith("Write memory/2026-03-04.md. Current time: now")
         assert said.user.count("Current time:") == 1
         assert "only append" in said.user

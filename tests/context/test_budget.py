@@ -6,7 +6,7 @@ import pytest
 from msgspec import structs
 
 from holdfast.context.budget import budget
-from holdfast.settings import Agent, Compaction, MemoryFlush, Recall, Settings
+from holdfast.settings import Compaction, MemoryFlush, ModelSettings, Recall, Settings
 
 
 class TestWindow:
@@ -19,11 +19,11 @@ class TestWindow:
 
     def test_what_is_asked_for_counts_more_than_settings_and_these_more_than_the_model(self) -> None:
         """The nearest word counts."""
-        settings = Settings(agent=Agent(model="openai/gpt-4o", context_tokens=50_000))
+        settings = Settings(model=ModelSettings(name="openai/gpt-4o", context_tokens=50_000))
         assert budget(settings, window=9_000).window == 9_000
         assert budget(settings).window == 50_000
-        assert budget(Settings(agent=Agent(model="openai/gpt-4o"))).window == 128_000
-        assert budget(Settings(agent=Agent(model="openai/gpt-4o")), model="claude-sonnet-4-5").window == 200_000
+        assert budget(Settings(model=ModelSettings(name="openai/gpt-4o"))).window == 128_000
+        assert budget(Settings(model=ModelSettings(name="openai/gpt-4o")), model="claude-sonnet-4-5").window == 200_000
 
     @pytest.mark.parametrize(
         ("model", "window"),

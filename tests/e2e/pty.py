@@ -35,7 +35,7 @@ class Terminal:
             "HOLDFAST_HOME": str(folder / "memory"),
             "HOLDFAST_EMBEDDING__PROVIDER": "none",
             "HOLDFAST_RECALL__DEADLINE_MS": "600000",  # on a busy machine memory may be slow
-            "HOLDFAST_SESSION__RESET__MODE": "never",  # it may be four in the morning
+            "HOLDFAST_AGENT__SESSION__RESET__MODE": "never",  # it may be four in the morning
             "PATH": os.environ["PATH"],
             "TERM": "xterm-256color",
             "LANG": "C.UTF-8",

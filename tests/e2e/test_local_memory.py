@@ -6,12 +6,12 @@ from pathlib import Path
 
 from holdfast.engine import Engine
 from holdfast.models import open_model
-from holdfast.settings import Agent, Compaction, Embedding, Settings
+from holdfast.settings import Compaction, Embedding, ModelSettings, Settings
 from local_model import local_model, needs_local_model
 from talk import reply, user
 
 SETTINGS = Settings(
-    agent=Agent(context_tokens=8_192),
+    model=ModelSettings(context_tokens=8_192),
     embedding=Embedding(provider="none"),
     compaction=Compaction(keep_recent_tokens=400, reserve_tokens=1_000, reserve_tokens_floor=0, timeout_seconds=300),
 )

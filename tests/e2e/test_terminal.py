@@ -180,7 +180,7 @@ FULL = {
     "HOLDFAST_TRIM__PROTECTED_RECENT": "2",
 }
 NAMED = {
-    "HOLDFAST_SESSION__MEMORY_FILE": "true",
+    "HOLDFAST_AGENT__SESSION__MEMORY_FILE": "true",
     "HOLDFAST_KNOWLEDGE__EXTRACTION": "false",  # a thread would take steps of the script
 }
 
@@ -190,7 +190,7 @@ NAMED = {
     [
         ("writing notes", {}),
         ("compacting", {"HOLDFAST_COMPACTION__MEMORY_FLUSH__ENABLED": "false"}),
-        ("naming the conversation", {**NAMED, "HOLDFAST_SESSION__RESET__MODE": "idle"}),
+        ("naming the conversation", {**NAMED, "HOLDFAST_AGENT__SESSION__RESET__MODE": "idle"}),
     ],
 )
 def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dict[str, str], tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dic
         (session,) = {file.stem for file in sessions.folder.glob("*.jsonl")}
         (project,) = {scope.project for scope in engine.sessions() if scope.session == session}
         assert words in [hit.text for hit in engine.session(session, project=project).search("harbour code")]
-    roomy = {"HOLDFAST_SESSION__RESET__MODE": "never"}
+    roomy = {"HOLDFAST_AGENT__SESSION__RESET__MODE": "never"}
     with Terminal(tmp_path, "--model", "echo", environ=roomy) as terminal:
         terminal.say("/memory search harbour code", until="7741")
         terminal.say("And now?", until="I would have sent")

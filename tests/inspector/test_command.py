@@ -31,7 +31,7 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "MEMORY.md").write_text("The port is 7654.")
     command = [sys.executable, "-m", "holdfast", "ui"]
-    own = {"HOLDFAST_HOME": str(tmp_path / "memory"), "HOLDFAST_WORKSPACE__PATH": str(tmp_path / "work")}
+    own = {"HOLDFAST_HOME": str(tmp_path / "memory"), "HOLDFAST_AGENT__WORKSPACE__PATH": str(tmp_path / "work")}
     environ = {**os.environ, **own, "HOLDFAST_EMBEDDING__PROVIDER": "none", "BROWSER": "echo %s"}
     started = [*command, "--no-open", "--json"]
     with subprocess.Popen(started, stdout=subprocess.PIPE, env=environ) as process:
@@ -42,7 +42,7 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
                 assert "No session is stored yet" in client.get(url).text
                 assert_nothing_is_forwarded(client, urljoin(url, "/"))
                 checks = client.get(urljoin(url, "checks")).text
-                assert "HOLDFAST_WORKSPACE__PATH" in checks
+                assert "HOLDFAST_AGENT__WORKSPACE__PATH" in checks
                 assert "SQLite" in checks
                 assert "The port is 7654." in client.get(urljoin(url, "memory")).text
             again = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=True, text=True)

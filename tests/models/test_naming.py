@@ -14,7 +14,7 @@ from holdfast.messages import Message, Text
 from holdfast.models import Echo, Fallback, Model, Prompt, Retrying, Scripted, context_tokens, open_model
 from holdfast.models.naming import ENDPOINTS
 from holdfast.providers.models import WINDOWS
-from holdfast.settings import Agent, Settings
+from holdfast.settings import ModelSettings, Settings
 from holdfast.testing.provider import ScriptedProvider
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
@@ -114,8 +114,8 @@ def test_models_without_a_network(tmp_path: Path) -> None:
 
 
 def test_the_window_comes_from_the_settings() -> None:
-    """`agent.context_tokens` counts for the model, not for its fallbacks."""
-    settings = Settings(agent=Agent(context_tokens=5_000, fallback_models=("ollama/qwen3:8b", "echo")))
+    """`model.context_tokens` counts for the model, not for its fallbacks."""
+    settings = Settings(model=ModelSettings(context_tokens=5_000, fallbacks=("ollama/qwen3:8b", "echo")))
     model = open_model("claude-opus-5-5", settings=settings, environ=KEYS)
     assert isinstance(model, Fallback)
     assert [one.name for one in model.models] == ["anthropic/claude-opus-5-5", "ollama/qwen3:8b", "echo"]

@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from holdfast.errors import SettingsError
-from holdfast.settings import QmdPath, Secret, Setting, Settings, as_dict, load, settings_table
+from holdfast.settings import Secret, Setting, as_dict
+from holdfast_agent.settings import CHAT, ChatSettings, QmdPath, load
 
 unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
-NAMES = sorted({name for row in settings_table() for path in (row.key, *row.openclaw) for name in path.split(".")})
+NAMES = sorted({name for row in CHAT.rows for path in (row.key, *row.openclaw) for name in path.split(".")})
 TEXT = st.text(alphabet="ab1._-$(){}[]\"'\\=:,#/\n\x00\x7f\u2028é密😀", max_size=30)
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | TEXT | st.sampled_from(NAMES)
 JSON = st.recursive(
@@ -53,15 +54,13 @@ def values(info: inspect.Type) -> st.SearchStrategy[Any]:
             )
 
 
-VALUES = {row.key: values(inspect.type_info(row.type)) for row in settings_table()}
+VALUES = {row.key: values(inspect.type_info(row.type)) for row in CHAT.rows}
 
 
 @st.composite
 def overrides(draw: st.DrawFn) -> dict[str, Any]:
     """Valid values for some settings, as keyword arguments."""
-    chosen: list[Setting] = draw(
-        st.lists(st.sampled_from(settings_table()), max_size=12, unique_by=lambda row: row.key)
-    )
+    chosen: list[Setting] = draw(st.lists(st.sampled_from(CHAT.rows), max_size=12, unique_by=lambda row: row.key))
     taken: set[str] = set()
     root: dict[str, Any] = {}
     for row in chosen:
@@ -89,7 +88,7 @@ def _inline(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def loaded_from(text: str, *, name: str) -> Settings:
+def loaded_from(text: str, *, name: str) -> ChatSettings:
     """The settings in a file with this text."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / name
@@ -102,7 +101,7 @@ def loaded_from(text: str, *, name: str) -> Settings:
 def test_settings_survive_a_file(chosen: dict[str, Any]) -> None:
     """Any settings, written as TOML and read again, are the same."""
     before = load(environ={}, **_spelled(chosen)).settings
-    plain = as_dict(before, reveal=True)
+    plain = as_dict(before, schema=CHAT, reveal=True)
     assert loaded_from(toml(plain), name="holdfast.toml") == before
     assert load(environ={}, **plain).settings == before
 
@@ -146,7 +145,7 @@ def test_hostile_text(text: str) -> None:
 
 
 @unhurried
-@given(st.dictionaries(st.sampled_from([row.variable for row in settings_table()]), TEXT, max_size=3))
+@given(st.dictionaries(st.sampled_from([row.variable for row in CHAT.rows]), TEXT, max_size=3))
 def test_hostile_environment(environ: dict[str, str]) -> None:
     """Whatever text is in a variable is settings or a SettingsError."""
     with contextlib.suppress(SettingsError):
@@ -154,10 +153,10 @@ def test_hostile_environment(environ: dict[str, str]) -> None:
 
 
 @unhurried
-@given(st.sampled_from([row for row in settings_table() if row.secret]), TEXT)
+@given(st.sampled_from([row for row in CHAT.rows if row.secret]), TEXT)
 def test_secrets_never_show(row: Setting, text: str) -> None:
     """A key that was set shows in no representation of what was loaded."""
     canary = f"canary{text}"
     loaded = load(environ={row.variable: canary.replace("$", "")})
     assert "canary" not in repr(loaded)
-    assert "canary" not in repr(as_dict(loaded.settings))
+    assert "canary" not in repr(as_dict(loaded.settings, schema=CHAT))

@@ -19,7 +19,7 @@ from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, Said
 from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
-from holdfast.settings import Agent, Archive, Embedding, ProjectSettings, ServerSettings, Settings, load
+from holdfast.settings import Archive, Embedding, ModelSettings, ProjectSettings, ServerSettings, Settings, load
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, ScriptedProvider
 from waiting import PATIENCE, UNHURRIED
@@ -179,7 +179,7 @@ class TestNames:
     def test_tokens_are_counted_for_the_window_of_the_caller(self, start: Start) -> None:
         """A request to count with the session of another passes as it came."""
         history = [f"{number} " + "word " * 900 for number in range(41)]
-        small = Settings(recall=UNHURRIED, embedding=WORDS, agent=Agent(context_tokens=20_000))
+        small = Settings(recall=UNHURRIED, embedding=WORDS, model=ModelSettings(context_tokens=20_000))
         with start(lambda _: "Fine.", settings=small) as server:
             ask(server, "messages", *history, session="s1")
             asked = make_body("messages", *history, "Fine.", "More?")
@@ -219,7 +219,7 @@ class TestNames:
 
     def test_the_settings_of_a_project_are_for_its_owner(self, start: Start, tmp_path: Path) -> None:
         """A folder that another caller names is only a name."""
-        (tmp_path / "holdfast.toml").write_text("[agent]\ncontext_tokens = 9000\n")
+        (tmp_path / "holdfast.toml").write_text("[model]\ncontext_tokens = 9000\n")
         with start(lambda _: "Fine.", settings=PLAIN) as server:
             server.engine.projects = ProjectSettings(load(environ={}))
             for token in (OWNER_TOKEN, ""):

@@ -32,7 +32,7 @@ HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 SECONDS = 120
 OUTPUT = "\n".join(f"{number}: {'x' * 40}" for number in range(600))
 """A tool output that is shortened if `pruning.min_prunable_tool_chars` is 20,000, and not by default."""
-SMALL = "[pruning]\nmin_prunable_tool_chars = 20000\n[agent]\ncontext_tokens = 20000\n"
+SMALL = "[pruning]\nmin_prunable_tool_chars = 20000\n[model]\ncontext_tokens = 20000\n"
 QUESTION = [{"role": "user", "content": "Which port does the replica use?"}]
 
 
@@ -136,15 +136,15 @@ def test_a_file_counts_for_its_project_from_the_next_call_on(machine: Machine) -
     assert window_of(server, machine.plain) == 200_000
     assert window_of(server, "shop") == 200_000
     assert window_of(server, "") == 200_000
-    (machine.plain / "holdfast.toml").write_text("[agent]\ncontext_tokens = 30000\n")
+    (machine.plain / "holdfast.toml").write_text("[model]\ncontext_tokens = 30000\n")
     assert window_of(server, machine.plain) == 30_000
-    (machine.plain / "holdfast.toml").write_text("[agent]\ncontext_tokens = 'many'\n")
+    (machine.plain / "holdfast.toml").write_text("[model]\ncontext_tokens = 'many'\n")
     report = assemble(server, machine.plain)
     assert report["raw_max_tokens"] == 200_000
     assert any("context_tokens" in warning and "plain" in warning for warning in report["warnings"])
     (machine.plain / "holdfast.toml").unlink()
     assert not assemble(server, machine.plain)["warnings"]
-    (machine.home / "config" / "holdfast" / "holdfast.toml").write_text("[agent]\ncontext_tokens = 40000\n")
+    (machine.home / "config" / "holdfast" / "holdfast.toml").write_text("[model]\ncontext_tokens = 40000\n")
     assert window_of(server, machine.plain) == 40_000
     assert window_of(server, machine.small) == 20_000
 
@@ -303,16 +303,16 @@ def test_a_session_stays_the_same_object_until_its_settings_change(machine: Mach
         session = engine.session("s1", project=str(machine.small))
         assert engine.session("s1", project=str(machine.small)) is session
         assert session.engine.session("s1", project=str(machine.small)) is session
-        (machine.small / "holdfast.toml").write_text("[agent]\ncontext_tokens = 50000\n")
+        (machine.small / "holdfast.toml").write_text("[model]\ncontext_tokens = 50000\n")
         changed = engine.session("s1", project=str(machine.small))
         assert changed is not session
-        assert changed.engine.settings.agent.context_tokens == 50_000
+        assert changed.engine.settings.model.context_tokens == 50_000
         for number in range(MAX_PROJECTS + 10):
             folder = machine.home / f"project-{number}"
             folder.mkdir()
-            (folder / "holdfast.toml").write_text(f"[agent]\ncontext_tokens = {30_000 + number}\n")
+            (folder / "holdfast.toml").write_text(f"[model]\ncontext_tokens = {30_000 + number}\n")
             settings = engine.session("s1", project=str(folder)).engine.settings
-            assert settings.agent.context_tokens == 30_000 + number
+            assert settings.model.context_tokens == 30_000 + number
         assert len(engine._views) == MAX_PROJECTS
 
 

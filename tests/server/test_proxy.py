@@ -23,7 +23,7 @@ from failing_stores import FAULTS
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, Said
-from holdfast.settings import Agent, Settings
+from holdfast.settings import ModelSettings, Settings
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, Step, overflow
 from holdfast.tokens import count_messages
@@ -33,7 +33,7 @@ from waiting import until
 from .conftest import OWNER, TOKEN, Start
 
 MODEL = "claude-x"
-SMALL = Settings(agent=Agent(context_tokens=20_000))
+SMALL = Settings(model=ModelSettings(context_tokens=20_000))
 LS: ToolParam = {"name": "ls", "description": "List a folder.", "input_schema": {"type": "object", "properties": {}}}
 
 

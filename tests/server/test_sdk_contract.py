@@ -17,7 +17,7 @@ from holdfast.messages import ToolCall, Usage
 from holdfast.models.scripted import Said
 from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
-from holdfast.settings import Agent, Settings
+from holdfast.settings import ModelSettings, Settings
 from holdfast.testing.provider import Events, Raw, ScriptedProvider
 from waiting import PATIENCE
 
@@ -35,7 +35,7 @@ RESPONSES_LS: Any = {"type": "function", "strict": False, **FUNCTION}
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """One server for all tests; each has a session of its own."""
-    settings = Settings(agent=Agent(context_tokens=20_000))
+    settings = Settings(model=ModelSettings(context_tokens=20_000))
     folder: Path = tmp_path_factory.mktemp("memory")
     with ScriptedProvider() as provider, Engine.open(folder, settings=settings) as engine:
         upstreams = Upstreams(anthropic=provider.url, openai=provider.url)

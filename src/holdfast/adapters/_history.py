@@ -98,7 +98,7 @@ class HistoryMemory:
 
     def limit_of(self, session: Session, model: str) -> int:
         """Return the context window for a request of a session."""
-        known = self.limit or session.engine.settings.agent.context_tokens or context_tokens(model)
+        known = self.limit or session.engine.settings.model.context_tokens or context_tokens(model)
         return min(known, self.limits.get(session, known))
 
     def assemble(

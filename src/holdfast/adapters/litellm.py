@@ -85,7 +85,7 @@ class HoldfastHook(CustomLogger):
         # The proxy falls back to the same model where a window is too long; the hooks of that attempt make it smaller.
         # Without another field the proxy would skip it, as an attempt that it has made.
         data.setdefault("context_window_fallbacks", [{model: [{"model": model, "max_fallbacks": 1}]}])
-        limit = self._memory.limit or self._engine.settings.agent.context_tokens or context_tokens(model)
+        limit = self._memory.limit or self._engine.settings.model.context_tokens or context_tokens(model)
         session.model = FunctionModel(on_loop(_writer(model)), context_tokens=limit)
         exchange = await asyncio.to_thread(self._memory.begin, session, data, format=format)
         data["metadata"]["holdfast_place"] = exchange.place

@@ -173,7 +173,7 @@ class _Calls:
 
     async def fit(self, data: CallModelData[Any]) -> ModelInputData:
         session = self.session
-        limit = session.memory.limit or session.session.engine.settings.agent.context_tokens
+        limit = session.memory.limit or session.session.engine.settings.model.context_tokens
         model = _model(self.config, data.agent)
         write = on_loop(lambda messages: _write(model, messages))
         session.session.model = FunctionModel(write, context_tokens=limit or 200_000)

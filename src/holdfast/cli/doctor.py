@@ -34,6 +34,8 @@ from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import Health, check
 from holdfast.text import printable
+from holdfast_agent.settings import ChatSettings
+from holdfast_agent.settings import load as load_settings
 from holdfast_memory.distribution import explain_other_project, find_other_projects, install_command
 
 Level = Literal["ok", "note", "wrong"]
@@ -90,11 +92,13 @@ def check_all(home: Path | str | None, *, project: Path | None, mend: bool = Fal
         installed.append(Finding("note" if is_missing else "ok", f"{module} is {state}"))
     files = configuration.user_files() if project is None else configuration.default_files(folder=project)
     try:
-        loaded = configuration.load(files=files)
+        loaded = load_settings(files=files)
     except HoldfastError as error:
-        settings, problems = configuration.Settings(), [Finding("wrong", str(error))]
+        settings = ChatSettings()
+        problems = [Finding("wrong", str(error))]
     else:
-        settings, names = loaded.settings, ", ".join(map(str, files))
+        settings = loaded.settings
+        names = ", ".join(map(str, files))
         problems = [Finding("ok", f"settings from {names or 'the defaults, no file found'}")]
         problems += map(partial(Finding, "note"), (*loaded.warnings, *loaded.without_effect))
         if loaded.ignored:
@@ -128,7 +132,7 @@ def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
 class _Checks:
     """The checks of one memory and of the agents on this machine."""
 
-    settings: configuration.Settings
+    settings: ChatSettings
     choice: Choice
     file: Path
     folder: Path
@@ -138,13 +142,16 @@ class _Checks:
     def search(self) -> Iterator[Finding]:
         for reason in self.choice.reasons:
             yield Finding("ok" if self.choice.embedder is not None else "note", f"embedding: {reason}")
-        if self.settings.memory.backend == "qmd":
+        agent = self.settings.agent
+        if agent.memory_search.backend == "qmd":
             from holdfast_agent.qmd import missing_command  # noqa: PLC0415 - only for this
 
-            missing = missing_command(self.settings, project=Path.cwd())
-            backend = self.settings.memory.qmd.command if missing is None else f"our own index, {missing}"
-            yield Finding("ok" if missing is None else "note", f"search of notes: {backend}")
-        table = Path(self.settings.long_term.db_path or _LANCEDB).expanduser() / "memories.lance"
+            missing = missing_command(agent.memory_search, project=Path.cwd())
+            if missing is None:
+                yield Finding("ok", f"search of notes: {agent.memory_search.qmd.command}")
+            else:
+                yield Finding("note", f"search of notes: our own index, {missing}")
+        table = Path(agent.long_term.db_path or _LANCEDB).expanduser() / "memories.lance"
         if table.is_dir():
             yield Finding(
                 "note", f"{table}: memories of OpenClaw in LanceDB, which are not read here: store them again"

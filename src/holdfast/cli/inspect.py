@@ -14,7 +14,7 @@ from holdfast import settings as configuration
 from holdfast.cli.opening import print_notes, require
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo
-from holdfast.errors import InputError
+from holdfast.errors import InputError, SettingsError
 from holdfast.programs import search_path
 
 if TYPE_CHECKING:
@@ -67,18 +67,31 @@ def look_outside(memory: SharedMemory) -> Outside:
     from holdfast.providers.wire import find as find_value  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
     from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time
+    from holdfast_agent.settings import CHAT, ChatSettings, load  # noqa: PLC0415 - takes time
+
+    def load_settings() -> configuration.Loaded[ChatSettings] | None:
+        """Load the settings of the engine and of the agent, as they are now; None if a file is wrong."""
+        try:
+            if memory.owner is None:
+                return load(files=configuration.user_files())
+            return load(files=configuration.default_files(folder=memory.owner), project=memory.owner)
+        except SettingsError:  # `check_all` says what is wrong
+            return None
 
     def health() -> Health:
-        loaded = memory.projects.load(memory.owner)
-        values, settings = configuration.as_dict(loaded.settings), []
-        for name, source in loaded.origins.items():
-            value = find_value(values, name)
-            settings.append((name, "" if value is None else json.dumps(value, ensure_ascii=False), source))
+        loaded = load_settings()
+        settings: list[tuple[str, str, str]] = []
+        if loaded is not None:
+            values = configuration.as_dict(loaded.settings, schema=CHAT)
+            for name, source in loaded.origins.items():
+                value = find_value(values, name)
+                settings.append((name, "" if value is None else json.dumps(value, ensure_ascii=False), source))
         findings = check_all(memory.store, project=memory.owner)
         return Health(findings=[(one.level, one.what) for one in findings], settings=settings)
 
     def notes() -> list[Note]:
-        workspace = memory.projects.load(memory.owner).settings.workspace.path
+        loaded = load_settings()
+        workspace = loaded.settings.agent.workspace.path if loaded is not None else None
         if not workspace:
             return []
         found = find_notes(Path(workspace).expanduser().resolve())

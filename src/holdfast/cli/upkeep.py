@@ -14,13 +14,12 @@ from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
-from holdfast import settings as configuration
 from holdfast.cli.opening import load_settings, open_memory, open_model, owners, scope_of, server_of, store_of
 from holdfast.cli.options import as_json, home_option, opens_memory, owned_by
 from holdfast.cli.output import echo, emit_json, human_bytes, print_result
 from holdfast.errors import InputError, StorageError
 from holdfast.moments import minute
-from holdfast.settings.loading import read_file
+from holdfast.settings.sources import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store.base import Select
 from holdfast.store.opening import database_file, server_address, store_file
@@ -326,8 +325,10 @@ def trust(*, folder: Path, listing: bool, remove: bool, as_json: bool) -> None:
 def _add(folder: Path) -> list[dict[str, str]]:
     """Trust the settings files of a folder, and the links that lead to a store outside of it."""
     files = {path: read_file(path) for name in SETTINGS_FILES if (path := folder / name).is_file()}
-    accepted = configuration.load(files=files, project=folder, trusted=True).settings  # an error is found before trust
-    refused = configuration.load(files=files, project=folder).refused
+    from holdfast_agent.settings import load as load_all  # noqa: PLC0415 - few commands read the agent's settings
+
+    accepted = load_all(files=files, project=folder, trusted=True).settings  # an error is found before trust
+    refused = load_all(files=files, project=folder).refused
     record_trust(files)
     store = accepted.archive.path or ".holdfast"
     links = links_out_of(folder, folder / store)

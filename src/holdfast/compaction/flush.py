@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
 from holdfast.prompts import load
-from holdfast.settings import Settings
+from holdfast.settings import MemoryFlush
 
 NO_REPLY: Final = "NO_REPLY"
 """The reply of a model that has nothing to say."""
@@ -72,39 +72,39 @@ def due(
     used: int,
     coming: int,
     budget: Budget,
-    settings: Settings,
+    settings: MemoryFlush,
+    can_write: bool,
     transcript_bytes: int = 0,
     heartbeat: bool = False,
     forced: bool = False,
 ) -> Verdict:
     """Tell whether the silent turn should run now, or why not.
 
-    `used` are the tokens of the last request and its answer, `coming` those that the new prompt adds. A compaction that
-    is `forced` follows in any case: by hand, or after an overflow.
+    `used` are the tokens of the last request and its answer, `coming` those that the new prompt adds. Without
+    `can_write` there is nowhere to write notes. A compaction that is `forced` follows in any case: by hand, or after an
+    overflow.
     """
-    flush = settings.compaction.memory_flush
-    if not flush.enabled:
+    if not settings.enabled:
         return "off"
-    if settings.workspace.access != "rw":
+    if not can_write:
         return "read-only"
     if heartbeat:
         return "heartbeat"
     if cycle.flushed_at == cycle.compactions:
-        return "failed" if cycle.failures >= flush.max_failures else "done"
+        return "failed" if cycle.failures >= settings.max_failures else "done"
     full = budget.flush_at > 0 and used + coming >= budget.flush_at
-    long = 0 < flush.force_flush_transcript_bytes <= transcript_bytes
+    long = 0 < settings.force_flush_transcript_bytes <= transcript_bytes
     return "due" if forced or full or long else "early"
 
 
-def prompt(settings: Settings, *, now: datetime) -> FlushPrompt:
+def prompt(settings: MemoryFlush, *, now: datetime) -> FlushPrompt:
     """Make the prompt of the silent turn. Its rules are added to custom prompts as well."""
-    flush = settings.compaction.memory_flush
     day = now.strftime("%Y-%m-%d")
     path = f"memory/{day}.md"
-    user = _allow_silence((flush.prompt or load("flush")).replace(_DATE, day))
+    user = _allow_silence((settings.prompt or load("flush")).replace(_DATE, day))
     if "Current time:" not in user:
         user += f"\n\nCurrent time: {now:%Y-%m-%d %H:%M} ({now.tzname() or 'local time'})"
-    system = _allow_silence((flush.system_prompt or load("flush_system")).replace(_DATE, day))
+    system = _allow_silence((settings.system_prompt or load("flush_system")).replace(_DATE, day))
     return FlushPrompt(user=f"{user}\n\n{load('flush_rules', path=path)}", system=system, path=path)
 
 

@@ -11,13 +11,13 @@ from holdfast.settings import (
     DEFAULT_CONTEXT_TOKENS,
     DEFAULT_RESERVE_TOKENS,
     DEFAULT_RESERVE_TOKENS_FLOOR,
-    Agent,
     Compaction,
+    ModelSettings,
     Settings,
 )
 
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
-"""Where the size of a window comes from: the call, `agent.context_tokens`, the model, or the default of 200,000."""
+"""Where the size of a window comes from: the call, `model.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000
 """Tokens that are left for the reply where protected messages need the rest."""
 USUAL_RESERVE_SHARE: Final = 0.25
@@ -99,7 +99,7 @@ def budget(
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
     """
-    size, source = _window(settings.agent, window, model, model_window)
+    size, source = _window(settings.model, window, model, model_window)
     compaction = settings.compaction
     note = ""
     if reserve is None:
@@ -148,12 +148,14 @@ def _reserve(compaction: Compaction, size: int) -> tuple[int, str]:
     return reserve, note
 
 
-def _window(agent: Agent, window: int | None, model: str | None, model_window: int | None) -> tuple[int, LimitSource]:
+def _window(
+    settings: ModelSettings, window: int | None, model: str | None, model_window: int | None
+) -> tuple[int, LimitSource]:
     if window is not None:
         if type(window) is not int or window < 1:
             raise InputError(f"limit={window!r}: give the tokens of the window, at least 1, or leave limit out")
         return window, "argument"
-    if agent.context_tokens is not None:
-        return agent.context_tokens, "settings"
-    known = model_window or find_tokens(model or agent.model or "")
+    if settings.context_tokens is not None:
+        return settings.context_tokens, "settings"
+    known = model_window or find_tokens(model or settings.name or "")
     return (known, "model") if known else (DEFAULT_CONTEXT_TOKENS, "default")

@@ -71,8 +71,6 @@ def find_recall_switch(settings: Settings) -> str:
         return "recall.enabled is off"
     if not settings.recall.automatic:
         return "recall.automatic is off"
-    if settings.slots.memory == "none":
-        return "slots.memory is none"
     return ""
 
 

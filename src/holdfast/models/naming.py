@@ -65,8 +65,8 @@ def open_model(name: str, *, settings: Settings, environ: Mapping[str, str] | No
     unknown or a key is missing, a SettingsError says which variable to set.
     """
     variables = os.environ if environ is None else environ
-    names = dict.fromkeys((name, *settings.agent.fallback_models))
-    window = settings.agent.context_tokens
+    names = dict.fromkeys((name, *settings.model.fallbacks))
+    window = settings.model.context_tokens
     # The configured window is that of the first model; the others have their own.
     models = [_open(one, window if one == name else None, variables) for one in names]
     return models[0] if len(models) == 1 else Fallback(models)
@@ -79,7 +79,7 @@ def as_model(given: object, *, settings: Settings) -> Model:
     if isinstance(given, Model):
         return given
     if callable(given):
-        return FunctionModel(given, context_tokens=context_tokens("", override=settings.agent.context_tokens))
+        return FunctionModel(given, context_tokens=context_tokens("", override=settings.model.context_tokens))
     kind = type(given).__name__
     raise InputError(f"model: expected a name, a Model or a function from messages to text, found {kind}")
 

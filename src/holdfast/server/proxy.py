@@ -418,7 +418,7 @@ class Proxy:
     def _find_limit(self, exchange: _Exchange, headers: Mapping[str, str]) -> int:
         """Return the window of the model, or the smaller one that it has refused for the session."""
         engine = self._engine.sync if exchange.session is None else exchange.session.sync.engine
-        known = engine.settings.agent.context_tokens
+        known = engine.settings.model.context_tokens
         if known is None:
             mark, tokens = LARGE_WINDOW
             window = context_tokens(str(exchange.body.get("model") or ""))

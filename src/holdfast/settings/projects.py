@@ -8,6 +8,7 @@ from typing import Final
 
 from holdfast.errors import SettingsError
 from holdfast.settings.loading import Loaded, default_files, load, user_files
+from holdfast.settings.schema import Settings
 from holdfast.settings.trust import trust_file
 
 MAX_PROJECTS: Final = 64
@@ -34,12 +35,12 @@ class ProjectSettings:
         user: The settings of the user, without those of a project. They count while the user's own file is wrong.
     """
 
-    def __init__(self, user: Loaded) -> None:
+    def __init__(self, user: Loaded[Settings]) -> None:
         self._user = user
-        self._known: dict[Path | None, tuple[_Stamp, Loaded]] = {}
+        self._known: dict[Path | None, tuple[_Stamp, Loaded[Settings]]] = {}
         self._lock = Lock()
 
-    def load(self, folder: Path | None) -> Loaded:
+    def load(self, folder: Path | None) -> Loaded[Settings]:
         """Return the settings for the sessions of a project: those of its folder, and below them those of the user.
 
         The same object is returned until a file changes. A file that is wrong is left out, and the warnings say so.
@@ -54,7 +55,7 @@ class ProjectSettings:
                 del self._known[next(iter(self._known))]
             return known[1]
 
-    def _load(self, folder: Path | None) -> Loaded:
+    def _load(self, folder: Path | None) -> Loaded[Settings]:
         problems: tuple[str, ...] = ()
         if folder is not None:
             try:

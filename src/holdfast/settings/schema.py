@@ -1,7 +1,7 @@
-"""The schema: the kinds of values, and one frozen struct with a section for each part of the package.
+"""The schema of the engine: the kinds of values, and one frozen struct with a section for each part of the package.
 
-`settings.json` has a row for each setting: what it does, its places in an `openclaw.json`, whether an untrusted project
-may set it.
+`settings.json` has a row for each setting: what it does, when to change it, its places in an `openclaw.json`, whether
+an untrusted project may set it. The settings of `holdfast chat` are in `holdfast_agent/settings.py`.
 """
 
 import re
@@ -132,7 +132,8 @@ Provider: TypeAlias = Annotated[
         "ollama",
         "openai-compatible",
     ],
-    Meta(extra={"kind": Kind(lambda value: "onnx" if value == "transformer" else value)}),  # its former name
+    # An openclaw.json says "transformer".
+    Meta(extra={"kind": Kind(lambda value: "onnx" if value == "transformer" else value)}),
 ]
 
 
@@ -229,236 +230,12 @@ class Search(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError("vector_weight and bm25_weight must not both be 0")
 
 
-class LongTermEmbedding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The model that turns long-term memories into vectors."""
+class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The model that answers, and the size of its context window."""
 
-    provider: Provider | None = None
-    model: str | None = None
-    api_key: Secret | None = None
-    base_url: str | None = None
-    dimensions: Positive | None = None
-
-
-class LongTerm(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Memories that the agent or its user chose to keep: `memory_store`, `memory_recall`, `memory_forget`."""
-
-    enabled: bool = True
-    auto_capture: bool = False
-    auto_recall: bool = True
-    capture_max_chars: Annotated[int, Meta(ge=100, le=10_000)] = 500
-    recall_max_chars: Positive = 1_000
-    db_path: str | None = None
-    embedding: LongTermEmbedding = LongTermEmbedding()
-
-
-class QmdPath(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A further folder for QMD to index."""
-
-    path: str
     name: str | None = None
-    pattern: str | None = None
-
-
-def _read_paths(value: object) -> object:
-    if not isinstance(value, list | tuple):
-        return value
-    return [{"path": item} if isinstance(item, str) else item for item in value]
-
-
-class QmdSessions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Session transcripts in QMD."""
-
-    enabled: bool = False
-    export_dir: str | None = None
-    retention_days: Annotated[int, Meta(ge=0, le=36_600)] | None = None
-
-
-class QmdUpdate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When QMD checks for changes."""
-
-    interval: Duration = timedelta(minutes=5)
-    embed_interval: Duration = timedelta(hours=1)
-    debounce_ms: Count = 15_000
-    on_boot: bool = True
-
-
-class QmdLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The limits of a QMD search."""
-
-    max_results: Positive = 6
-    max_snippet_chars: Positive = 700
-    max_injected_chars: Positive = 4_000
-    timeout_ms: Count = 4_000
-
-
-class Qmd(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The QMD command as a backend."""
-
-    command: str = "qmd"
-    search_mode: Literal["search", "vsearch", "query"] = "search"
-    include_default_memory: bool = True
-    paths: Annotated[
-        tuple[QmdPath, ...],
-        Meta(extra={"kind": Kind(_read_paths, "list of paths, or of tables with `path`, `name` and `pattern`")}),
-    ] = ()
-    sessions: QmdSessions = QmdSessions()
-    update: QmdUpdate = QmdUpdate()
-    limits: QmdLimits = QmdLimits()
-
-
-class Memory(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The backend of `memory_search` and how it cites."""
-
-    backend: Literal["builtin", "qmd"] = "builtin"
-    citations: Literal["auto", "on", "off"] = "auto"
-    qmd: Qmd = Qmd()
-
-
-class Experimental(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Features that may still change."""
-
-    session_memory: bool = False
-
-
-class Chunking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How notes are cut into passages."""
-
-    tokens: Positive = 400
-    overlap: Count = 80
-
-    def __post_init__(self) -> None:
-        if self.overlap >= self.tokens:
-            raise ValueError("overlap must be smaller than tokens")
-
-
-class TemporalDecay(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The decay of scores with age."""
-
-    enabled: bool = False
-    half_life_days: Positive = 30
-
-
-class Hybrid(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The combination of word and vector search."""
-
-    enabled: bool = True
-    vector_weight: Share = 0.7
-    text_weight: Share = 0.3
-    candidate_multiplier: Positive = 4
-    mmr: Mmr = Mmr()
-    temporal_decay: TemporalDecay = TemporalDecay()
-
-    def __post_init__(self) -> None:
-        if self.vector_weight + self.text_weight <= 0:
-            raise ValueError("vector_weight and text_weight must not both be 0")
-
-
-class Query(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a search returns."""
-
-    max_results: Positive = 6
-    min_score: Share = 0.35
-    hybrid: Hybrid = Hybrid()
-
-
-class Cache(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The cache of vectors."""
-
-    enabled: bool = True
-    max_entries: Positive = 50_000
-
-
-class Remote(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The endpoint of a remote provider."""
-
-    base_url: str | None = None
-    api_key: Secret | None = None
-
-
-class Local(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A model on this machine."""
-
-    model_path: str | None = None
-
-
-class Watch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When notes are checked for changes."""
-
-    watch: bool = True
-    watch_debounce_ms: Count = 1_500
-    on_session_start: bool = True
-    on_search: bool = True
-
-
-class MemorySearch(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The `memory_search` tool over the notes of a workspace."""
-
-    enabled: bool = True
-    provider: Provider = "auto"
-    model: str | None = None
-    fallback: Provider = "none"
-    output_dimensionality: Positive | None = None
-    sources: tuple[Literal["memory", "sessions"], ...] = ("memory",)
-    extra_paths: tuple[str, ...] = ()
-    experimental: Experimental = Experimental()
-    chunking: Chunking = Chunking()
-    query: Query = Query()
-    cache: Cache = Cache()
-    sync: Watch = Watch()
-    remote: Remote = Remote()
-    local: Local = Local()
-
-
-class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The agent's folder, and the files in it that are added to every prompt."""
-
-    path: str | None = None
-    access: Literal["rw", "ro", "none"] = "rw"
-    bootstrap_max_chars: Chars = 20_000
-    bootstrap_total_max_chars: Chars = 60_000
-    skip_bootstrap: bool = False
-
-
-class SessionReset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a new conversation starts automatically."""
-
-    mode: Literal["daily", "idle", "never"] = "daily"
-    at_hour: Annotated[int, Meta(ge=0, le=23)] = 4
-    idle_minutes: Positive | None = None
-
-
-class Session(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When a conversation starts and ends."""
-
-    reset: SessionReset = SessionReset()
-    reset_triggers: tuple[str, ...] = ("/new", "/reset")
-    memory_file: bool = False
-
-
-class Slots(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which plugin is in use for a task that several can do."""
-
-    memory: str = "memory-core"
-    context_engine: str = "legacy"
-
-
-class HookSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Hooks that `holdfast chat` runs around a compaction: a function as `module:name`, or a command."""
-
-    before_compaction: tuple[str, ...] = ()
-    after_compaction: tuple[str, ...] = ()
-    summary: str | None = None
-    timeout_seconds: Positive = 60
-
-
-class Agent(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The agent and its model."""
-
-    model: str | None = None
-    fallback_models: tuple[str, ...] = ()
+    fallbacks: tuple[str, ...] = ()
     context_tokens: Positive | None = None
-    block_streaming: Literal["off", "on"] = "off"
-    timezone: str | None = None
 
 
 class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -569,9 +346,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings. `load` reads them from their sources."""
+    """The settings of the engine. `load` reads them from their sources."""
 
-    agent: Agent = Agent()
+    model: ModelSettings = ModelSettings()
     tokens: Tokens = Tokens()
     compaction: Compaction = Compaction()
     pruning: Pruning = Pruning()
@@ -582,11 +359,4 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     knowledge: Knowledge = Knowledge()
     embedding: Embedding = Embedding()
     search: Search = Search()
-    memory_search: MemorySearch = MemorySearch()
-    memory: Memory = Memory()
-    long_term: LongTerm = LongTerm()
-    workspace: Workspace = Workspace()
-    session: Session = Session()
-    slots: Slots = Slots()
-    hooks: HookSettings = HookSettings()
     server: ServerSettings = ServerSettings()

@@ -1,14 +1,13 @@
-"""The schema as a flat table, with one row for each setting and all of its names; and the reference page."""
+"""The table of settings: every setting of a schema with its type, default, description and names."""
 
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
-from itertools import groupby
+from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, Final, get_args, get_origin
+from typing import Annotated, Any, Final, Generic, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import inspect, structs
@@ -24,18 +23,26 @@ _LIKELY: Final = 0.45
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Setting:
-    """One setting: its dotted name, type, default and description.
+    """One setting of a schema.
 
-    `openclaw` are its places in an `openclaw.json`, the preferred one first; `aliases` other names in a
-    `holdfast.toml`; `rival` is the setting for the same thing in another unit: the one from the stronger source is
-    used. The file of an untrusted `project` may set only sizes, thresholds and the order of a window: not commands,
-    models, addresses, paths, prompts, masking or permissions.
+    Attributes:
+        key: Its dotted name in a `holdfast.toml`.
+        type: The annotation of its field.
+        default: Its default.
+        description: One sentence on what it does.
+        when: One sentence on when to change it.
+        openclaw: Its places in an `openclaw.json`, the preferred one first.
+        aliases: Other names in a `holdfast.toml`.
+        rival: The setting for the same thing in another unit; the one from the stronger source is used.
+        project: Whether the file of an untrusted project may set it. That is limited to sizes, thresholds and the
+            order of a window: no commands, models, addresses, paths, prompts, masking or permissions.
     """
 
     key: str
     type: Any
     default: object
     description: str
+    when: str
     openclaw: tuple[str, ...] = ()
     aliases: tuple[str, ...] = ()
     rival: str = ""
@@ -61,12 +68,16 @@ class Setting:
     def kind(self) -> str:
         """What it takes, in words."""
         kind = _find_kind(self.type)
-        return (kind.words if kind else "") or _describe_type(inspect.type_info(self.type))
+        if kind is not None and kind.words:
+            return kind.words
+        return _describe_type(inspect.type_info(self.type))
 
     def read(self, value: object) -> object:
         """Parse a value as far as its kind needs it."""
         kind = _find_kind(self.type)
-        return kind.read(value) if kind else value
+        if kind is None:
+            return value
+        return kind.read(value)
 
     def parse_text(self, text: str) -> object:
         """Parse text from the environment: a list is JSON or separated by commas, anything else is left as it is."""
@@ -77,7 +88,8 @@ class Setting:
                 return msgspec.json.decode(text)
             except (msgspec.DecodeError, RecursionError) as error:
                 raise SettingsError("not a valid JSON list", source="environment", key=self.variable) from error
-        return [item.strip() for item in text.split(",") if item.strip()]
+        items = (item.strip() for item in text.split(","))
+        return [item for item in items if item]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,54 +101,94 @@ class Tree:
 
     def find_similar(self, path: str, *, cutoff: float = _CLOSE) -> list[str]:
         """Return at most two similar names on the same level."""
-        parent, _, name = path.rpartition(".")
-        siblings = {each.rpartition(".")[2]: each for each in self._list_names() if each.rpartition(".")[0] == parent}
+        level, _, name = path.rpartition(".")
+        siblings: dict[str, str] = {}
+        for known in self._list_names():
+            parent, _, last = known.rpartition(".")
+            if parent == level:
+                siblings[last] = known
         return [siblings[match] for match in find_similar_names(name, siblings, cutoff=cutoff)]
 
     def nearest(self, path: str) -> list[str]:
         """Return at most two valid names for an unknown one: a similar one on its level, or the same one elsewhere."""
+        similar = self.find_similar(path)
+        if similar:
+            return similar
         name = _normalise(path.rpartition(".")[2])
-        namesakes = [each for each in self._list_names() if _normalise(each.rpartition(".")[2]) == name]
-        return self.find_similar(path) or namesakes[:2] or self.find_similar(path, cutoff=_LIKELY)
+        namesakes = [known for known in self._list_names() if _normalise(known.rpartition(".")[2]) == name]
+        if namesakes:
+            return namesakes[:2]
+        return self.find_similar(path, cutoff=_LIKELY)
 
     def _list_names(self) -> list[str]:
         return sorted(self.branches.union(self.leaves))
 
 
-@cache
-def settings_table() -> tuple[Setting, ...]:
-    """Every setting, in the order of the schema."""
-    rows = load_data("settings.json")  # an entry for each setting, or this fails
-    return tuple(
-        Setting(key=key, type=field.type, default=field.default, **rows[key]) for key, field in _list_fields(Settings)
-    )
+AnySettings = TypeVar("AnySettings", bound=Settings)
 
 
-def load_data(name: str) -> Any:
-    """Load a data file of this package."""
+@dataclass(frozen=True, kw_only=True)  # without slots: the tables are cached in the instance
+class Schema(Generic[AnySettings]):
+    """The settings of a program.
+
+    Attributes:
+        struct: The struct that holds them.
+        files: The JSON files that describe them: an object with the fields of `Setting` by key.
+    """
+
+    struct: type[AnySettings]
+    files: tuple[Path, ...]
+
+    @cached_property
+    def rows(self) -> tuple[Setting, ...]:
+        """Every setting, in the order of the struct. One without a description is a `KeyError`."""
+        descriptions: dict[str, Any] = {}
+        for file in self.files:
+            descriptions |= load_json(file)
+        rows = []
+        for key, field in _list_fields(self.struct):
+            rows.append(Setting(key=key, type=field.type, default=field.default, **descriptions[key]))
+        return tuple(rows)
+
+    @cached_property
+    def toml(self) -> Tree:
+        """The names in a `holdfast.toml` and in keyword arguments."""
+        leaves: dict[str, Setting] = {}
+        for row in self.rows:
+            for name in (row.key, *row.aliases):
+                leaves[name] = row
+        return _make_tree(leaves)
+
+    @cached_property
+    def openclaw(self) -> Tree:
+        """The names in an `openclaw.json`."""
+        leaves: dict[str, Setting] = {}
+        for row in self.rows:
+            for path in row.openclaw:
+                leaves[path] = row
+        # The slots of plugins are not settings of ours, but they choose among some of them.
+        return _make_tree(leaves, branches=("plugins.slots",))
+
+
+ENGINE: Final = Schema(struct=Settings, files=(Path(__file__).with_name("settings.json"),))
+"""The settings of the engine: all that the library, the server and most commands read."""
+
+
+def load_json(file: Path) -> Any:
+    """Load a data file; its lists become tuples."""
 
     def freeze(table: dict[str, Any]) -> dict[str, Any]:
         return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
 
-    return json.loads(Path(__file__).with_name(name).read_bytes(), object_hook=freeze)
-
-
-@cache
-def toml_tree() -> Tree:
-    """The names in `holdfast.toml` and in keyword arguments."""
-    return _make_tree((name, row) for row in settings_table() for name in (row.key, *row.aliases))
-
-
-@cache
-def openclaw_tree() -> Tree:
-    """The names in `openclaw.json`."""
-    return _make_tree((path, row) for row in settings_table() for path in row.openclaw)
+    return json.loads(file.read_bytes(), object_hook=freeze)
 
 
 def struct_of(annotation: Any) -> type[msgspec.Struct] | None:
     """Return the section that a field holds, else None."""
     bare = _strip_annotation(annotation)
-    return bare if isinstance(bare, type) and issubclass(bare, msgspec.Struct) else None
+    if isinstance(bare, type) and issubclass(bare, msgspec.Struct):
+        return bare
+    return None
 
 
 def find_similar_names(name: str, valid: Iterable[str], *, cutoff: float) -> list[str]:
@@ -148,10 +200,10 @@ def find_similar_names(name: str, valid: Iterable[str], *, cutoff: float) -> lis
     return [plain[match] for match in get_close_matches(wanted, plain, n=2, cutoff=cutoff)]
 
 
-def as_dict(settings: Settings, *, reveal: bool = False) -> dict[str, Any]:
+def as_dict(settings: Settings, *, schema: Schema[Any] = ENGINE, reveal: bool = False) -> dict[str, Any]:
     """Return the settings as `holdfast.toml` would hold them, without secrets unless `reveal` is set."""
     root: dict[str, Any] = {}
-    for row in settings_table():
+    for row in schema.rows:
         *sections, name = row.key.split(".")
         value: Any = settings
         table = root
@@ -189,20 +241,34 @@ def _list_fields(struct: type[msgspec.Struct], prefix: str = "") -> Iterator[tup
             yield f"{prefix}{field.name}", field
 
 
-def _make_tree(names: Iterable[tuple[str, Setting]]) -> Tree:
-    leaves = dict(names)
-    branches = {path[: dot.start()] for path in leaves for dot in re.finditer(r"\.", path)}
-    return Tree(leaves, frozenset(branches))
+def _make_tree(leaves: Mapping[str, Setting], *, branches: Iterable[str] = ()) -> Tree:
+    found = set(branches)
+    for path in leaves:
+        for dot in re.finditer(r"\.", path):
+            found.add(path[: dot.start()])
+    return Tree(leaves, frozenset(found))
 
 
 def _strip_annotation(annotation: Any) -> Any:
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    return annotation
 
 
 def _find_kind(annotation: Any) -> Kind | None:
-    bare, *metas = get_args(annotation) if get_origin(annotation) is Annotated else (annotation,)
-    kinds = (meta.extra["kind"] for meta in metas if meta.extra)
-    return next(kinds, None) or next((kind for part in get_args(bare) if (kind := _find_kind(part))), None)
+    """Find the kind of an annotation, or of a part of it, such as that of `Duration | None`."""
+    bare = annotation
+    if get_origin(annotation) is Annotated:
+        bare, *metas = get_args(annotation)
+        for meta in metas:
+            if meta.extra:
+                kind: Kind = meta.extra["kind"]
+                return kind
+    for part in get_args(bare):
+        found = _find_kind(part)
+        if found is not None:
+            return found
+    return None
 
 
 def _describe_type(info: inspect.Type) -> str:
@@ -210,7 +276,8 @@ def _describe_type(info: inspect.Type) -> str:
         case inspect.Metadata():
             return _describe_type(info.type)
         case inspect.UnionType():
-            return _describe_type(min(info.types, key=lambda part: isinstance(part, inspect.NoneType)))
+            without_none = [part for part in info.types if not isinstance(part, inspect.NoneType)]
+            return _describe_type(without_none[0])
         case inspect.LiteralType():
             *first, last = (f'"{value}"' for value in info.values)
             return f"{', '.join(first)} or {last}"
@@ -228,19 +295,3 @@ def _describe_type(info: inspect.Type) -> str:
 
 def _normalise(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
-
-
-def reference() -> str:
-    """Return the reference of all settings in Markdown."""
-    titles = {field.name: struct_of(field.type) for field in structs.fields(Settings)}
-    page = [Path(__file__).with_name("reference.md").read_text("utf-8")]
-    for section, rows in groupby(settings_table(), key=lambda row: row.key.partition(".")[0]):
-        struct = titles[section]
-        lines = ["| setting | kind | default | what it does, and its other names |", "| --- | --- | --- | --- |"]
-        for row in rows:
-            default = spell_duration(row.default) if isinstance(row.default, timedelta) else row.default
-            shown = "unset" if default is None else f"`{json.dumps(default)}`"
-            names = " · ".join(f"`{name}`" for name in (row.variable, *row.openclaw))
-            lines.append(f"| `{row.key}` | {row.kind} | {shown} | {row.description}<br>{names} |")
-        page.append(f"## `{section}`\n\n{struct.__doc__ if struct else ''}\n\n" + "\n".join(lines) + "\n")
-    return "\n".join(page)

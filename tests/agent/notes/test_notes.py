@@ -19,9 +19,10 @@ from holdfast.embed.base import Floats
 from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError
 from holdfast.messages import Message, Text
-from holdfast.settings import Embedding, Memory, Settings
+from holdfast.settings import Embedding
 from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes
+from holdfast_agent.settings import AgentSettings, ChatSettings, MemorySearch
 from sessions import begin, says
 
 NOW = 1_770_732_000_000
@@ -49,7 +50,7 @@ class World:
     """A workspace and its notes; time is set by hand."""
 
     folder: Path
-    settings: Settings
+    settings: ChatSettings
     now: int = NOW
 
     def __post_init__(self) -> None:
@@ -79,10 +80,10 @@ class World:
         os.utime(path, ns=(at, at))
 
 
-def settings(**search: Any) -> Settings:
+def settings(**search: Any) -> ChatSettings:
     """Settings of a search by words, or as given."""
-    section = msgspec.convert({"provider": "none", **search}, type(Settings().memory_search))
-    return Settings(memory_search=section, embedding=Embedding(provider="none"))
+    section = msgspec.convert({"provider": "none", **search}, MemorySearch)
+    return ChatSettings(agent=AgentSettings(memory_search=section), embedding=Embedding(provider="none"))
 
 
 @pytest.fixture
@@ -397,7 +398,7 @@ class TestMeaning:
 
     def test_another_backend_is_not_there(self, tmp_path: Path) -> None:
         """Whoever asks for QMD is told that our own index was searched."""
-        qmd = msgspec.structs.replace(settings(), memory=Memory(backend="qmd"))
+        qmd = settings(backend="qmd")
         world = World(tmp_path, qmd)
         world.write("MEMORY.md", "zebra")
         found = world.notes.search("zebra")

@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from agent_fixture import change_agent
 from holdfast.cli import holdfast
-from holdfast.settings import Settings
 from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes
 from holdfast_agent.qmd import missing_command
+from holdfast_agent.settings import MemorySearch
 from holdfast_agent.tools import note_tools
 from qmd_command import KEY, MINUTE, NOW, World, background
 from sessions import begin, says
@@ -49,7 +50,7 @@ class TestFailures:
         """A command that is not there is named with what to do, in the answer of the tool too."""
         notes = world.open(command="no-such-qmd")
         assert reason(notes.search("deploy")) == (
-            "there is no command 'no-such-qmd': install QMD, or set memory.qmd.command"
+            "there is no command 'no-such-qmd': install QMD, or set agent.memory_search.qmd.command"
         )
         search = note_tools(notes)[0]
         told = json.loads(search.run({"query": "deploy"}, Event()).text)
@@ -125,8 +126,9 @@ class TestFailures:
 
     def test_both_fallbacks_are_told(self, world: World) -> None:
         """That neither QMD nor the wanted embedder is there is said in one answer."""
-        search = msgspec.convert({"provider": "openai-compatible"}, type(Settings().memory_search))
-        settings = msgspec.structs.replace(world.settings(command="no-such-qmd"), memory_search=search)
+        settings = world.settings(command="no-such-qmd")
+        search = msgspec.structs.replace(settings.agent.memory_search, provider="openai-compatible")
+        settings = change_agent(settings, memory_search=search)
         with Notes(world.root, settings, world.folder / "notes.db") as notes:
             found = notes.search("deploy")
         assert found.fallback is not None
@@ -135,13 +137,13 @@ class TestFailures:
 
     def test_doctor(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """`holdfast doctor` says who searches the notes, and why it is not QMD."""
-        monkeypatch.setenv("HOLDFAST_MEMORY__BACKEND", "qmd")
+        monkeypatch.setenv("HOLDFAST_AGENT__MEMORY_SEARCH__BACKEND", "qmd")
         for command, told in ((os.fspath(world.bin / "qmd"), "search of notes: "), ("no-qmd", "our own index")):
-            monkeypatch.setenv("HOLDFAST_MEMORY__QMD__COMMAND", command)
+            monkeypatch.setenv("HOLDFAST_AGENT__MEMORY_SEARCH__QMD__COMMAND", command)
             shown = CliRunner().invoke(holdfast, ["doctor", "--home", os.fspath(world.folder)]).stdout
             assert "search of notes: " in shown
             assert told in shown
-        assert missing_command(Settings(), project=Path.cwd()) is None
+        assert missing_command(MemorySearch(), project=Path.cwd()) is None
 
 
 class TestSessions:

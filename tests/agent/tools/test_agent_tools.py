@@ -6,14 +6,15 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
-import msgspec
 import pytest
 
+from agent_fixture import change_agent
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from holdfast.settings import Embedding, LongTerm, MemorySearch, Settings, Slots, Workspace
+from holdfast.settings import Embedding
 from holdfast_agent.notes import Notes
 from holdfast_agent.paths import Bounds
+from holdfast_agent.settings import ChatSettings, LongTerm, MemorySearch, Workspace
 from holdfast_agent.toolbox import Action, Toolbox
 from holdfast_agent.tools import agent_tools
 from waiting import time_is_over_with, when
@@ -26,7 +27,7 @@ class World:
     """An agent's engine, workspace and tools, with a user who answers as told."""
 
     folder: Path
-    settings: Settings = field(default_factory=lambda: Settings(embedding=WORDS))
+    settings: ChatSettings = field(default_factory=lambda: ChatSettings(embedding=WORDS))
     says: bool = True
     asked: list[Action] = field(default_factory=list)
 
@@ -45,7 +46,7 @@ class World:
 
     def box(self, **changes: Any) -> Toolbox:
         given = {"bounds": Bounds(root=self.folder / "ws"), "notes": self.notes, "confirm": self.confirm}
-        return agent_tools(self.engine.session("s1"), **{**given, **changes})
+        return agent_tools(self.engine.session("s1"), settings=self.settings, **{**given, **changes})
 
     def use(self, name: str, **arguments: Any) -> ToolResult:
         number = len(self.asked)
@@ -88,12 +89,11 @@ class TestWhichTools:
             ({"workspace": Workspace(access="none")}, {"read", "write", "edit", "bash", "memory_search", "memory_get"}),
             ({"memory_search": MemorySearch(enabled=False)}, {"memory_search", "memory_get"}),
             ({"long_term": LongTerm(enabled=False)}, {"memory_recall", "memory_store", "memory_forget"}),
-            ({"slots": Slots(memory="none")}, {name for name in ALL if name.startswith("memory_")}),
         ],
     )
     def test_settings_take_tools_away(self, tmp_path: Path, change: dict[str, Any], gone: set[str]) -> None:
-        """Access, switches and the memory slot each have their say."""
-        world = World(tmp_path, msgspec.structs.replace(Settings(embedding=WORDS), **change))
+        """Without access, or with a switch off, the tools that need it are not offered."""
+        world = World(tmp_path, change_agent(ChatSettings(embedding=WORDS), **change))
         assert {tool.name for tool in world.box().tools()} == set(ALL) - gone
         world.close()
 

@@ -7,14 +7,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent_fixture import change_agent
 from holdfast.messages import ToolCall, ToolResult
-from holdfast.settings import Embedding, Memory, MemorySearch, Settings
+from holdfast.settings import Embedding
 from holdfast_agent.notes import Notes
+from holdfast_agent.settings import ChatSettings, MemorySearch
 from holdfast_agent.toolbox import Toolbox
 from holdfast_agent.tools import cite, note_tools
 from sessions import begin, says
 
-WORDS = Settings(embedding=Embedding(provider="none"))
+WORDS = ChatSettings(embedding=Embedding(provider="none"))
 
 
 def use(notes: Notes, name: str, **arguments: Any) -> ToolResult:
@@ -22,7 +24,7 @@ def use(notes: Notes, name: str, **arguments: Any) -> ToolResult:
     return Toolbox(functions=note_tools(notes)).run(ToolCall(id="c", name=name, arguments=arguments))
 
 
-def opened(folder: Path, settings: Settings = WORDS) -> Notes:
+def opened(folder: Path, settings: ChatSettings = WORDS) -> Notes:
     """A workspace with a note."""
     (folder / "ws" / "memory").mkdir(parents=True, exist_ok=True)
     text = "# Tue\n\n- we deploy with Kamal\n- 数据库是 PostgreSQL\n"
@@ -46,7 +48,7 @@ class TestSearch:
     @pytest.mark.parametrize(("mode", "cited"), [("auto", True), ("on", True), ("off", False)])
     def test_citations(self, tmp_path: Path, mode: str, cited: bool) -> None:  # noqa: FBT001 - a table
         """They are added to hits unless switched off."""
-        known = msgspec.structs.replace(WORDS, memory=msgspec.convert({"citations": mode}, Memory))
+        known = change_agent(WORDS, memory_search=msgspec.convert({"citations": mode}, MemorySearch))
         with opened(tmp_path, known) as notes:
             text = use(notes, "memory_search", query="数据库", minScore=0).text
         assert ("#L1-L4" in text) is cited
@@ -55,7 +57,7 @@ class TestSearch:
     def test_a_fallback_is_shown(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Who was wanted and why he was not taken is in the answer."""
         monkeypatch.delenv("VOYAGE_API_KEY", raising=False)
-        known = msgspec.structs.replace(WORDS, memory_search=MemorySearch(provider="voyage", fallback="hash"))
+        known = change_agent(WORDS, memory_search=MemorySearch(provider="voyage", fallback="hash"))
         with opened(tmp_path, known) as notes:
             answer = json.loads(use(notes, "memory_search", query="deploy").text)
         assert answer["provider"] == "hash"
@@ -129,14 +131,14 @@ class TestGet:
         (tmp_path / "docs" / "guide.md").write_text("guide", "utf-8")
         (tmp_path / "plan.md").write_text("plan", "utf-8")
         extra = MemorySearch(extra_paths=("../docs", str(tmp_path / "plan.md")))
-        with opened(tmp_path, msgspec.structs.replace(WORDS, memory_search=extra)) as notes:
+        with opened(tmp_path, change_agent(WORDS, memory_search=extra)) as notes:
             assert self.get(notes, path=str(tmp_path / "docs" / "guide.md")) == "guide"
             assert self.get(notes, path="../plan.md") == "plan"
 
     def test_a_past_session(self, tmp_path: Path) -> None:
         """A session is shown as talk, by its lines; outside of their folder there is none."""
         begin(tmp_path / "sessions", "s.jsonl").append_message(says("hello 世界"))
-        known = msgspec.structs.replace(WORDS, memory_search=MemorySearch(sources=("memory", "sessions")))
+        known = change_agent(WORDS, memory_search=MemorySearch(sources=("memory", "sessions")))
         with opened(tmp_path, known) as notes:
             assert self.get(notes, path="sessions/s.jsonl", **{"from": 2}) == "User: hello 世界"
             assert self.get(notes, path="sessions/none.jsonl") == ""
