@@ -14,7 +14,18 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 import click
 
-from holdfast.cli.opening import no_session, no_transcript, open_memory, owner_of, owners, scope_of, session_scope
+from holdfast.cli.opening import (
+    load_settings,
+    missing_memory,
+    no_session,
+    no_transcript,
+    open_memory,
+    owner_of,
+    owners,
+    read_memory,
+    scope_of,
+    session_scope,
+)
 from holdfast.cli.options import as_json, home_option, opens_memory
 from holdfast.cli.output import (
     align_to_words,
@@ -53,7 +64,7 @@ NOT_RECALLED: Final = "not recalled"
 def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Search the archive for QUERY."""
     scope, across = scope_of(**whose)
-    with open_memory(home) as memory:
+    with read_memory(home) as memory:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         _print_missing(memory)
@@ -110,7 +121,7 @@ def _excerpt(text: str, query_terms: set[str]) -> str:
 def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **whose: Any) -> None:
     """Print the block that would be recalled for QUERY, from all sessions unless options name one."""
     scope, across = scope_of(**whose)
-    with open_memory(home) as memory:
+    with read_memory(home) as memory:
         result = memory.recall(memory.query((query,), scope=scope, across=across, cap=cap))
         _print_missing(memory)
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across) if as_json else []
@@ -174,7 +185,7 @@ def facts(*, query: str | None, history: bool, home: Path | None, as_json: bool,
     from holdfast.memory.facts import find, list_versions  # noqa: PLC0415 - the command itself is called facts
 
     scope, across = scope_of(**whose)
-    with open_memory(home) as memory:
+    with read_memory(home) as memory:
         until = list_versions(memory.store.read_facts(Select(scope=scope, across=across)))
         hidden = memory.exclusions(scope=scope, across=across).facts
     rows = [row for row in until if history or until[row] is None]
@@ -372,8 +383,11 @@ def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], li
 @as_json
 def stats(*, home: Path | None, as_json: bool) -> None:
     """Print what memory contains, of all tenants."""
-    with open_memory(home) as memory:
+    missing = missing_memory(home, settings=load_settings())
+    with read_memory(home) as memory:
         counts = memory.stats()
+    if missing is not None:
+        counts = replace(counts, path=str(missing), bytes=0)
     if as_json:
         emit_json(asdict(counts))
         return
@@ -403,7 +417,7 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
         _list_files(folders, limit=limit, as_json=as_json)
         return
     rows: list[dict[str, Any]] = []
-    with open_memory(home) as memory:
+    with read_memory(home) as memory:
         for scope, count in memory.store.sessions().items():
             last = memory.store.read_messages(Select(scope=scope, newest=True, limit=1))
             time = next((row.message.timestamp for row in last), None)

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 import click
@@ -27,9 +28,40 @@ _PARTS: Final[tuple[Literal["project", "agent", "session"], ...]] = ("project", 
 def open_memory(home: Path | None, *, create: bool = False) -> Memory:
     """Open the memory of this machine, or create it. When the command ends, damaged rows are listed on stderr."""
     settings = load_settings()
-    is_address = "://" in str(home or settings.archive.path or "")
-    if not create and not is_address and not (file := store_file(home, settings=settings)).exists():
-        raise InputError(f"no memory at {file} yet: `holdfast import --discover` or `holdfast remember` creates one")
+    missing = missing_memory(home, settings=settings)
+    if missing is not None and not create:
+        raise InputError(_explain_missing(missing))
+    return _open(home, settings=settings)
+
+
+def read_memory(home: Path | None) -> Memory:
+    """Open the memory of this machine for a command that only reads.
+
+    If there is none yet, stderr says so, and the command finds nothing: it reads an empty memory in a temporary folder.
+    """
+    settings = load_settings()
+    missing = missing_memory(home, settings=settings)
+    if missing is None:
+        return _open(home, settings=settings)
+    print_notes([_explain_missing(missing)])
+    folder = TemporaryDirectory(prefix="holdfast-")
+    click.get_current_context().call_on_close(folder.cleanup)
+    return _open(Path(folder.name), settings=settings)
+
+
+def missing_memory(home: Path | None, *, settings: configuration.Settings) -> Path | None:
+    """Return the file of the memory of this machine if it does not exist yet."""
+    if server_address(home, settings=settings) is not None:
+        return None
+    file = store_file(home, settings=settings)
+    return None if file.exists() else file
+
+
+def _explain_missing(file: Path) -> str:
+    return f"no memory at {file} yet: `holdfast import --discover` or `holdfast remember` creates one"
+
+
+def _open(home: Path | None, *, settings: configuration.Settings) -> Memory:
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - a hook that asks the server does not need it
 
     memory = Memory.open(home, settings=settings)
