@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import gzip
 import itertools
 import json
@@ -27,9 +28,12 @@ from starlette.routing import Route
 
 import patient
 from holdfast import Engine
-from holdfast.server.bodies import MAX_MEMBERS, MAX_VALUES, BodyTooLargeError, read_reply
+from holdfast.errors import InputError
+from holdfast.server.app import create_app
+from holdfast.server.bodies import MAX_MEMBERS, MAX_VALUES, BodyTooLargeError, RefusedBodyError, read_reply
 from holdfast.server.guard import Guard
 from holdfast.server.inspector.web import address
+from holdfast.server.proxy import Upstreams
 from holdfast.settings import Embedding, ServerSettings, Settings
 from waiting import PATIENCE, until
 
@@ -121,6 +125,23 @@ def check_refused(reply: httpx.Response, *, path: str, setting: str) -> None:
     assert (body.get("type") == "error") == path.startswith("/v1/messages")
 
 
+@contextmanager
+def without_collector() -> Iterator[None]:
+    """Turn the garbage collector off: only references free memory."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def count_kept_errors() -> int:
+    """Count the errors of bodies that are still in memory; each keeps the variables of all functions that it passed."""
+    kinds = (RefusedBodyError, InputError, json.JSONDecodeError, httpx.HTTPError)
+    return sum(isinstance(thing, kinds) for thing in gc.get_objects())
+
+
 class TestRequests:
     @pytest.mark.parametrize("path", PATHS)
     def test_one_that_is_too_large_is_refused(self, small: Pair, path: str) -> None:
@@ -188,6 +209,26 @@ class TestRequests:
         assert reply.status_code == 200
         assert "the request passed unchanged" in reply.headers["x-holdfast-warning"]
         assert [seen.body for seen in small.upstream.seen] == [content]
+
+    @pytest.mark.parametrize("path", PATHS)
+    def test_one_that_is_refused_or_unreadable_leaves_nothing_in_memory(self, small: Pair, path: str) -> None:
+        """Not even until the garbage collector runs: nothing tells it that a few small objects hold a large buffer."""
+        whole = gzip.compress(say("x" * MB))
+        faults = [(encoding, compress(say("x" * 3 * MB))) for encoding, compress in ENCODINGS]
+        faults += [("gzip", whole[:-9]), ("gzip", whole + b"x"), ("gzip", gzip.compress(say("x" * MB) + b"]"))]
+        with without_collector():
+            for encoding, content in faults:
+                patient.post(small.url + path, content=content, headers={"content-encoding": encoding})
+                until(lambda: count_kept_errors() == 0)  # a thread may still be about to leave its function
+
+    def test_one_whose_provider_does_not_answer_leaves_nothing_in_memory(self, tmp_path: Path) -> None:
+        with socket.socket() as nobody, Engine.open(tmp_path, background=False) as engine:
+            nobody.bind(("127.0.0.1", 0))
+            address = f"http://127.0.0.1:{nobody.getsockname()[1]}"
+            app = create_app(engine, token=TOKEN, upstreams=Upstreams(anthropic=address, openai=address))
+            with serve(app) as url, without_collector():
+                assert patient.post(f"{url}/v1/messages", content=say("Hello.")).status_code == 502
+                until(lambda: count_kept_errors() == 0)
 
     def test_one_with_too_many_values_passes_unchanged(self, pair: Pair) -> None:
         """Each would take a hundred bytes, also if it is two characters long."""

@@ -309,6 +309,10 @@ class Bodies:
         except asyncio.CancelledError:
             await asyncio.wait({running})  # the caller goes on with what the function changes
             raise
+        finally:
+            # An error refers to this frame, and the future to the error. If the frame refers to the future, that is a
+            # cycle, which keeps the body until the garbage collector runs.
+            del running
 
 
 async def read_body(

@@ -669,6 +669,7 @@ async def _while_connected(
         for one in (task, left):
             one.cancel()
         await asyncio.wait({task, left})
+        del task, left, one  # an error refers to this frame: with its task in it, the request stays in memory
 
 
 async def _upload(request: Request, received: asyncio.Event) -> AsyncIterator[bytes]:
