@@ -52,3 +52,10 @@ def test_removed_entries_leave_room() -> None:
     assert "b" not in cache
     with pytest.raises(KeyError):
         cache["b"]
+
+
+def test_a_size_of_zero_keeps_nothing() -> None:
+    """So a setting can switch a cache off."""
+    cache: LruCache[str, int] = LruCache(0)
+    cache["a"] = 1
+    assert "a" not in cache

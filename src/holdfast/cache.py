@@ -18,7 +18,7 @@ class LruCache(Generic[K, V]):
     """A mapping that drops the least recently used entries once their total size is above `max_size`.
 
     Each value counts as 1 unless `weigh` returns its size. The newest entry stays, however large it is. Threads that
-    share a cache need a lock.
+    share a cache need a lock. A cache of size 0 keeps nothing.
     """
 
     def __init__(self, max_size: int, *, weigh: Callable[[V], int] = _count_one) -> None:
@@ -54,6 +54,8 @@ class LruCache(Generic[K, V]):
 
     def __setitem__(self, key: K, value: V) -> None:
         self.pop(key)
+        if self.max_size <= 0:
+            return
         self._entries[key] = value
         self._size += self._weigh(value)
         while self._size > self.max_size and len(self._entries) > 1:

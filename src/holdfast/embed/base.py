@@ -12,6 +12,7 @@ from typing import Final, Literal, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from holdfast.cache import LruCache
 from holdfast.tokens import count_text
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -77,12 +78,15 @@ def make_digest(*parts: str, files: Iterable[Path] = ()) -> str:
 
 def batches(texts: Sequence[str], *, size: int, tokens: int = MAX_BATCH_TOKENS) -> Iterator[Sequence[str]]:
     """Group consecutive texts, at most `size` and about `tokens` tokens in a group."""
-    start = total = 0
+    start = 0
+    total = 0
     for index, text in enumerate(texts):
         cost = count_text(text)
-        if index > start and (index - start >= size or total + cost > tokens):
+        is_full = index - start >= size or total + cost > tokens
+        if index > start and is_full:
             yield texts[start:index]
-            start, total = index, 0
+            start = index
+            total = 0
         total += cost
     if start < len(texts):
         yield texts[start:]
@@ -92,29 +96,36 @@ class CachedEmbedder:
     """An embedder with a cache for the vectors of recent queries. Threads may share it."""
 
     def __init__(self, embedder: Embedder, *, size: int = MAX_CACHED_QUERIES) -> None:
-        self.embedder, self.space = embedder, embedder.space
-        self._size = size
-        self._rows: dict[str, Floats] = {}  # the most recently used last
+        self.embedder = embedder
+        self.space = embedder.space
+        self._cache: LruCache[str, Floats] = LruCache(size)
         self._lock = Lock()
 
     def __repr__(self) -> str:
-        return f"CachedEmbedder({self.embedder!r}, size={self._size})"
+        return f"CachedEmbedder({self.embedder!r}, size={self._cache.max_size})"
 
     def embed(self, texts: Sequence[str], *, kind: Purpose) -> Floats:
         """Embed with the wrapped embedder, or from the cache. Passages are not cached."""
         if kind != "query":
             return self.embedder.embed(texts, kind=kind)
         keys = [text.strip() for text in texts]
+        if not keys:
+            return np.zeros((0, self.space.dimension), np.float32)
+        rows: dict[str, Floats] = {}
         with self._lock:
-            rows = {key: self._rows.pop(key) for key in dict.fromkeys(keys) if key in self._rows}
-        if missing := [key for key in dict.fromkeys(keys) if key not in rows]:
-            rows.update(zip(missing, self.embedder.embed(missing, kind=kind), strict=True))
-        with self._lock:
-            # A row of zeros is cheap to make again, and may come from a temporary fault of a provider.
-            self._rows.update((key, row) for key, row in rows.items() if row.any())
-            while len(self._rows) > self._size:
-                del self._rows[next(iter(self._rows))]
-        return np.stack([rows[key] for key in keys]) if keys else np.zeros((0, self.space.dimension), np.float32)
+            for key in keys:
+                known = self._cache.get(key)
+                if known is not None:
+                    rows[key] = known
+        missing = [key for key in dict.fromkeys(keys) if key not in rows]
+        if missing:
+            for key, row in zip(missing, self.embedder.embed(missing, kind=kind), strict=True):
+                rows[key] = row
+                # A row of zeros is cheap to make again, and may come from a temporary fault of a provider.
+                if row.any():
+                    with self._lock:
+                        self._cache[key] = row
+        return np.stack([rows[key] for key in keys])
 
 
 def behind_cache(embedder: Embedder | None) -> Embedder | None:

@@ -1,8 +1,17 @@
 """Token ids of texts by a `tokenizer.json`, with a cache of chunks.
 
-The `tokenizers` package needs about three times as long for a text as this cache does. Where a tokenizer never joins
-two characters, a text can be cut into chunks, and chunks repeat as words do. Whether and where a tokenizer allows
-that is read from its own definition; texts of other tokenizers are encoded whole.
+A text can be cut wherever its tokenizer never joins two characters, and the chunks repeat as words do. Whether and
+where a tokenizer allows this is read from its own definition; texts of other tokenizers are encoded whole.
+
+Without the cache, the `tokenizers` package takes most of the time of a static embedder. `StaticEmbedder.embed` with
+wordllama on the windows of real texts, windows per second of one ARM core:
+
+    windows of                           whole    by chunks
+    LoCoMo, 126 characters each          7,100    14,900
+    sessions of agents, 220 characters   4,800     9,200
+    Chinese (CMRC 2018), 277 characters  1,800     2,900
+
+An import of 2,309 texts of such sessions with their vectors took 2.7 s of the processor without it, 2.15 s with it.
 """
 
 from __future__ import annotations
@@ -93,30 +102,44 @@ def find_chunk_rules(definition: Mapping[str, Any]) -> ChunkRules | None:
     if any(token["normalized"] for token in added):
         return None
     special = tuple(token["content"] for token in added)
-    model, normalizer, splitter = (definition.get(name) or {} for name in ("model", "normalizer", "pre_tokenizer"))
-    cutting = (model.get("type"), splitter.get("type"), normalizer.get("type"), normalizer.get("handle_chinese_chars"))
-    if cutting == ("WordPiece", "BertPreTokenizer", "BertNormalizer", True):
+    if _is_bert(definition):
         return ChunkRules(pattern=compile_once(_BERT_CHUNK), is_bpe=False, special_tokens=special)
     if _is_separable_bpe(definition):
         return ChunkRules(pattern=compile_once(_BPE_CHUNK), is_bpe=True, special_tokens=special)
     return None
 
 
+def _is_bert(definition: Mapping[str, Any]) -> bool:
+    """Return whether a tokenizer cuts texts into words as Bert does, around every Han character too."""
+    model = definition.get("model") or {}
+    normalizer = definition.get("normalizer") or {}
+    splitter = definition.get("pre_tokenizer") or {}
+    return (
+        model.get("type") == "WordPiece"
+        and splitter.get("type") == "BertPreTokenizer"
+        and normalizer.get("type") == "BertNormalizer"
+        and normalizer.get("handle_chinese_chars") is True
+    )
+
+
 def _is_separable_bpe(definition: Mapping[str, Any]) -> bool:
-    """Tell whether whole texts are merged, with `▁` for spaces, and no token can reach over a cut.
+    """Return whether whole texts are merged, with `▁` for spaces, and no token can reach over a cut.
 
     An unknown token keeps its neighbours apart. Merges start with two characters: it is enough to check their results.
     """
     model = definition["model"]
-    merged = ("".join(merge).replace(" ", "") for merge in model.get("merges", ()))
-    return (
-        model.get("type") == "BPE"
-        and model.get("unk_token") in model["vocab"]
-        and not any(model.get(name) for name in _UNSUPPORTED_BPE_OPTIONS)
-        and definition.get("normalizer") == _BPE_NORMALIZER
-        and not definition.get("pre_tokenizer")
-        and all(map(compile_once(_BPE_CHUNK).fullmatch, merged))
-    )
+    if model.get("type") != "BPE" or model.get("unk_token") not in model["vocab"]:
+        return False
+    if any(model.get(name) for name in _UNSUPPORTED_BPE_OPTIONS):
+        return False
+    if definition.get("normalizer") != _BPE_NORMALIZER or definition.get("pre_tokenizer"):
+        return False
+    chunk = compile_once(_BPE_CHUNK)
+    for merge in model.get("merges", ()):
+        merged = "".join(merge).replace(" ", "")
+        if chunk.fullmatch(merged) is None:
+            return False
+    return True
 
 
 class _ChunkCache(dict[str, bytes]):
@@ -160,7 +183,7 @@ class ChunkTokenizer:
         return self._without_unknown(ids)
 
     def encode_by_chunks(self, text: str) -> Sequence[int] | Ints:
-        """Encode a text by its chunks, with the same result; whole where the tokenizer does not allow it."""
+        """Encode a text by its chunks, with the same result; whole if the tokenizer does not allow chunks."""
         rules = self.chunk_rules
         if rules is None or not text or any(token in text for token in rules.special_tokens):
             return self.encode(text)
