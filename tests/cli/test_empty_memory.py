@@ -121,6 +121,7 @@ def test_what_does_not_exist_is_an_error(user: User, name: str) -> None:
     assert user.list_files() == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="it needs a POSIX shell")
 def test_the_slash_command_of_claude_code(user: User) -> None:
     """Claude Code shows an error instead of the text if a command in it fails."""
     assert user.run(HOLDFAST, "install", "claude-code").returncode == 0
