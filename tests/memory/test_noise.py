@@ -14,6 +14,12 @@ from holdfast.memory.archive import is_noise, unwrap
         '[Audio] {"file_key": "file_v3_00abc", "duration": 1200}',
         "Pre-compaction memory flush. Store durable memories now.",
         "[Post-compaction context refresh]\nmore",
+        "/clear", "/model gpt-5-mini", "(no content)", "[Request interrupted by user]", "Done with 17.",
+        "thank you", "Go on",
+        "<command-message>clear</command-message>\n<command-name>/clear</command-name>",
+        "<local-command-stdout>(no content)</local-command-stdout>",
+        "<ide_opened_file>The user opened the file /src/plan.md in the IDE.</ide_opened_file>",
+        "<system-reminder>\nThe TodoWrite tool hasn't been used recently.\n</system-reminder>",
         "🎉🎉🎉", "-----", "……", "好的", "嗯嗯。", "はい", "네", "继续",
     ],
 )  # fmt: skip
@@ -26,6 +32,8 @@ def test_what_nobody_looks_for_is_noise(text: str) -> None:
     "text",
     [
         "用红色", "改用蓝色", "東京都", "서울시", "port 8080", "Please edit HEARTBEAT.md and add the backup check",
+        "<command-name>/todo</command-name>\n<command-args>drop the cache</command-args>",
+        "/etc/hosts has two entries for db-3", "Done with the ledger migration", "/ask why does the importer skip rows",
         "The [Audio] tag is broken", "What does NO_REPLY mean?", "yes, deploy it", "[Audio] call me back",
     ],
 )  # fmt: skip
@@ -193,3 +201,14 @@ def test_hostile_text_is_unwrapped_in_time(text: str) -> None:
 def test_what_hosts_put_beside_the_words_of_the_user(text: str) -> None:
     """It is in the archive, and not searched."""
     assert unwrap(text) == "列出端口"
+
+
+def test_reminders_of_a_host_are_not_asked_with() -> None:
+    """The instructions of a project can be looked up; the question is what the user wrote."""
+    context = "<system-reminder>\nAs you answer the user's questions, you can use the following context:\n"
+    instructions = f"{context}# claudeMd\nUse tabs.\n</system-reminder>\n"
+    reminder = "<system-reminder>\nSkills: deploy, review\n</system-reminder>\n"
+    assert unwrap(f"{reminder}{instructions}Which port?") == "Which port?"
+    kept = unwrap(f"{reminder}{instructions}Which port?", keep_context=True)
+    assert "Use tabs." in kept
+    assert "Skills" not in kept

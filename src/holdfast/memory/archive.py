@@ -297,13 +297,13 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
     if message.role == "system":
         return ""  # the same in every session, and always in the window
     if message.role in {"user", "assistant"} and not message.calls:
-        words = unwrap(message.text)
+        words = unwrap(message.text, keep_context=True)
         return "" if is_noise(words) else words
     texts: list[str] = []
     for part in message.parts:
         match part:
             case Text():
-                texts.append(unwrap(part.text))
+                texts.append(unwrap(part.text, keep_context=True))
             case ToolCall():  # a call may repeat recalled text
                 texts.append(strip_text(f"{part.name}: {_render_arguments(part.arguments)}", marks))
             case ToolResult():
@@ -321,16 +321,25 @@ def _render_arguments(value: Any) -> str:
 
 _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
+_COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?: [^\s/]{1,60}){0,2}", re.IGNORECASE)
+"""A command to the host, such as `/clear` or `/model gpt-5`."""
+_DONE: Final = re.compile(r"(?:done|finished)(?: with (?:it|that|this|\d+))?")
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6
 _HEAD_CHARS: Final = 800
 
 
-def unwrap(text: str) -> str:
-    """Remove what a channel puts around a message: envelopes, queue marks, metadata, attachment notes."""
-    for mark, pattern in patterns.load("noise")["wrapping"].items():
-        if mark in text:
-            text = patterns.compile_once(pattern).sub("", text)
+def unwrap(text: str, *, keep_context: bool = False) -> str:
+    """Remove what a channel or host puts around a message: envelopes, queue marks, reminders, attachment notes.
+
+    The instructions of a project, which a host repeats in every session, stay if `keep_context`.
+    """
+    noise = patterns.load("noise")
+    wrappings = [noise["wrapping"]] if keep_context else [noise["wrapping"], noise["context"]]
+    for wrapping in wrappings:
+        for mark, pattern in wrapping.items():
+            if mark in text:
+                text = patterns.compile_once(pattern).sub("", text)
     return text.strip()
 
 
@@ -342,11 +351,20 @@ def weigh_letters(text: str) -> int:
 def is_noise(text: str) -> bool:
     """Tell whether an unwrapped message contains nothing worth searching for, or was written by a program."""
     words = text.strip()
-    bare = words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
-    is_short = weigh_letters(bare[: _MIN_LETTERS + 1]) <= _MIN_LETTERS
-    if is_short or bare in patterns.load("noise")["words"]["acknowledgements"] or _NO_LETTERS.fullmatch(words):
-        return True
-    return _is_of_program(words)
+    is_short = weigh_letters(_strip_marks(words)[: _MIN_LETTERS + 1]) <= _MIN_LETTERS
+    return is_short or is_acknowledgement(words) or _COMMAND.fullmatch(words) is not None or _is_of_program(words)
+
+
+def is_acknowledgement(text: str) -> bool:
+    """Tell whether an unwrapped message says only "thanks", "go on", "hello" and the like, or has no letters."""
+    words = text.strip()
+    bare = _strip_marks(words)
+    is_known = bare in patterns.load("noise")["words"]["acknowledgements"] or _DONE.fullmatch(bare) is not None
+    return is_known or _NO_LETTERS.fullmatch(words) is not None
+
+
+def _strip_marks(words: str) -> str:
+    return words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
 
 
 def _is_of_program(words: str) -> bool:
