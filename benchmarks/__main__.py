@@ -152,19 +152,27 @@ def redaction(*, samples: int, seed: int, as_json: bool) -> None:
 def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors: bool, as_json: bool) -> None:
     """How much of what a question needs is in the block, on the public files of DATASET at PATH."""
     from benchmarks.datasets import load  # noqa: PLC0415 - as above
+    from benchmarks.other_words import load_sheet  # noqa: PLC0415 - as above
     from benchmarks.recall import measure  # noqa: PLC0415 - as above
 
     conversations = load(dataset, path)[:limit]
     embedder, notes = _embedder(no_vectors=no_vectors)
     questions = sum(len(conversation.questions) for conversation in conversations)
     with Progress(questions) as progress:
-        found = measure(conversations, embedder=embedder, cap=cap, progress=lambda n: progress.advance(n, "questions"))
+        found = measure(
+            conversations,
+            embedder=embedder,
+            cap=cap,
+            unrelated=load_sheet("all").unrelated,
+            progress=lambda n: progress.advance(n, "questions"),
+        )
     if as_json:
         emit_json({"dataset": dataset, **found, "embedder": notes, **machine()})
         return
     echo(f"{dataset}: {found['questions']} questions, {cap} tokens, {'; '.join(notes)}")
     print_table(found["systems"], first="system")
     print_table(found["by_cap"], first="R at a cap")
+    echo(f"Blocks for unrelated questions take {found['unrelated_tokens']} tokens on average.")
 
 
 @bench.command()

@@ -26,6 +26,7 @@ from holdfast.memory.embedding import vector_rows
 from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Recall, recall, search
 from holdfast.messages import Message, Text
+from holdfast.search.relevance import ALWAYS, NORMAL, Eagerness
 from holdfast.store.base import MessageRow, Scope, Store
 from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
@@ -39,6 +40,8 @@ Place = tuple[int, int]
 Fill: TypeAlias = Literal["adaptive", "full"]
 
 CAPS: Final = (500, 1000, 2000, 4000)
+UNRELATED_PARTS: Final = 10
+"""A conversation gets every tenth of the unrelated questions. Ten conversations of a set get all of them."""
 ENOUGH: Final = 300
 """Characters of an evidence turn that the block must hold, or all of it where it is shorter."""
 
@@ -67,14 +70,13 @@ class Quality:
 class Answer:
     """What a system gave for a question: places in order of rank, quoted characters by place, and the words.
 
-    `told` is whether it would have said so by itself. `milliseconds` are those of the processor.
+    `milliseconds` are those of the processor.
     """
 
     ranked: list[Place]
     quoted: dict[Place, int]
     text: str
     milliseconds: float
-    told: bool = True
 
 
 Asked: TypeAlias = tuple[Question, Conversation, Answer]
@@ -116,10 +118,28 @@ class Archive:
         if self._indexer is not None:
             embed_all(self.store, self._indexer)
 
-    def request(self, question: Question, *, cap: int, gate: float = 1.0, fill: Fill = "adaptive") -> RecallQuery:
+    def request(
+        self, question: Question, *, cap: int, eagerness: Eagerness = NORMAL, fill: Fill = "adaptive"
+    ) -> RecallQuery:
         """A question to all sessions, asked from one of its own."""
-        scope, now = Scope(session="ask"), _ms(question.date)
-        return RecallQuery(texts=(question.text,), scope=scope, across=True, cap=cap, now=now, gate=gate, fill=fill)
+        return RecallQuery(
+            texts=(question.text,),
+            scope=Scope(session="ask"),
+            across=True,
+            cap=cap,
+            now=_ms(question.date),
+            eagerness=eagerness,
+            fill=fill,
+        )
+
+    def count_unrelated(self, texts: Sequence[str], *, cap: int) -> list[int]:
+        """Count the tokens of the blocks for questions that have nothing to do with the conversation."""
+        scope = Scope(session="ask")
+        counts: list[int] = []
+        for text in texts:
+            query = RecallQuery(texts=(text,), scope=scope, across=True, cap=cap)
+            counts.append(recall(self.store, query, embedder=self.embedder).tokens)
+        return counts
 
 
 def _row(turn: Turn, *, scope: Scope, moment: int | None, nonce: str) -> MessageRow:
@@ -166,22 +186,27 @@ def measure(
     embedder: Embedder | None,
     cap: int = 4000,
     caps: Sequence[int] = CAPS,
+    unrelated: Sequence[str] = (),
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Ask every question of every conversation; the JSON that `python -m benchmarks recall` prints.
 
-    `holdfast` is the adaptive block, `full` one that is filled to the cap. `by_cap` is `r_cap` of full blocks.
+    `holdfast` is the block of a default installation. `ungraded` may take the whole cap for every question, and `full`
+    is filled to the cap. `by_cap` is `r_cap` of full blocks. A part of the `unrelated` questions is asked of each
+    conversation.
     """
-    asked: dict[str, list[Asked]] = {"holdfast": [], "full": [], "bm25": [], "seed": []}
+    asked: dict[str, list[Asked]] = {"holdfast": [], "ungraded": [], "full": [], "bm25": [], "seed": []}
+    not_needed: list[int] = []
     at: dict[str, dict[int, list[float]]] = {name: {each: [] for each in caps} for name in ("full", "bm25", "seed")}
     indexer = None if embedder is None else Remembering(embedder)
     hashed = Remembering(HashEmbedder())
-    for conversation in conversations:
+    for number, conversation in enumerate(conversations):
         with tempfile.TemporaryDirectory() as folder:
             held = Archive(conversation, Path(folder), embedder=embedder, indexer=indexer)
             systems: dict[str, Callable[[Question, int], Answer]] = {
-                "holdfast": partial(_ask, held, fill="adaptive"),
-                "full": partial(_ask, held, fill="full"),
+                "holdfast": partial(_ask, held, eagerness=NORMAL, fill="adaptive"),
+                "ungraded": partial(_ask, held, eagerness=ALWAYS, fill="adaptive"),
+                "full": partial(_ask, held, eagerness=ALWAYS, fill="full"),
                 "bm25": partial(_ask_baseline, plain_bm25(conversation)),
                 "seed": partial(_ask_baseline, seed_formula(conversation, embedder=hashed)),
             }
@@ -194,6 +219,7 @@ def measure(
                             answer = asked[name][-1][2] if each == cap else ask(question, each)
                             shares.append(_shares(question, conversation, answer)[2])
                     progress(1)
+            not_needed += held.count_unrelated(unrelated[number % UNRELATED_PARTS :: UNRELATED_PARTS], cap=cap)
             held.store.close()
     return {
         "questions": len(asked["holdfast"]),
@@ -203,7 +229,7 @@ def measure(
             name: {f"{each}": round(float(np.mean(shares)), 4) for each, shares in found.items()}
             for name, found in at.items()
         },
-        "gated": _gated(asked["holdfast"]),
+        "unrelated_tokens": round(float(np.mean(not_needed)), 1) if not_needed else None,
     }
 
 
@@ -216,14 +242,14 @@ def by_limit(conversation: Conversation) -> list[tuple[int, list[Question]]]:
     return sorted(groups.items())
 
 
-def _ask(held: Archive, question: Question, cap: int, *, fill: Fill) -> Answer:
-    request = held.request(question, cap=cap, gate=0.0, fill=fill)
+def _ask(held: Archive, question: Question, cap: int, *, eagerness: Eagerness, fill: Fill) -> Answer:
+    request = held.request(question, cap=cap, eagerness=eagerness, fill=fill)
     ranked = search(held.store, request, embedder=held.embedder, limit=10)
     start = time.process_time()
     found = recall(held.store, request, embedder=held.embedder)
     spent = (time.process_time() - start) * 1000
     order = list(dict.fromkeys(held.places[hit.message] for hit in ranked))
-    return Answer(order, count_quoted(found, held.places), found.block, spent, told=found.relevance >= 1)
+    return Answer(order, count_quoted(found, held.places), found.block, spent)
 
 
 def count_quoted(found: Recall, places: Mapping[int, Place]) -> dict[Place, int]:
@@ -259,13 +285,6 @@ def _quality(rows: Sequence[Asked]) -> Quality:
         query_ms_p50=round(float(np.percentile(times, 50)), 2),
         query_ms_p95=round(float(np.percentile(times, 95)), 2),
     )
-
-
-def _gated(rows: Sequence[Asked]) -> dict[str, float]:
-    """The share of questions that memory would answer by itself, and `r_cap` where the others have found nothing."""
-    told = [answer.told for _, _, answer in rows]
-    shares = [_shares(*row)[2] for row in rows]
-    return {"told": round(float(np.mean(told)), 4), "r_cap": round(float(np.mean(np.multiply(told, shares))), 4)}
 
 
 def find_evidence(question: Question, conversation: Conversation, quoted: Mapping[Place, int]) -> list[bool]:

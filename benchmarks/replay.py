@@ -23,6 +23,7 @@ from holdfast.memory.recall import Recall, recall
 from holdfast.search.arrays import Floats, Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.fuse import Order, Recipe
+from holdfast.search.relevance import ALWAYS, SHY
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 
 __all__ = [
@@ -193,12 +194,12 @@ def measure(
 ) -> dict[str, float]:
     """Replay cases: shares of evidence and of questions with a block.
 
-    `R` and `tokens` are those of adaptive blocks, `R_500` and so on of full ones, all without the gate; `own`, `near`
-    and `far` are the shares with a block behind the gate.
+    `R` and `tokens` are those of adaptive blocks, `R_500` and so on of full ones, all without grading; `own`, `near`
+    and `far` are the mean tokens of graded blocks.
     """
     figures: dict[str, list[float]] = {}
     for case in cases:
-        figures.setdefault(case.kind, []).append(bool(_recall(case, embedder).block))
+        figures.setdefault(case.kind, []).append(float(_recall(case, embedder).tokens))
         if case.kind == "own":
             for name, value in _measure_blocks(case, embedder, CAPS).items():
                 figures.setdefault(name, []).append(value)
@@ -222,9 +223,9 @@ def measure_ingredients(cases: Sequence[Case], *, embedder: Embedder | None) -> 
 
 def _measure_blocks(case: Case, embedder: Embedder | None, caps: Sequence[int], **changes: Any) -> dict[str, float]:
     """Return the tokens of the adaptive block, and the share of the evidence in it and in full ones of some sizes."""
-    found = {"R": _recall(case, embedder, gate=0.0, **changes)}
+    found = {"R": _recall(case, embedder, eagerness=ALWAYS, **changes)}
     figures = {"tokens": float(found["R"].tokens)}
-    found |= {f"R_{cap}": _recall(case, embedder, gate=0.0, cap=cap, fill="full", **changes) for cap in caps}
+    found |= {f"R_{cap}": _recall(case, embedder, eagerness=ALWAYS, cap=cap, fill="full", **changes) for cap in caps}
     for name, block in found.items():
         held = find_evidence(case.question, case.conversation, count_quoted(block, case.places))
         figures[name] = sum(held) / len(held)
@@ -238,7 +239,7 @@ def _recall(case: Case, embedder: Embedder | None, **changes: Any) -> Recall:
 def _ask(held: Archive, question: Question, passages: dict[int, PassageText], kind: str) -> Case:
     query = held.request(question, cap=4000)
     recorder = _Recorder(held.store)
-    recall(cast("Store", recorder), replace(query, gate=1e9), embedder=held.embedder)
+    recall(cast("Store", recorder), replace(query, eagerness=SHY), embedder=held.embedder)
     found = recorder.found
     if found is None:
         raise RuntimeError("nothing was searched")

@@ -38,7 +38,8 @@ def test_the_command_records_and_measures(tmp_path: Path) -> None:
     )
     assert json.loads(made.output) == json.loads(again.output)
     found = json.loads(again.output)["files"]["locomo"]
-    assert (found["R_4000"], found["own"], found["far"]) == (1.0, 1.0, 0.0)
+    assert found["R_4000"] == 1.0
+    assert found["own"] > 0 == found["far"]
     assert found["tokens"] <= 4000
     each = CliRunner().invoke(bench, ["replay", f"{file}", "--json", "--ingredients"], catch_exceptions=False)
     rows = json.loads(each.output)["ingredients"]

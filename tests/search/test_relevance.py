@@ -1,14 +1,20 @@
 """Whether a question has anything to do with the memory."""
 
+from itertools import pairwise
+
 import pytest
 
+from holdfast.memory.query import count_words, weigh_terms
 from holdfast.search.fuse import Signals
 from holdfast.search.relevance import (
+    EAGERNESS,
     GROWTH,
     MIN_COSINE,
     MIN_WINDOW_SHARE,
     TYPICAL_WINDOWS,
+    Eagerness,
     combined_relevance,
+    measure_confidence,
     word_relevance,
 )
 from signals import Said, signals
@@ -95,3 +101,34 @@ def test_what_may_not_be_seen_says_nothing() -> None:
 def test_an_empty_memory_is_not_relevant() -> None:
     """Where there is nothing, nothing is relevant."""
     assert relevance(signals([], "anything", cosine=[])) == 0
+
+
+# --- the size of a block ------------------------------------------------------------------
+
+
+def test_a_short_question_is_matched_by_chance() -> None:
+    """The same share of a longer question is more than chance."""
+    talk = [Said("the cat sleeps on the mat beside the old stove"), *TALK]
+    short = signals(talk, "cat sleeps", words=2)
+    long = signals(talk, "cat sleeps mat beside old stove", words=6)
+    assert word_relevance(short) == pytest.approx(word_relevance(long))
+    assert measure_confidence(short) < measure_confidence(long)
+
+
+def test_chinese_words_are_counted_too() -> None:
+    """Two characters are about one word."""
+    assert count_words(weigh_terms(["数据库迁移计划"])) == pytest.approx(3)
+    assert count_words(weigh_terms(["migrate the database now"])) == pytest.approx(3, abs=1)
+
+
+@pytest.mark.parametrize("eagerness", EAGERNESS.values())
+def test_the_size_grows_with_confidence(eagerness: Eagerness) -> None:
+    """From a few lines to the cap, without a jump, and never over the cap."""
+    sizes = [eagerness.choose_size(hundredths / 100, cap=4_000) for hundredths in range(200)]
+    assert sizes[0] == eagerness.min_tokens
+    assert sizes[-1] == 4_000
+    steps = [after - before for before, after in pairwise(sizes)]
+    assert min(steps) >= 0
+    assert max(steps) < 4_000 / 20
+    assert eagerness.choose_size(2.0, cap=100) == 100
+    assert eagerness.choose_size(0.0, cap=100) <= 100

@@ -8,6 +8,7 @@ from benchmarks.datasets import Conversation, load
 from benchmarks.recall import Archive
 from holdfast.embed.hashed import HashEmbedder
 from holdfast.memory.recall import recall
+from holdfast.search.relevance import ALWAYS, NORMAL
 from holdfast.store.base import Store
 from holdfast.store.sqlite import SqliteStore
 from postgres_server import open_postgres
@@ -18,13 +19,13 @@ EMBEDDER = HashEmbedder()
 
 
 def blocks(conversation: Conversation, store: Store, folder: Path) -> list[str]:
-    """The blocks of the first questions, with vectors and by words alone; also of those that the gate refuses."""
+    """The blocks of the first questions, with vectors and by words alone; also of those that get a small block."""
     archive = Archive(conversation, folder, embedder=EMBEDDER, store=store)
     archive.grow(len(conversation.sessions))
     requests = [
-        archive.request(question, cap=cap, gate=gate)
+        archive.request(question, cap=cap, eagerness=eagerness)
         for question in conversation.questions[:20]
-        for cap, gate in ((4000, 1.0), (500, 0.0))
+        for cap, eagerness in ((4000, NORMAL), (500, ALWAYS))
     ]
     return [recall(store, request, embedder=each).block for request in requests for each in (EMBEDDER, None)]
 

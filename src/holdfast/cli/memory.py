@@ -133,7 +133,7 @@ def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **w
     elif result.block:
         echo(result.block)
     else:
-        echo(f"No block: {result.reason} (relevance {result.relevance:.2f}, a block needs 1).", err=True)
+        echo(f"No block: {result.reason}.", err=True)
 
 
 @click.command()

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final, Literal
 
-from holdfast.memory.archive import unwrap
+from holdfast.memory.archive import is_acknowledgement, unwrap
 from holdfast.search.fuse import Order, Recipe, Weighted
+from holdfast.search.relevance import EAGERNESS, NORMAL, Eagerness
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, Scope
-from holdfast.text import terms
+from holdfast.text import is_unsegmented, terms
 
 _MIN_TERMS: Final = 4
 """A message with fewer terms is read together with the ones before it."""
@@ -33,7 +34,7 @@ class RecallQuery:
         in_window: Archived messages that the window contains already.
         quoted: Passages that an earlier block in the window quotes whole.
         shown: The earlier blocks in the window; what they quote is not quoted again.
-        gate: The relevance from which passages are recalled; 0 for every question.
+        eagerness: How large a block is by how well memory matches the question.
         knowledge_share: The share of the cap for facts; what they leave goes to passages, and back.
         max_facts, min_chars: The most facts in the block; a shorter question recalls nothing.
         neighbours: How far around a passage others may be recalled with it.
@@ -53,7 +54,7 @@ class RecallQuery:
     in_window: Collection[int] = ()
     quoted: Collection[int] = ()
     shown: Sequence[str] = ()
-    gate: float = 1.0
+    eagerness: Eagerness = NORMAL
     knowledge_share: float = 0.3
     max_facts: int = 10
     min_chars: int = 0
@@ -106,6 +107,7 @@ def build_query(
         header=recall.header,
         now=now,
         in_window=in_window,
+        eagerness=EAGERNESS[recall.eagerness],
         knowledge_share=recall.knowledge_share,
         max_facts=recall.max_facts,
         min_chars=recall.min_query_chars,
@@ -146,6 +148,22 @@ def select_texts(messages: Iterable[str], *, most: int) -> tuple[str, ...]:
         if count >= _MIN_TERMS or len(texts) >= most:
             break
     return tuple(reversed(texts))
+
+
+def asks_nothing(text: str) -> bool:
+    """Tell whether a message needs nothing of memory: an acknowledgement, a greeting, "go on"."""
+    return is_acknowledgement(unwrap(text))
+
+
+def count_words(weights: Mapping[str, float]) -> float:
+    """Count the words of a query by their weights. Two characters of a script without spaces are about one word."""
+    words = 0.0
+    for term, weight in weights.items():
+        if not is_unsegmented(term):
+            words += weight
+        elif len(term) > 1:  # such a query has each of its characters as a term, and each pair of neighbours
+            words += weight / 2
+    return words
 
 
 _EARLIER: Final = 0.5

@@ -1,7 +1,7 @@
 """Recall: the facts and passages for a question, as one block under a hard cap.
 
-Local and bounded: no model is called, but an embedder may be remote. A question that has nothing to do with the memory
-gets no block.
+Local and bounded: no model is called, but an embedder may be remote. The size of the block follows from how sure it is
+that the memory has to do with the question: a few lines for a weak match, what is needed for a strong one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
-from holdfast.memory.query import RecallQuery, weigh_terms
+from holdfast.memory.query import RecallQuery, asks_nothing, count_words, weigh_terms
 from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.dates import find_dates
@@ -33,7 +33,7 @@ from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
 from holdfast.search.related import find_related
-from holdfast.search.relevance import combined_relevance, find_relevant, word_relevance
+from holdfast.search.relevance import find_relevant, measure_confidence
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text, measure_text
@@ -71,7 +71,7 @@ class Recall:
         tokens: The tokens of the block.
         facts: The facts in it.
         hits: The passages in it, oldest first.
-        relevance: How well memory matches the question; from 1 on passages are recalled.
+        confidence: How sure it is that memory has to do with the question, which decides the size of the block.
         reason: Why there is no block.
         notes: What the search had to do without, such as vectors.
     """
@@ -80,7 +80,7 @@ class Recall:
     tokens: int = 0
     facts: tuple[FactHit, ...] = ()
     hits: tuple[Hit, ...] = ()
-    relevance: float = 0.0
+    confidence: float = 0.0
     reason: str = ""
     notes: tuple[str, ...] = ()
 
@@ -121,6 +121,8 @@ def recall(
     """
     if len(" ".join(query.texts).strip()) < query.min_chars:
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
+    if query.texts and asks_nothing(query.texts[-1]) and not query.facts:
+        return Recall(reason="the message asks nothing")
     pace = _Pace.start(query.seconds, timer)
     try:
         return _recall(store, query, marks, embedder, pace)
@@ -158,47 +160,36 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     query = replace(query, in_window={*query.in_window, *hidden.messages})
     found = _search(store, query, embedder, pace)
     fact_hits = _find_facts(store, query, hidden=hidden.facts)
-    words, combined = word_relevance(found.signals), combined_relevance(found.signals)
-    nothing = Recall(relevance=max(words, combined), notes=found.notes)
-    share = _block_share(found, query, words=words, combined=combined)
-    if not share and not fact_hits:
+    confidence = measure_confidence(found.signals)
+    nothing = Recall(confidence=confidence, notes=found.notes)
+    passage_tokens = _choose_size(found, query, confidence=confidence)
+    if not passage_tokens and not fact_hits:
         return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
-    room = (share or 1.0) * query.cap - _frame_tokens()
+    room = (passage_tokens or query.cap) - _frame_tokens()
     kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
     room -= cost
     quotes: list[Quote] = []
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
     known += query.shown
-    if words >= query.gate:  # the best passages by words alone are always quoted
+    if passage_tokens:
+        # The best passages by words alone are always quoted: vectors may rank others higher that only sound alike.
         alone = _search_by_words(store, query, found)
         part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
         leads = _Quoter(store, query, alone, pace.end, best=1)
         quotes = leads.pack(room=min(room, 2 * part), known=known, limit=1)
         quotes = leads.pack(room=part, known=known, after=quotes, limit=_MAX_LEADS)
-    if share:
         quotes = _Quoter(store, query, found, pace.end).pack(room=room, known=known, after=quotes)
     pace.end.check()
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
 
 
-NEAR_WORDS: Final = 0.8
-NEAR_COMBINED: Final = 0.75
-"""The parts of the gate, by words and by vectors that know the script, that are enough for a short block."""
-NEAR_SHARE: Final = 1 / 3
-"""The share of the cap that such a block may take."""
-
-
-def _block_share(found: _Found, query: RecallQuery, *, words: float, combined: float) -> float:
-    """Return the share of the cap that passages may take, by relevance; 0 for none of them."""
-    if words >= query.gate:
-        return 1.0
+def _choose_size(found: _Found, query: RecallQuery, *, confidence: float) -> int:
+    """Return the most tokens of a block with passages, by confidence; 0 for no passages."""
     if query.order.fusion == "weighted":  # this formula tests each passage itself
-        return float(found.candidates.cosine is not None and len(found.ranking.order) > 0)
-    if combined >= query.gate:
-        return 1.0
-    near_combined = NEAR_COMBINED * query.gate * found.signals.vector_weight
-    is_near = words >= NEAR_WORDS * query.gate and combined >= near_combined
-    return NEAR_SHARE if is_near else 0.0
+        return query.cap if len(found.ranking.order) > 0 else 0
+    if not find_relevant(found.signals).any():
+        return 0
+    return query.eagerness.choose_size(confidence, cap=query.cap)
 
 
 def _find_facts(store: Store, query: RecallQuery, *, hidden: Collection[str]) -> list[FactHit]:
@@ -257,6 +248,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
         candidates=candidates,
         dates=_find_periods(last, candidates.times, now=query.now),
         length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
+        words=count_words(weights),
         vector_weight=vector_weight(embedder, last),
         now=query.now,
     )

@@ -36,8 +36,9 @@ class Recipe:
     Attributes:
         vector: The weight of vectors in the first score; keywords have the rest.
         together: The weight of query words that occur in one window.
-        human: The factor for messages of a person.
-        near, far: The share of the score that a person's message gains from those beside it, and from those two away.
+        human: The factor for messages of a person in a chat.
+        near, far: The share of the score that a person's message in a chat gains from those beside it, and from those
+            two away.
         reach: The length in characters up to which a message gains all of it; a longer one gains less.
         session, date: The bonus for the best session, and for a date that the query names.
         brevity, plenty: How much short quotes are preferred, and how much more is quoted where all are short.
@@ -64,14 +65,15 @@ class Recipe:
             vector = np.float32(self.vector * signals.vector_weight)
             first = first * (1 - vector) + stages["vector"] * vector
         first = relative(first)
-        first = np.where(found.human, first * np.float32(self.human), first)
+        chat = np.float32(_measure_chat(found))
+        first = np.where(found.human, first * (1 + np.float32(self.human - 1) * chat), first)
         gained = np.zeros(len(found), np.float32)
         beside = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
         for links in (found.previous, found.following):
             gained += np.float32(self.near) * beside[links]
             gained += np.float32(self.far) * beside[found.beside(links, links)]
         reach = np.float32(self.reach) / np.maximum(1, found.sizes).astype(np.float32)
-        stages["neighbours"] = gained * np.minimum(1, reach) * (found.human & found.eligible)
+        stages["neighbours"] = chat * gained * np.minimum(1, reach) * (found.human & found.eligible)
         scores = relative(first + stages["neighbours"])
         stages["session"] = np.float32(self.session) * found.session_keyword * (scores > 0)
         scores = scores + stages["session"]
@@ -81,6 +83,23 @@ class Recipe:
         stages["date"] = (inside & (scores > 0)) * np.float32(self.date)
         total: Floats = scores + stages["date"] * scores.max(initial=0)
         return total
+
+
+_AGENT_SHARE: Final = 0.2
+_CHAT_SHARE: Final = 0.45
+"""The share of messages of a person in the session of an agent, and in a chat. Chosen with `benchmarks other-words`."""
+
+
+def _measure_chat(found: Candidates) -> float:
+    """Return how much the passages are a chat, 0 to 1, by the share of them that a person said.
+
+    In a chat, people say what they want to be remembered. To an agent they give orders and ask questions, and what is
+    asked for later is in replies and tool output.
+    """
+    if not len(found):
+        return 1.0
+    share = float(found.human.mean())
+    return min(1.0, max(0.0, (share - _AGENT_SHARE) / (_CHAT_SHARE - _AGENT_SHARE)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +147,7 @@ class Signals:
         candidates: The passages, with what the store knows of them.
         dates: The dates that the query names.
         length: The number of words in the query, without those of scripts without spaces.
+        words: The number of words in the query, in any script.
         vector_weight: How much vectors count for this query, 0 to 1.
         now: The time of the query, in Unix milliseconds.
     """
@@ -135,6 +155,7 @@ class Signals:
     candidates: Candidates
     dates: Sequence[Range] = ()
     length: float = 0.0
+    words: float = 0.0
     vector_weight: float = 1.0
     now: int | None = None
 

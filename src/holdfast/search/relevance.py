@@ -1,15 +1,17 @@
-"""How relevant the memory is to a query: 1 is enough for a recall block.
+"""How well the memory matches a query, and how large the block is that follows from it.
 
-A block is made if the words of the query are enough, or if words and vectors together are. Vectors only add:
-`word_relevance` is the same with any vectors and with none.
+The words of the query count, or words and vectors together. Vectors only add: `word_relevance` is the same with any
+vectors and with none. The scale is absolute: it does not depend on other queries.
 
-The scale is absolute: it does not depend on other queries. The figures were chosen by leaving out whole data sets
-(docs/benchmarks.md).
+The figures were chosen with `python -m benchmarks recall` and `python -m benchmarks other-words` by leaving out whole
+data sets (docs/benchmarks.md).
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -80,3 +82,51 @@ def combined_relevance(signals: Signals) -> float:
 
 def _relative_size(signals: Signals) -> float:
     return max(1, signals.candidates.total_windows) / TYPICAL_WINDOWS
+
+
+# --- the size of a block --------------------------------------------------------------
+
+_ENOUGH_WORDS: Final = 8
+"""A match counts in full for a query with this many words."""
+_BREVITY: Final = 0.75
+"""How much less it counts for a shorter query: the share of its words to this power."""
+
+
+def measure_confidence(signals: Signals) -> float:
+    """Return how sure it is that the memory has to do with the query; from about 1 on it is sure.
+
+    A short query is matched by chance: one of its two words is half of it. "Why do cats purr?" finds its words in any
+    archive of everyday talk.
+    """
+    matched = max(word_relevance(signals), combined_relevance(signals))
+    return matched * math.pow(min(1.0, signals.words / _ENOUGH_WORDS), _BREVITY)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eagerness:
+    """How large a block is by confidence.
+
+    Attributes:
+        min_tokens: The size for a weak match: a few lines.
+        low: The confidence up to which a match is weak.
+        high: The confidence from which on a block may take the whole cap. In between the size grows evenly.
+    """
+
+    min_tokens: int
+    low: float
+    high: float
+
+    def choose_size(self, confidence: float, *, cap: int) -> int:
+        """Return the most tokens of a block."""
+        share = (confidence - self.low) / (self.high - self.low)
+        share = min(1.0, max(0.0, share))
+        return min(cap, round(self.min_tokens + share * (cap - self.min_tokens)))
+
+
+SHY: Final = Eagerness(min_tokens=0, low=0.8, high=1.2)
+"""Nothing for a weak match."""
+NORMAL: Final = Eagerness(min_tokens=300, low=0.6, high=1.2)
+GENEROUS: Final = Eagerness(min_tokens=1_000, low=0.5, high=0.9)
+ALWAYS: Final = Eagerness(min_tokens=0, low=-2.0, high=-1.0)
+"""The whole cap for every query: for measuring what is ranked first."""
+EAGERNESS: Final[Mapping[str, Eagerness]] = {"shy": SHY, "normal": NORMAL, "generous": GENEROUS}

@@ -152,6 +152,7 @@ class Recall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     enabled: bool = True
     automatic: bool = True
+    eagerness: Literal["shy", "normal", "generous"] = "normal"
     hard_cap_tokens: Count = 4_000
     max_window_share: Share = 0.10
     fill: Literal["adaptive", "full"] = "adaptive"
