@@ -22,6 +22,7 @@ PROJECT_KEYS = {row.key for row in CHAT.rows if row.project}
 CANDIDATES: tuple[Any, ...] = (
     *(
         "full",
+        "generous",
         False,
         True,
         7,
