@@ -142,10 +142,10 @@ class TestOverlappingRequests:
         talk = conversation(4)
         with opener(tmp_path) as engine:
             session = engine.session("s")
-            session.assemble(talk[:5], limit=LIMIT)
-            session.assemble(talk[:7], limit=LIMIT)
-            session.append(talk[5:6])
-            session.append(talk[7:8])
+            first = session.assemble(talk[:5], limit=LIMIT)
+            second = session.assemble(talk[:7], limit=LIMIT)
+            session.append(talk[5:6], after=first.place)
+            session.append(talk[7:8], after=second.place)
             assert archived(engine) == texts(talk)
 
     @pytest.mark.parametrize("first", [0, 1])

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from holdfast import patterns
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
-from holdfast.messages import Message, Text, ToolCall, ToolResult
+from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
 from holdfast.redaction import redact_value
 from holdfast.store.base import Known, MessageRow, PassageText, Scope, Select, Store
 from holdfast.store.codec import from_json, to_json
@@ -44,6 +44,10 @@ APPENDED: Final = "appended:"
 If several requests wait for a reply, it is put after the most likely one. A history that contains it in another place
 contains the same message.
 """
+ROWS_READ: Final = 64
+"""Archived messages, next to those of a history, that are compared with a reply in another form."""
+_THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
+"""How reasoning at the beginning of a reply's text is marked. Clients leave it out when they send the reply back."""
 Placing: TypeAlias = Literal["history", "certain", "likely"]
 """How the place of messages is known: from a history, or appended, after a certain request or after a likely one."""
 
@@ -108,9 +112,16 @@ def append(
     looked_up = digests + [key.digest for key in before[-1:]]
     found = store.find(scope, looked_up)
     keys = identify(messages, known=found, before=before, place=place, placing=placing)
-    if all(key.nonce in found.numbers.get(key.digest, {}) for key in keys):  # nothing is written
+    if _are_known(keys, found):  # nothing is written
         return [found.numbers[key.digest][key.nonce] for key in keys], keys
-    hints = _read_hints(store, scope, messages, keys, found)
+    forms = _read_forms(store, scope, messages, keys, found, before=before, placing=placing)
+    if forms:
+        looked_up += [form.digest for some in forms.values() for form in some]
+        found = store.find(scope, looked_up)
+        keys = identify(messages, known=found, before=before, place=place, placing=placing, hints=Hints(forms=forms))
+        if _are_known(keys, found):
+            return [found.numbers[key.digest][key.nonce] for key in keys], keys
+    hints = replace(_read_hints(store, scope, messages, keys, found), forms=forms)
     passages = [tuple(passages_of(message, marks)) for message in messages]
 
     def make_rows(known: Known) -> list[MessageRow]:
@@ -118,11 +129,17 @@ def append(
         keys[:] = identify(messages, known=known, before=before, place=place, placing=placing, hints=hints)
         rows: list[MessageRow] = []
         for message, key, texts in zip(messages, keys, passages, strict=True):
-            dated = message if message.timestamp is not None else replace(message, timestamp=time)
+            # The archived form of a reply stays as it is.
+            form = next((one for one in forms.get(message.digest, ()) if one.digest == key.digest), message)
+            dated = form if form.timestamp is not None else replace(form, timestamp=time)
             rows.append(MessageRow(scope=scope, message=dated, nonce=key.nonce, passages=texts))
         return rows
 
     return store.merge_messages(scope, looked_up, make_rows), keys
+
+
+def _are_known(keys: Iterable[Key], known: Known) -> bool:
+    return all(key.nonce in known.numbers.get(key.digest, {}) for key in keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,10 +149,146 @@ class Hints:
     Attributes:
         times: When archived messages were sent, by number.
         newest: The number of the newest message of the session; 0 if it does not count.
+        forms: For the digest of a reply, the archived replies that it may repeat in another form, likely ones first.
     """
 
     times: Mapping[int, int | None] = field(default_factory=dict)
     newest: int = 0
+    forms: Mapping[str, Sequence[Message]] = field(default_factory=dict)
+
+
+def _read_forms(
+    store: Store,
+    scope: Scope,
+    messages: Sequence[Message],
+    keys: Sequence[Key],
+    known: Known,
+    *,
+    before: Sequence[Key],
+    placing: Placing,
+) -> dict[str, list[Message]]:
+    """Read the archived replies that unknown replies may repeat in another form; most often nothing."""
+    unknown = [
+        message
+        for message, key in zip(messages, keys, strict=True)
+        if message.role == "assistant" and key.nonce not in known.numbers.get(key.digest, {})
+    ]
+    if not unknown:
+        return {}
+    after = None
+    if before:
+        after = known.numbers.get(before[-1].digest, {}).get(before[-1].nonce)
+    rows = _read_near(store, Select(scope=scope, after=after, limit=ROWS_READ + 4 * len(messages)))
+    replies = {row.message.digest: row.message for row in rows if row.message.role == "assistant"}
+    said = {digest: Said.read([reply]) for digest, reply in replies.items()}
+    forms: dict[str, list[Message]] = {}
+    for message in unknown:
+        own = Said.read([message])
+        ids = [call.id for call in message.calls]
+        same_ids: list[Message] = []
+        other_ids: list[Message] = []
+        for digest, reply in replies.items():
+            if digest == message.digest or not own.repeats(said[digest]):
+                continue
+            if [call.id for call in reply.calls] == ids:
+                same_ids.append(reply)
+            elif placing == "history":  # a reply of the provider with other ids is another reply
+                other_ids.append(reply)
+        if same_ids or other_ids:
+            forms[message.digest] = same_ids + other_ids
+    return forms
+
+
+def _read_near(store: Store, select: Select) -> list[MessageRow]:
+    """Read the rows after a number up to the limit, and as many of the newest ones."""
+    first: list[MessageRow] = []
+    if select.after is not None:
+        first = store.read_messages(select)
+        if select.limit is None or len(first) < select.limit:
+            return first
+    return [*first, *store.read_messages(replace(select, newest=True))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """What a reply says, in a form that stays the same when a client sends the reply back.
+
+    Clients drop the reasoning, trim spaces, join parts, write the arguments of tool calls anew and rename the calls.
+
+    Attributes:
+        text: Its words without white space.
+        calls: The names of its tool calls, with their arguments as JSON.
+        rest: Its reasoning without white space, and everything else that it contains.
+    """
+
+    text: str
+    calls: tuple[tuple[str, str], ...]
+    rest: str
+
+    @classmethod
+    def read(cls, messages: Sequence[Message]) -> Said:
+        """Read the messages of one reply."""
+        words: list[str] = []
+        calls: list[tuple[str, str]] = []
+        rest: list[str] = []
+        for message in messages:
+            text = "".join(part.text for part in message.parts if isinstance(part, Text))
+            thoughts, answer = _split_thoughts(text)
+            words.append(answer)
+            rest.append(thoughts)
+            for part in message.parts:
+                match part:
+                    case Text():
+                        pass
+                    case ToolCall():
+                        calls.append((part.name, _normalise_arguments(part.arguments)))
+                    case Thinking():
+                        rest.append(part.text)
+                    case _:
+                        rest.append(repr(part))
+        return cls(text=_squeeze(words), calls=tuple(calls), rest=_squeeze(rest))
+
+    def repeats(self, archived: Said) -> bool:
+        """Whether this is an archived reply, and says nothing that is not in it."""
+        if self.calls != archived.calls or self.rest not in archived.rest:
+            return False
+        is_dropped = bool(self.calls) and not self.text
+        return is_dropped or self.text == archived.text
+
+
+def _squeeze(texts: Iterable[str]) -> str:
+    return "".join("".join(text.split()) for text in texts)
+
+
+def _split_thoughts(text: str) -> tuple[str, str]:
+    """Split reasoning at the beginning of a text from the answer."""
+    for opening, closing in _THOUGHTS:
+        thoughts, is_closed, answer = text.partition(closing)
+        thoughts = thoughts.lstrip()
+        if is_closed and thoughts.startswith(opening):
+            return thoughts.removeprefix(opening), answer
+    return "", text
+
+
+def _normalise_arguments(arguments: Mapping[str, Any] | str) -> str:
+    value: Any = arguments
+    if isinstance(arguments, str):
+        try:
+            value = json.loads(arguments) if arguments.strip() else {}
+        except (ValueError, RecursionError):
+            return arguments.strip()
+    return json.dumps(_normalise_numbers(value), sort_keys=True, default=str)
+
+
+def _normalise_numbers(value: Any) -> Any:
+    """Write whole numbers without a fraction: a client that parses JSON may send 1.0 back as 1."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, Mapping):
+        return {key: _normalise_numbers(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_normalise_numbers(item) for item in value]
+    return value
 
 
 def _read_hints(store: Store, scope: Scope, messages: Sequence[Message], keys: Sequence[Key], known: Known) -> Hints:
@@ -179,7 +332,8 @@ def identify(
     A message is identified by its id, by its time, or by its place: the same content after the same messages is the
     same message, and the same content elsewhere is not. A forgotten message before it may be missing. A client that
     changes or drops older messages moves the messages that follow; those are recognised by the message after them, or
-    by the ids of their tool calls. What was appended is recognised in any later place.
+    by the ids of their tool calls. What was appended is recognised in any later place. A reply that the client sends
+    back in another form has the key of the archived one.
     """
     keys: list[Key] = []
     digests = [message.digest for message in messages]
@@ -191,32 +345,45 @@ def identify(
         last = known.numbers.get(before[-1].digest, {}).get(before[-1].nonce, 0)
     has_known = is_known = bool(before)
     for index, message in enumerate(messages):
-        digest = digests[index]
-        following = digests[index + 1] if index + 1 < len(digests) else ""
-        numbers = known.numbers.get(digest, {})
-        free = {nonce: number for nonce, number in numbers.items() if Key(digest, nonce) not in used}
+        forms = [digests[index], *_form_digests(digests[index], hints)]
+        following: dict[str, int] = {}
+        if index + 1 < len(digests):
+            for digest in (digests[index + 1], *_form_digests(digests[index + 1], hints)):
+                following |= known.numbers.get(digest, {})
+        free = {
+            Key(digest, nonce): number
+            for digest in forms
+            for nonce, number in known.numbers.get(digest, {}).items()
+            if Key(digest, nonce) not in used
+        }
         places = follow_forgotten(place, known.forgotten)
-        nonce = next(_find_in_place(message, free, places, hints), None)
-        if nonce is None and _own_nonce(message) is None:
+        key = next(_find_in_place(message, free, places, forms, hints), None)
+        if key is None and _own_nonce(message) is None:
             can_adopt = placing == "history" and is_known
-            moved = _find_moved(message, free, known.numbers.get(following, {}), last=last, can_adopt=can_adopt)
-            nonce = next(moved, None)
-            if nonce is None and not has_known and not following:  # all that is left of a history
-                nonce = next((one for one, number in free.items() if 0 < number == hints.newest), None)
-        is_known = nonce is not None
-        if nonce is not None:
+            key = next(_find_moved(message, free, following, last=last, can_adopt=can_adopt), None)
+            is_last = index + 1 == len(messages)
+            if key is None and not has_known and is_last:  # all that is left of a history
+                key = next((one for one, number in free.items() if 0 < number == hints.newest), None)
+        is_known = key is not None
+        if key is not None:
             has_known = True
-            last = free[nonce] or last
+            last = free[key] or last
         else:
             nonce = _own_nonce(message)
-            if nonce is None or Key(digest, nonce) in used:
+            if nonce is None or Key(digests[index], nonce) in used:
                 nonce = nonces_of(places[-1])[1 if placing == "likely" else 0]
-            while Key(digest, nonce) in used:
-                nonce = Key(digest, nonce).next_nonce
-        keys.append(Key(digest, nonce))
-        used.add(keys[-1])
-        place = keys[-1].next_nonce
+            while Key(digests[index], nonce) in used:
+                nonce = Key(digests[index], nonce).next_nonce
+            key = Key(digests[index], nonce)
+        keys.append(key)
+        used.add(key)
+        place = key.next_nonce
     return keys
+
+
+def _form_digests(digest: str, hints: Hints) -> list[str]:
+    """Return the digests of the archived replies that a message may repeat in another form."""
+    return [form.digest for form in hints.forms.get(digest, ())]
 
 
 def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list[str]:
@@ -228,19 +395,23 @@ def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list
     return places
 
 
-def _find_in_place(message: Message, free: Mapping[str, int], places: Sequence[str], hints: Hints) -> Iterator[str]:
+def _find_in_place(
+    message: Message, free: Mapping[Key, int], places: Sequence[str], forms: Sequence[str], hints: Hints
+) -> Iterator[Key]:
     """Find the archived message with the id, the place or the time of a message."""
     own = _own_nonce(message)
-    if own is not None and own in free:
-        yield own
-    yield from (nonce for place in places for nonce in nonces_of(place) if nonce in free)
+    if own is not None:
+        yield from (Key(digest, own) for digest in forms if Key(digest, own) in free)
+    for place in places:
+        for nonce in nonces_of(place):
+            yield from (Key(digest, nonce) for digest in forms if Key(digest, nonce) in free)
     if message.timestamp is not None:  # it was read from the archive
-        yield from (nonce for nonce, number in free.items() if hints.times.get(number) == message.timestamp)
+        yield from (key for key, number in free.items() if hints.times.get(number) == message.timestamp)
 
 
 def _find_moved(
-    message: Message, free: Mapping[str, int], after: Mapping[str, int], *, last: int, can_adopt: bool
-) -> Iterator[str]:
+    message: Message, free: Mapping[Key, int], after: Mapping[str, int], *, last: int, can_adopt: bool
+) -> Iterator[Key]:
     """Find archived messages that a message may be, though another message is before it now.
 
     What was appended in a likely place is it if we `can_adopt` that: only what follows an archived message can have
@@ -248,14 +419,13 @@ def _find_moved(
     """
     has_tools = bool(message.calls or message.results)
     following = {_place_of(nonce) for nonce in after}
-    for nonce, number in free.items():
+    for key, number in free.items():
         is_later = number > last or not number
-        is_appended = can_adopt and nonce.startswith(APPENDED)
-        is_followed = Key(message.digest, nonce).next_nonce in following or (
-            number > 0 and number + 1 in after.values()
-        )
-        if has_tools or (is_later and (is_appended or is_followed)):
-            yield nonce
+        is_appended = can_adopt and key.nonce.startswith(APPENDED)
+        is_followed = key.next_nonce in following or (number > 0 and number + 1 in after.values())
+        has_same_ids = has_tools and key.digest == message.digest
+        if has_same_ids or (is_later and (is_appended or is_followed)):
+            yield key
 
 
 def _own_nonce(message: Message) -> str | None:

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
+from holdfast.memory.archive import Said
 from holdfast.messages import Message, RedactedThinking, Thinking, ToolCall
 from holdfast.store.base import Record, Scope, Select
 
@@ -52,8 +53,6 @@ MAX_MARKS: Final = 8
 _RANDOM: Final = re.compile(r"[A-Za-z0-9+/]{20,}")
 MIN_KINDS: Final = 3
 """Letters and digits that an id must have to be a random one: `call_9fK2…` is, `get_current_weather_0` is not."""
-_THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
-"""How reasoning at the beginning of a reply's text is marked. Clients leave it out when they send the reply back."""
 
 
 def host_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
@@ -199,23 +198,11 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[_Step]:
 
 
 def _read_reply(messages: Sequence[Message]) -> Iterator[_Step]:
-    """Yield the step that replies in a row are; none if they say nothing.
-
-    Clients do not send a reply back as it came: they drop the reasoning, trim spaces, or join its parts.
-    """
-    text = "".join("".join(_drop_thoughts(message.text).split()) for message in messages)
-    calls = [call.id or call.name for message in messages for call in message.calls]
-    if text or calls:
-        content = json.dumps([text, *calls]).encode()
+    """Yield the step that replies in a row are; none if they say nothing."""
+    said = Said.read(messages)
+    if said.text or said.calls:
+        content = json.dumps([said.text, *said.calls]).encode()
         yield _Step(is_reply=True, digest=hashlib.sha256(content).hexdigest())
-
-
-def _drop_thoughts(text: str) -> str:
-    for opening, closing in _THOUGHTS:
-        thoughts, is_closed, rest = text.partition(closing)
-        if is_closed and thoughts.lstrip().startswith(opening):
-            return rest
-    return text
 
 
 def _trailing_replies(messages: Sequence[Message]) -> list[Message]:
