@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -139,3 +140,46 @@ def test_masking_takes_time_by_the_length_of_a_text(piece: str) -> None:
         redact(piece * (size // len(piece)))
         times.append(process_time() - start)
     assert times[1] < 12 * max(times[0], 0.05)
+
+
+class CountedText(str):  # noqa: SLOT000 - it has a count
+    """A text that counts the characters that are searched in it for line ends and other signs."""
+
+    searched = 0
+
+    def find(self, *arguments: Any) -> int:
+        """Search forwards."""
+        found = super().find(*arguments)
+        start = arguments[1] if len(arguments) > 1 else 0
+        end = arguments[2] if len(arguments) > 2 else len(self)
+        self.searched += (end if found < 0 else found) - start
+        return found
+
+    def rfind(self, *arguments: Any) -> int:
+        """Search backwards."""
+        found = super().rfind(*arguments)
+        start = arguments[1] if len(arguments) > 1 else 0
+        end = arguments[2] if len(arguments) > 2 else len(self)
+        self.searched += end - max(start, found)
+        return found
+
+    def __getitem__(self, key: Any) -> str:
+        """Copy a part."""
+        part = super().__getitem__(key)
+        self.searched += len(part)
+        return part
+
+
+LONG_LINE = "x" * 1001
+STRUCTURES = (
+    *("|-", "+=", "| :-", "a|-", "| -|", "password,", "password;", "pwd,", "password\t=\t", "token\t", "api key;"),
+    *("insert into a(", "kind: Secret ", "kind: Secret\n", f"{LONG_LINE}\n|-\n", f"{LONG_LINE}\npassword,a\n"),
+)
+
+
+@pytest.mark.parametrize("piece", STRUCTURES)
+def test_masking_searches_a_text_a_few_times(piece: str) -> None:
+    """A line with many marks of tables is searched for its ends once, not once for each mark."""
+    text = CountedText(piece * (40_000 // len(piece)))
+    assert redact(text) == text
+    assert text.searched < 100 * len(text)

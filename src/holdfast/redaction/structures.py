@@ -13,7 +13,7 @@ from holdfast.redaction.secret import Secret
 
 __all__ = ["find_in_structures"]
 
-_MAX_HEADER_CHARS: Final = 1000
+_MAX_HEADER_CHARS: Final = 1000  # a longer line is no header of a table
 _MAX_COLUMNS: Final = 64
 _MAX_MANIFEST_CHARS: Final = 20_000
 
@@ -41,9 +41,22 @@ def _name_columns(header: Sequence[str]) -> dict[int, Name]:
     return columns
 
 
-def _find_end_of_line(text: str, start: int) -> int:
-    end = text.find("\n", start)
-    return end if end >= 0 else len(text)
+class _Lines:
+    """Finds the line of a place. Many marks of one long line cost a single search."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+        self._start = 0
+        self._end = -1
+
+    def find(self, place: int) -> tuple[int, int]:
+        """Return where the line of a place starts, and where its line end is."""
+        if not self._start <= place <= self._end:
+            self._start = self._text.rfind("\n", 0, place) + 1
+            self._end = self._text.find("\n", place)
+            if self._end < 0:
+                self._end = len(self._text)
+        return self._start, self._end
 
 
 def _find_in_row(text: str, start: int, end: int, *, separator: str, columns: dict[int, Name]) -> Iterator[Secret]:
@@ -62,27 +75,37 @@ def _find_in_row(text: str, start: int, end: int, *, separator: str, columns: di
 
 def _find_in_markdown(text: str) -> Iterator[Secret]:
     """Yield the secrets in the columns of Markdown tables, found by the line below the header."""
+    lines = _Lines(text)
     done = 0
     for mark in ("|-", "| -", "|:-", "| :-", "+-", "+="):
         found = text.find(mark)
         while found >= 0:
-            line = text.rfind("\n", 0, found) + 1 if found >= done else 0
-            following = max(found + len(mark), done)
-            if line and _pattern("rule").match(text, line):
-                header_start = text.rfind("\n", max(0, line - _MAX_HEADER_CHARS), line - 1) + 1
-                header = text[header_start : line - 1].strip()
-                columns = _name_columns(header.removeprefix("|").split("|"))
-                done = _find_end_of_line(text, line) + 1
-                while columns and text.startswith("|", done):
-                    end = _find_end_of_line(text, done)
-                    yield from _find_in_row(text, done + 1, end, separator="|", columns=columns)
+            following = done
+            if found >= done:
+                line, end = lines.find(found)
+                following = end  # a line is judged once, however many marks it has
+                if line and _pattern("rule").match(text, line):
+                    columns = _name_columns(_read_markdown_header(text, lines, line - 1))
                     done = end + 1
-                following = max(following, done)
+                    while columns and text.startswith("|", done):
+                        _, end = lines.find(done)
+                        yield from _find_in_row(text, done + 1, end, separator="|", columns=columns)
+                        done = end + 1
+                    following = done
             found = text.find(mark, following)
+
+
+def _read_markdown_header(text: str, lines: _Lines, place: int) -> list[str]:
+    """Return the titles in the line of a place; none if it is too long to be a header."""
+    start, end = lines.find(place)
+    if end - start > _MAX_HEADER_CHARS:
+        return []
+    return text[start:end].strip().removeprefix("|").split("|")
 
 
 def _find_in_csv(text: str, lowered: str) -> Iterator[Secret]:
     """Yield the secrets in the columns of CSV, found by a header of plain names."""
+    lines = _Lines(text)
     done = 0
     for word in load("secrets")["names"]["columns"]:
         found = lowered.find(word)
@@ -90,19 +113,22 @@ def _find_in_csv(text: str, lowered: str) -> Iterator[Secret]:
             following = found + len(word)
             edges = lowered[max(0, found - 1) : found] + lowered[following : following + 1]
             separator = next((sign for sign in ",;\t" if sign in edges), "")
-            if found >= done and separator and not edges.strip(f"{separator}\n\r\"'"):
-                line = text.rfind("\n", max(0, found - _MAX_HEADER_CHARS), found) + 1
-                end = _find_end_of_line(text, line)
-                if _pattern("header").fullmatch(text, line, end):
+            if found < done:
+                following = done
+            elif separator and not edges.strip(f"{separator}\n\r\"'"):
+                line, end = lines.find(found)
+                following = end  # a line is judged once, however many words it has
+                if end - line <= _MAX_HEADER_CHARS and _pattern("header").fullmatch(text, line, end):
                     columns = _name_columns(text[line:end].split(separator))
                     count = text.count(separator, line, end)
                     done = end + 1
-                    row_end = _find_end_of_line(text, done)
-                    while columns and done < len(text) and text.count(separator, done, row_end) == count:
+                    while columns and done < len(text):
+                        _, row_end = lines.find(done)
+                        if text.count(separator, done, row_end) != count:
+                            break
                         yield from _find_in_row(text, done, row_end, separator=separator, columns=columns)
                         done = row_end + 1
-                        row_end = _find_end_of_line(text, done)
-                    following = max(following, done)
+                    following = done
             found = lowered.find(word, following)
 
 
