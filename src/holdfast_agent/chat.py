@@ -16,7 +16,8 @@ import click
 from holdfast_agent.opening import Options, handle_line, interruptible, open_agent, terminal_without
 
 if TYPE_CHECKING:
-    from holdfast_agent.commands import CommandResult
+    from holdfast.messages import ToolCall, ToolResult
+    from holdfast_agent.view import CommandResult
 
 _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line · Ctrl-D: leave"
 
@@ -71,11 +72,11 @@ class Plain:
             click.echo(self._printable(piece.replace("\r", "")), nl=False)
             self._written = True
 
-    def call(self, call: Any) -> None:
+    def call(self, call: ToolCall) -> None:
         """Show the name of the tool."""
         self.notice(f"[{call.name}]")
 
-    def result(self, result: Any) -> None:
+    def result(self, result: ToolResult) -> None:
         """Show only errors."""
         if result.is_error:
             self.notice(f"[{result.text[:200]}]")

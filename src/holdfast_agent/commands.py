@@ -10,7 +10,6 @@ from typing import Final, TypeAlias, get_args
 from holdfast.compaction.dialogue import one_line
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
-from holdfast.report import ContextReport
 from holdfast.store.base import FactRow
 from holdfast.tokens import count_json, count_text, human_tokens
 from holdfast_agent import workspace
@@ -18,20 +17,12 @@ from holdfast_agent.agent import Agent
 from holdfast_agent.sessions import Purpose, Spent
 from holdfast_agent.settings import LongTermEmbedding
 from holdfast_agent.tools import cite
+from holdfast_agent.view import CommandResult
 
 _MINUTE: Final = 60_000
 MAX_PERCENT: Final = 999
 MAX_HITS: Final = 6
 MAX_LINE_CHARS: Final = 200
-
-
-@dataclass(frozen=True, slots=True)
-class CommandResult:
-    """What a command shows: a text, or in a terminal a report to draw; and whether the user leaves."""
-
-    text: str = ""
-    report: ContextReport | None = None
-    is_exit: bool = False
 
 
 Run: TypeAlias = Callable[[Agent, str], CommandResult | str | Iterable[str]]

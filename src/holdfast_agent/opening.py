@@ -19,12 +19,9 @@ import click
 if TYPE_CHECKING:
     from holdfast.settings import Loaded
     from holdfast_agent.agent import Agent
-    from holdfast_agent.chat import Plain
-    from holdfast_agent.commands import CommandResult
-    from holdfast_agent.screen import Screen
     from holdfast_agent.settings import ChatSettings
     from holdfast_agent.toolbox import Confirm
-    from holdfast_agent.view import View
+    from holdfast_agent.view import ChatView, CommandResult, View
 
 _HELP: Final = """\
 No model is set. Any of these gets you going:
@@ -34,10 +31,11 @@ No model is set. Any of these gets you going:
 _KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-5-5", "OPENAI_API_KEY": "openai/gpt-6.1-sol"}
 
 
-def handle_line(agent: Agent, view: Plain | Screen, line: str) -> CommandResult | None:
-    """Run a command or a turn, and show what it says; None where it failed."""
-    from holdfast.errors import HoldfastError  # noqa: PLC0415 - as above
-    from holdfast_agent.commands import CommandResult, is_command, run  # noqa: PLC0415 - as above
+def handle_line(agent: Agent, view: ChatView, line: str) -> CommandResult | None:
+    """Run a slash command or a turn, and show the result; None if it failed."""
+    from holdfast.errors import HoldfastError  # noqa: PLC0415 - see the module docstring
+    from holdfast_agent.commands import is_command, run  # noqa: PLC0415 - as above
+    from holdfast_agent.view import CommandResult  # noqa: PLC0415 - as above
 
     try:
         if is_command(line, triggers=agent.settings.agent.session.reset_triggers):

@@ -23,8 +23,8 @@ from holdfast.messages import ToolCall, ToolResult
 from holdfast.text import printable
 from holdfast.tokens import human_tokens
 from holdfast_agent.agent import Agent
-from holdfast_agent.commands import CommandResult
 from holdfast_agent.toolbox import Action
+from holdfast_agent.view import CommandResult
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0

@@ -8,9 +8,10 @@ from typing import Final, Protocol
 from holdfast.compaction.flush import LEADING, MAY_END, TRAILING, strip_silence
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.retry import RESTART_NOTICE
+from holdfast.report import ContextReport
 
 MAX_HELD: Final = 400
-"""The most characters of a reply that are held back."""
+"""The maximum number of characters of a reply that are held back."""
 
 
 class View(Protocol):
@@ -30,6 +31,25 @@ class View(Protocol):
 
     def working(self, what: str, /) -> None:
         """Show what takes time; an empty text ends it."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommandResult:
+    """What a slash command shows: a text, or in a terminal a report to draw; and whether the user leaves."""
+
+    text: str = ""
+    report: ContextReport | None = None
+    is_exit: bool = False
+
+
+class ChatView(View, Protocol):
+    """A view of a whole conversation, which also shows what slash commands return."""
+
+    def show(self, done: CommandResult, /) -> None:
+        """Show the result of a command."""
+
+    def end(self) -> None:
+        """End a reply."""
 
 
 class Quiet:
@@ -56,29 +76,37 @@ class Held:
         """Add a piece of text, and return what may be shown now."""
         self._waiting += piece
         bare = self._waiting.lstrip().removeprefix("```").removeprefix("json").lstrip()
-        if not self.is_open and len(self._waiting) < MAX_HELD and bare[:1] in {"", "{", "["}:  # may be a JSON object
+        may_be_json = bare[:1] in {"", "{", "["}  # a silent reply may be a JSON object
+        if not self.is_open and may_be_json and len(self._waiting) < MAX_HELD:
             return ""
         end = MAY_END.search(self._waiting, max(0, len(self._waiting) - MAX_HELD))
         cut = end.start() if end else len(self._waiting)
         if self.in_blocks:
-            cut = self._waiting.rfind("\n\n", 0, cut) + 2 if "\n\n" in self._waiting[:cut] else 0
-        shown, self._waiting = self._waiting[:cut], self._waiting[cut:]
+            blank_line = self._waiting.rfind("\n\n", 0, cut)
+            cut = 0 if blank_line < 0 else blank_line + len("\n\n")
+        shown = self._waiting[:cut]
+        self._waiting = self._waiting[cut:]
         if not self.is_open:
             shown = LEADING.sub("", shown)
-        self.is_open = self.is_open or bool(shown)
+        if shown:
+            self.is_open = True
         return shown
 
     def end(self) -> str:
         """End the stream, and return the rest that is to be shown."""
-        shown, self._waiting = TRAILING.sub("", self._waiting) if self.is_open else strip_silence(self._waiting), ""
-        return shown
+        waiting = self._waiting
+        self._waiting = ""
+        if self.is_open:
+            return TRAILING.sub("", waiting)
+        return strip_silence(waiting)
 
 
 class ReplyStream:
     """Passes a streamed reply to a view, without the markers of silent replies, and keeps its text."""
 
     def __init__(self, view: View, *, in_blocks: bool) -> None:
-        self._view, self._in_blocks = view, in_blocks
+        self._view = view
+        self._in_blocks = in_blocks
         self._held = Held(in_blocks=in_blocks)
         self._pieces: list[str] = []
 

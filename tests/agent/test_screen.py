@@ -14,11 +14,12 @@ from rich.console import Console
 from agent_fixture import AgentFixture
 from holdfast.messages import Text, ToolCall, ToolResult
 from holdfast_agent.agent import Agent
-from holdfast_agent.commands import COMMANDS, CommandResult
+from holdfast_agent.commands import COMMANDS
 from holdfast_agent.opening import interruptible
 from holdfast_agent.screen import Screen, shorten, status_line
 from holdfast_agent.terminal import WORDS, CommandCompleter, MaskedHistory
 from holdfast_agent.toolbox import Action
+from holdfast_agent.view import CommandResult
 
 
 class Seen:
