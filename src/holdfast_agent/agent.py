@@ -59,8 +59,9 @@ MIN_MESSAGES: Final = 2
 MAX_STEPS: Final = 100
 """Model calls in one turn before the user must say something."""
 MAX_REPLY_TOKENS: Final = 8_192
+"""The maximum length of a reply; less if less of the window is reserved for it."""
 REPLY_SECONDS: Final = 600.0
-_COUNTED: Final = ("input", "output", "cache_read", "cache_write")
+"""The timeout of a model call of the conversation."""
 
 Tally: TypeAlias = SimpleQueue[tuple[Purpose, Spent]]
 """Model calls outside of the conversation that are not counted yet, from any thread."""
@@ -80,15 +81,20 @@ class CountedModel:
     """A model whose calls are added to a tally."""
 
     def __init__(self, model: Model, purpose: Purpose, tally: Tally) -> None:
-        self.name, self.provider, self.context_tokens = model.name, model.provider, model.context_tokens
-        self._model, self._purpose, self._tally = model, purpose, tally
+        self.name = model.name
+        self.provider = model.provider
+        self.context_tokens = model.context_tokens
+        self._model = model
+        self._purpose = purpose
+        self._tally = tally
 
     def ask(
         self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
         """Call the model, and count the call; see `Model.ask`."""
         reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
-        self._tally.put((self._purpose, Spent.of(reply.usage, cost=cost(self.name, reply.usage))))
+        spent = Spent.of(reply.usage, cost=cost(self.name, reply.usage))
+        self._tally.put((self._purpose, spent))
         return reply
 
 
@@ -123,16 +129,28 @@ class Agent:
                 "the agent does not run on Windows, where its file tools and shell lack the system calls they need: "
                 "use it in WSL. The library and the other commands work here"
             )
-        self.engine, self.model, self.sessions, self.root = engine, model, sessions, root
+        self.engine = engine
+        self.model = model
         self.settings = settings
-        self.notes, self.project, self.confirm, self.flush_model = notes, project, confirm, flush_model
+        self.sessions = sessions
+        self.root = root
+        self.notes = notes
+        self.project = project
+        self.confirm = confirm
+        self.flush_model = flush_model
         self.view: View = view or Quiet()
         self.window: Window | None = None
-        self.cancel, self.tally = Event(), Tally()
+        self.cancel = Event()
+        self.tally = Tally()
         self.hook_failures: list[str] = []
         self.memories = Memories(engine, settings, sessions.agent)
+        # The system prompt of the turn that is running: its tools may change the files it is made from.
         self._system: Message | None = None
-        self._input_time, self._memory_warning, self._warned_read_only = 0, "", False
+        # When the user's message was sent, until it is saved in the entry; else 0.
+        self._input_time = 0
+        # What the user was last told about long-term memories, so that it is not repeated.
+        self._memory_warning = ""
+        self._warned_read_only = False
         try:
             workspace.prepare(root, settings.agent)
         except StorageError as error:
@@ -148,8 +166,11 @@ class Agent:
             on_failure=self.hook_failures.append,
         )
         self._switch_to(sessions.open(key, settings.agent, cwd=str(root)))
-        before = self.opened.archived
-        self._finish(None if before is None else self._find_session(id_of(before), sessions.read_cwd(before)))
+        archived = self.opened.archived
+        before = None
+        if archived is not None:
+            before = self._find_session(id_of(archived), sessions.read_cwd(archived))
+        self._finish(before)
 
     def close(self) -> None:
         """Close everything; the conversation can be continued later."""
@@ -207,7 +228,8 @@ class Agent:
     def say(self, text: str, *, heartbeat: bool = False) -> Turn:
         """Send a user message and wait for the answer. If the model fails, the next call continues from it."""
         before = self.session
-        if is_due := bool(self.sessions.due(self.opened.key, self.settings.agent)):
+        is_due = bool(self.sessions.due(self.opened.key, self.settings.agent))
+        if is_due:
             self._switch_to(self.sessions.open(self.opened.key, self.settings.agent, cwd=str(self.root)))
         try:
             # Before anything that calls a model or takes time. Its time is saved with the reply, in one write.
@@ -235,12 +257,18 @@ class Agent:
 
     def _save_progress(self, entry: SessionEntry, *, reply: Reply | None = None) -> SessionEntry:
         """Record the time of the user's message, once, and a reply."""
-        time, self._input_time = self._input_time, 0
-        entry = entry.with_input(time) if time else entry
+        if self._input_time:
+            entry = entry.with_input(self._input_time)
+            self._input_time = 0
         if reply is None:
             return entry
-        now, name, usage = self.sessions.clock(), self.model.name, reply.usage
-        return entry.with_reply(usage, now=now, model=name, window=self.limit, cost=cost(name, usage))
+        return entry.with_reply(
+            reply.usage,
+            now=self.sessions.clock(),
+            model=self.model.name,
+            window=self.limit,
+            cost=cost(self.model.name, reply.usage),
+        )
 
     def _run_model_loop(self) -> Turn:
         """Call the model and run its tools until it calls no more tools."""
@@ -249,12 +277,12 @@ class Agent:
             completion = self._call_model_or_reset()
             if completion is None:
                 return replace(turn, interrupted=True)
-            reply, self.window = completion.reply, completion.window
+            self.window = completion.window
+            reply = completion.reply
             name = reply.message.model or self.model.name
             self.record(replace(reply.message, usage=reply.usage, model=name), reply=True)
             self.update_entry(partial(self._save_progress, reply=reply))
-            usage = {each: getattr(turn.usage, each) + getattr(reply.usage, each, 0) for each in _COUNTED}
-            turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=Usage(**usage))
+            turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=_add_usage(turn.usage, reply.usage))
             calls = reply.message.calls
             if not calls:
                 break
@@ -287,10 +315,10 @@ class Agent:
 
     def _call_model(self) -> Completion | None:
         """Call the model for its next reply; None if the user interrupted it."""
-        query = next((message.text for message in reversed(self.history) if message.role == "user"), "")
+        questions = [message.text for message in self.history if message.role == "user"]
         facts: list[FactRow] = []
         with self.guard_memory():
-            facts += self.memories.recall_facts(query)
+            facts += self.memories.recall_facts(questions[-1] if questions else "")
         if self.memories.trouble not in {"", self._memory_warning}:
             self.view.notice(f"Long-term memories are found by their words alone: {self.memories.trouble}")
         self._memory_warning = self.memories.trouble
@@ -316,7 +344,7 @@ class Agent:
         stream.end()
         for warning in completion.window.report.warnings:
             if warning.startswith(FAILED):
-                self.view.notice(warning[0].upper() + warning[1:])
+                self.view.notice(warning[0].upper() + warning[1:])  # unlike capitalize(), this leaves names alone
         return completion
 
     # --- the conversation ------------------------------------------------------------
@@ -347,7 +375,8 @@ class Agent:
         return self.opened
 
     def _switch_to(self, opened: Opened) -> None:
-        self.opened, self.window = opened, None
+        self.opened = opened
+        self.window = None
         self.session = self._find_session(opened.entry.session_id, opened.transcript.cwd or str(self.root))
         self.tools = agent_tools(
             self.session,
@@ -365,20 +394,26 @@ class Agent:
 
     def _find_session(self, session_id: str, cwd: str) -> Session:
         """Get a conversation from the engine, in the project of its folder; one stored without a project stays so."""
-        project = cwd if self.project is None else self.project
-        if self.project is None:
-            plain = Scope(agent=self.sessions.agent, session=session_id)
+        project = self.project
+        if project is None:
+            project = cwd
+            without_project = Scope(agent=self.sessions.agent, session=session_id)
             with self.guard_memory():
-                if self.engine.memory.store.read_messages(Select(scope=plain, limit=1)):
+                if self.engine.memory.store.read_messages(Select(scope=without_project, limit=1)):
                     project = ""
         return self.engine.session(session_id, project=project, agent=self.sessions.agent)
 
     def _load_history(self, context: Context) -> list[Message]:
         """Load the messages, without forgotten ones; if memory has lost their summary, the transcript has another."""
-        edits, path = self.session.edits(), self.opened.transcript.path()
-        lost = context.compaction is not None and not any(edit.kind == "compacted" for edit in edits)
+        path = self.opened.transcript.path()
+        has_summary = any(edit.kind == "compacted" for edit in self.session.edits())
+        messages: list[Message] = []
+        if context.compaction is not None and not has_summary:
+            messages += context.messages
+        else:
+            for entry in path:
+                messages += messages_of(entry)
         forgotten = {entry.id for entry in path if is_forgotten(entry)}
-        messages = context.messages if lost else (message for entry in path for message in messages_of(entry))
         return [message for message in messages if message.id not in forgotten]
 
     def _finish(self, before: Session | None) -> None:
@@ -403,18 +438,21 @@ class Agent:
                     cancel=self.cancel,
                 )
         except (InputError, StorageError) as error:
-            where = self.opened.archived
-            self.view.notice(f"No note of the last conversation was written: {error}. All of it is in {where}.")
+            self.view.notice(
+                f"No note of the last conversation was written: {error}. All of it is in {self.opened.archived}."
+            )
 
     def forget(self, ids: Sequence[int]) -> int:
         """Forget messages of any conversation for good: in transcripts, in later requests, in memory."""
         rows = self.session.get(ids)
         self.sessions.forget(rows)
         self.opened.transcript.refresh()
-        self.history, self.window = self._load_history(self.opened.transcript.context()), None
+        self.history = self._load_history(self.opened.transcript.context())
+        self.window = None
         count = 0
         for scope in {row.scope for row in rows}:
-            count += self.engine.open_session(scope).forget(ids=[row.id for row in rows if row.scope == scope])
+            own = [row.id for row in rows if row.scope == scope]
+            count += self.engine.open_session(scope).forget(ids=own)
         return count
 
     @contextmanager
@@ -427,7 +465,7 @@ class Agent:
 
     def update_entry(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
         """Change the entry of the conversation in `sessions.json`, and add the tally to it."""
-        calls = [self.tally.get() for _ in range(self.tally.qsize())]
+        calls = [self.tally.get() for _ in range(self.tally.qsize())]  # others may put more in meanwhile
 
         def apply(entry: SessionEntry) -> SessionEntry:
             for purpose, spent in calls:
@@ -492,16 +530,21 @@ class Agent:
 
     def _record_compaction(self, done: Compaction) -> None:
         """Write a compaction to the transcript, and tell the user."""
-        summary, first = done.summary, done.plan.first_kept
+        summary = done.summary
         if summary is None:
             return
-        made: Any = (redact_value if self.settings.archive.redaction else dict)(dict(summary.details))
-        known = {entry.id for entry in self.opened.transcript.path()}
+        details: Any = dict(summary.details)
+        if self.settings.archive.redaction:
+            details = redact_value(details)
+        # The first kept message may be one that the transcript does not have, such as the system prompt.
+        first_kept = done.plan.first_kept.message.id if done.plan.first_kept is not None else None
+        if first_kept not in {entry.id for entry in self.opened.transcript.path()}:
+            first_kept = None
         self.opened.transcript.append_compaction(
             summary.text,
-            first_kept=first.message.id if first is not None and first.message.id in known else None,
+            first_kept=first_kept,
             tokens_before=done.tokens_before,
-            details={**made, "tokensAfter": done.tokens_after, "rung": summary.rung},
+            details={**details, "tokensAfter": done.tokens_after, "rung": summary.rung},
             from_hook=summary.from_hook,
         )
         self.update_entry(lambda entry: entry.with_compaction(done.tokens_after, now=self.sessions.clock()))
@@ -510,8 +553,14 @@ class Agent:
             self.view.notice(warning)
 
     def flush(self, *, used: int | None = None, coming: int = 0, heartbeat: bool = False) -> None:
-        """Let the agent write its notes in a silent turn, unless it has: before a compaction, or if `used` is much."""
-        entry, settings, now = self.opened.entry, self.settings, self.sessions.clock()
+        """Let the agent write its notes in a silent turn, unless it has in this compaction cycle.
+
+        Without `used`, the tokens in the window, a compaction follows in any case; with it, the turn runs if they are
+        near the threshold.
+        """
+        entry = self.opened.entry
+        settings = self.settings
+        now = self.sessions.clock()
         verdict = flush.due(
             entry.flush_cycle,
             used=max(entry.total_tokens, used or 0),
@@ -540,9 +589,23 @@ class Agent:
         except ModelCancelledError:
             pass  # the user cancelled it: this is not a failure
         except (ModelError, StorageError, WindowError) as error:
-            failure, most = str(error), settings.compaction.memory_flush.max_failures
-            self.update_entry(lambda known: known.with_failed_flush(failure, now=now, most=most))
+            failure = str(error)
+            max_failures = settings.compaction.memory_flush.max_failures
+            self.update_entry(lambda known: known.with_failed_flush(failure, now=now, max_failures=max_failures))
             if self.opened.entry.is_flushed:
-                self.view.notice(f"Writing notes failed {most} times; the compaction goes on without them. ({error})")
+                self.view.notice(
+                    f"Writing notes failed {max_failures} times; the compaction goes on without them. ({error})"
+                )
             else:
                 self.view.notice(f"Notes could not be written before the compaction: {error}")
+
+
+def _add_usage(total: Usage, reply: Usage | None) -> Usage:
+    if reply is None:
+        return total
+    return Usage(
+        input=total.input + reply.input,
+        output=total.output + reply.output,
+        cache_read=total.cache_read + reply.cache_read,
+        cache_write=total.cache_write + reply.cache_write,
+    )

@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from dataclasses import replace as replace_fields
 from datetime import timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from msgspec.structs import replace
 from holdfast.compaction.flush import Cycle
 from holdfast.errors import InputError, StorageError
 from holdfast.memory.archive import mask
-from holdfast.messages import Message, RedactedThinking, Thinking, Usage
+from holdfast.messages import Message, Part, RedactedThinking, Thinking, Usage
 from holdfast.providers.pi import PI
 from holdfast.store.base import MessageRow
 from holdfast.text import head
@@ -67,7 +67,12 @@ class Spent:
 
     def __add__(self, other: Spent) -> Spent:
         """Return the sum of both."""
-        return Spent(*map(sum, zip(astuple(self), astuple(other), strict=True)))
+        return Spent(
+            calls=self.calls + other.calls,
+            input=self.input + other.input,
+            output=self.output + other.output,
+            cost=self.cost + other.cost,
+        )
 
 
 class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
@@ -157,10 +162,15 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
 
     def spent(self, purpose: str) -> Spent:
         """Return what the calls for a purpose used; a value that is not a number counts as 0."""
-        known = self.model_calls.get(purpose)
-        figures = known if isinstance(known, Mapping) else {}
-        numbers = (figures.get(name) for name in ("calls", "input", "output"))
-        return Spent(*(number if type(number) is int else 0 for number in numbers))
+        figures = self.model_calls.get(purpose)
+        if not isinstance(figures, Mapping):
+            return Spent()
+
+        def read(name: str) -> int:
+            number = figures.get(name)
+            return number if type(number) is int else 0
+
+        return Spent(calls=read("calls"), input=read("input"), output=read("output"))
 
     def with_calls(self, purpose: str, spent: Spent) -> Self:
         """Add calls for a purpose."""
@@ -193,10 +203,12 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
             memory_flush_last_failure_error="",
         )
 
-    def with_failed_flush(self, error: str, *, now: int, most: int) -> Self:
-        """Record a failed flush; after `most` failures in a row this cycle continues without notes."""
+    def with_failed_flush(self, error: str, *, now: int, max_failures: int) -> Self:
+        """Record a failed flush; after `max_failures` in a row this cycle continues without notes."""
         failures = self.memory_flush_failure_count + 1
-        flushed_at = self.compaction_count if failures >= most else self.memory_flush_compaction_count
+        flushed_at = self.memory_flush_compaction_count
+        if failures >= max_failures:
+            flushed_at = self.compaction_count
         return replace(
             self,
             updated_at=now,
@@ -227,13 +239,19 @@ def reset_reason(entry: SessionEntry, now: int, settings: AgentSettings) -> Lite
     last = entry.last_interaction_at or entry.updated_at
     if reset.mode == "never" or not last:
         return ""
-    moment = local_time(now, timezone=settings.timezone)
-    turn = moment.replace(hour=reset.at_hour, minute=0, second=0, microsecond=0)
-    turn -= timedelta(days=turn > moment)
-    if reset.mode == "daily" and last < round(turn.timestamp() * 1000):
-        return "daily"
-    pause = reset.idle_minutes or (DEFAULT_IDLE_MINUTES if reset.mode == "idle" else None)
-    return "idle" if pause is not None and now - last > pause * _MINUTE else ""
+    if reset.mode == "daily":
+        moment = local_time(now, timezone=settings.timezone)
+        last_reset = moment.replace(hour=reset.at_hour, minute=0, second=0, microsecond=0)
+        if last_reset > moment:
+            last_reset -= timedelta(days=1)
+        if last < round(last_reset.timestamp() * 1000):
+            return "daily"
+    pause = reset.idle_minutes
+    if pause is None and reset.mode == "idle":
+        pause = DEFAULT_IDLE_MINUTES
+    if pause is not None and now - last > pause * _MINUTE:
+        return "idle"
+    return ""
 
 
 def session_key(agent: str = "main", name: str = "main") -> str:
@@ -272,22 +290,29 @@ class Opened:
     def append(self, message: Message, *, provider: str, redact: bool) -> list[Message]:
         """Append a message to the transcript; return it as written, but with secrets as they are."""
         masked = _mask(message) if redact else message
-        entries = self.transcript.append_message(masked, provider=provider)
-        written = [each for entry in entries for each in messages_of(entry)]
+        written: list[Message] = []
+        for entry in self.transcript.append_message(masked, provider=provider):
+            written += messages_of(entry)
         if masked is message:
             return written
-        own = (PI.read(wire, "message") for wire in wire_messages(message, now=0, provider=provider))
-        return [
-            replace_fields(one, id=known.id, timestamp=known.timestamp) for one, known in zip(own, written, strict=True)
-        ]
+        unmasked: list[Message] = []
+        for wire, known in zip(wire_messages(message, now=0, provider=provider), written, strict=True):
+            own = PI.read(wire, "message")
+            unmasked.append(replace_fields(own, id=known.id, timestamp=known.timestamp))
+        return unmasked
 
 
 def _mask(message: Message) -> Message:
     """Mask the secrets of a message; a signed thought that contains one is removed as a whole."""
     masked = mask(message)
-    pairs = zip(masked.parts, message.parts, strict=True)
-    parts = tuple(new for new, old in pairs if new == old or not isinstance(old, Thinking | RedactedThinking))
-    return masked if parts == masked.parts else replace_fields(masked, parts=parts, origin=None)
+    parts: list[Part] = []
+    for new, old in zip(masked.parts, message.parts, strict=True):
+        is_changed_thought = new != old and isinstance(old, Thinking | RedactedThinking)
+        if not is_changed_thought:
+            parts.append(new)
+    if len(parts) == len(masked.parts):
+        return masked
+    return replace_fields(masked, parts=tuple(parts), origin=None)
 
 
 def id_of(file: Path) -> str:
@@ -326,19 +351,28 @@ class Sessions:
 
     def read_cwd(self, file: Path) -> str:
         """Read the folder in which a conversation began from its transcript; empty if it cannot be read."""
-        with suppress(OSError), file.open("rb") as lines:
-            return str((_decode(lines.readline(MAX_HEADER_BYTES)) or {}).get("cwd") or "")
-        return ""
+        try:
+            with file.open("rb") as lines:
+                header = _decode(lines.readline(MAX_HEADER_BYTES))
+        except OSError:
+            return ""
+        if header is None:
+            return ""
+        return str(header.get("cwd") or "")
 
     def transcript(self, entry: SessionEntry) -> Path:
         """Return the transcript of a conversation; never a file outside of the folder."""
-        name = Path(entry.session_file).name if entry.session_file else ""
-        return self.folder / (name if _FILE.fullmatch(name) else f"{entry.session_id}.jsonl")
+        name = Path(entry.session_file).name
+        if not _FILE.fullmatch(name):
+            name = f"{entry.session_id}.jsonl"
+        return self.folder / name
 
     def transcripts(self, session_id: str) -> list[Path]:
         """List the files of a conversation: the current transcript and archived ones."""
-        files = self.folder.iterdir() if self.folder.is_dir() else ()
-        return sorted(file for file in files if f"{file.name}.".startswith(f"{session_id}.jsonl."))
+        if not self.folder.is_dir():
+            return []
+        # An archived transcript is `<id>.jsonl.reset.<time>`.
+        return sorted(file for file in self.folder.iterdir() if f"{file.name}.".startswith(f"{session_id}.jsonl."))
 
     def forget(self, rows: Iterable[MessageRow], *, facts: Iterable[str] = ()) -> None:
         """Remove archived messages from transcripts, from the index of notes and from the prompt history.
@@ -412,9 +446,13 @@ class Sessions:
         return self.open(key, None, cwd=cwd)
 
     def _begin(self, key: str, entries: dict[str, Any], before: SessionEntry, *, cwd: str, why: str) -> Opened:
-        name, now, old = self.new_id(), self.clock(), self.transcript(before)
-        archived = old.with_name(f"{old.name}.reset.{_stamp(now)}") if before.session_id and old.is_file() else None
-        if archived is not None:  # as OpenClaw does; it stays readable as a session
+        name = self.new_id()
+        now = self.clock()
+        old = self.transcript(before)
+        archived: Path | None = None
+        if before.session_id and old.is_file():
+            # The name that OpenClaw gives it. It stays readable as a session.
+            archived = old.with_name(f"{old.name}.reset.{_stamp(now)}")
             with journal.storage(old):
                 old.rename(archived)
         file = self.folder / f"{name}.jsonl"
@@ -435,11 +473,14 @@ class Sessions:
             with journal.storage(self.file):
                 entries = _decode(self.file.read_bytes())
             if entries is None:
-                copy = journal.back_up(self.file, stamp=(f"{_stamp(self.clock())}{'.' * n}" for n in range(100)))
+                stamp = _stamp(self.clock())
+                # With more dots if there is a copy of the same millisecond.
+                copy = journal.back_up(self.file, stamp=(f"{stamp}{'.' * count}" for count in range(100)))
                 problems.append(
                     f"{self.file} could not be read: it is kept as {copy.name}, and the newest session is continued"
                 )
-                newest, entries = newest_session(self.folder), {}
+                entries = {}
+                newest = newest_session(self.folder)
                 if newest is not None:
                     entry = SessionEntry(session_id=newest.stem, session_file=newest.name, updated_at=self.clock())
                     entries[session_key(self.agent)] = entry.to_json()

@@ -86,10 +86,10 @@ class TestLife:
         """After the third failure in a row the cycle goes on without notes; the next one starts to count anew."""
         entry = SessionEntry(session_id="s")
         for _ in range(2):
-            entry = entry.with_failed_flush("x" * 900, now=NOW, most=3)
+            entry = entry.with_failed_flush("x" * 900, now=NOW, max_failures=3)
         assert not entry.is_flushed
         assert len(entry.memory_flush_last_failure_error) == 200
-        entry = entry.with_failed_flush("x", now=NOW, most=3)
+        entry = entry.with_failed_flush("x", now=NOW, max_failures=3)
         assert entry.is_flushed
         entry = entry.with_compaction(1, now=NOW)
         assert not entry.is_flushed
