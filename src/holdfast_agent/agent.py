@@ -319,9 +319,10 @@ class Agent:
         facts: list[FactRow] = []
         with self.guard_memory():
             facts += self.memories.recall_facts(questions[-1] if questions else "")
-        if self.memories.trouble not in {"", self._memory_warning}:
-            self.view.notice(f"Long-term memories are found by their words alone: {self.memories.trouble}")
-        self._memory_warning = self.memories.trouble
+        failure = self.memories.failure
+        if failure and failure != self._memory_warning:
+            self.view.notice(f"Long-term memories are found by their words alone: {failure}")
+        self._memory_warning = failure
         stream = ReplyStream(self.view, in_blocks=self.settings.agent.block_streaming == "on")
         request = ModelRequest(
             tools=self.tools.tools(),

@@ -7,7 +7,7 @@ are. They are in the same store as everything else, or in one of their own if `a
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import RLock
@@ -36,8 +36,10 @@ Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other
 CATEGORIES: Final[tuple[Category, ...]] = ("preference", "fact", "decision", "entity", "other")
 DEFAULT_IMPORTANCE: Final = 0.7
 MAX_RECALLED: Final = 3
+"""The maximum number of memories in the recall block of a prompt."""
 MIN_RECALL_SCORE: Final = 0.3
 MIN_PROMPT_CHARS: Final = 5
+"""A shorter prompt recalls no memories."""
 _TYPES: Final[Mapping[Category, FactType]] = {"decision": "decision"}
 _WORD: Final = re.compile(r"\w+")
 
@@ -47,9 +49,13 @@ def derive_embedding(archive: Embedding, provider: str, **own: object) -> Embedd
 
     Another provider than that of the archive does not get its model, key or address.
     """
-    unset = {} if provider == archive.provider else dict.fromkeys(("model", "dimension", "base_url", "api_key"))
-    given = {name: value for name, value in own.items() if value is not None}
-    return msgspec.structs.replace(archive, **{**unset, **given, "provider": provider})
+    changes: dict[str, object] = {"provider": provider}
+    if provider != archive.provider:
+        changes |= {"model": None, "dimension": None, "base_url": None, "api_key": None}
+    for name, value in own.items():
+        if value is not None:
+            changes[name] = value
+    return msgspec.structs.replace(archive, **changes)
 
 
 def embedding_settings(settings: ChatSettings) -> Embedding:
@@ -57,11 +63,17 @@ def embedding_settings(settings: ChatSettings) -> Embedding:
 
     An API key of their own is for the provider that is set; if none is set, for OpenAI, as in the plugin.
     """
-    given, archive = settings.agent.long_term.embedding, settings.embedding
-    is_openai = given.api_key is not None and archive.provider == "auto" and not (given.base_url or archive.base_url)
+    given = settings.agent.long_term.embedding
+    archive = settings.embedding
+    provider = given.provider
+    if provider is None:
+        provider = archive.provider
+        has_address = given.base_url or archive.base_url
+        if provider == "auto" and given.api_key is not None and not has_address:
+            provider = "openai"
     return derive_embedding(
         archive,
-        given.provider or ("openai" if is_openai else archive.provider),
+        provider,
         model=given.model,
         dimension=given.dimensions,
         base_url=given.base_url,
@@ -73,13 +85,13 @@ def embedding_settings(settings: ChatSettings) -> Embedding:
 class Memories:
     """The memories of an agent. Threads may share it. A store of their own is opened when it is first needed.
 
-    `trouble` says why only words are compared, if the settings say otherwise.
+    `failure` says why only words are compared, if the settings say otherwise.
     """
 
     engine: Engine
     settings: ChatSettings
     agent: str = "main"
-    trouble: str = field(default="", init=False)
+    failure: str = field(default="", init=False)
     _own: Memory | None = field(default=None, init=False, repr=False)
     _choice: Choice | None = field(default=None, init=False, repr=False)
     _lock: RLock = field(default_factory=RLock, init=False, repr=False)
@@ -92,7 +104,8 @@ class Memories:
     @property
     def memory(self) -> Memory:
         """The store: the agent's memory, or the one that `agent.long_term.db_path` names."""
-        settings, shared = self.settings.agent.long_term, self.engine.memory
+        settings = self.settings.agent.long_term
+        shared = self.engine.memory
         if settings.db_path is None or not settings.enabled:
             return shared
         with self._lock:
@@ -102,8 +115,10 @@ class Memories:
                         "agent.long_term.db_path must be a folder or a .db file on this machine", path=settings.db_path
                     )
                 file = store_file(settings.db_path, settings=shared.settings)
-                is_shared = file.resolve() == shared.store.path.resolve()
-                self._own = shared if is_shared else self._open(file)
+                if file.resolve() == shared.store.path.resolve():
+                    self._own = shared
+                else:
+                    self._own = self._open(file)
             return self._own
 
     def _open(self, file: Path) -> Memory:
@@ -127,16 +142,16 @@ class Memories:
             if self._choice is None:
                 given = embedding_settings(settings)
                 self._choice = choose(given, allow_remote=given.allow_remote)
-                failed = self._choice.embedder is None and given.provider != "none"
-                self.trouble = "; ".join(self._choice.reasons) if failed else ""
+                if self._choice.embedder is None and given.provider != "none":
+                    self.failure = "; ".join(self._choice.reasons)
             return self._choice
 
     def close(self) -> None:
         """Close a store of their own; it is opened again when it is needed."""
         with self._lock:
-            own, self._own = self._own, None
-            if own is not None and own is not self.engine.memory:
-                own.close()
+            if self._own is not None and self._own is not self.engine.memory:
+                self._own.close()
+            self._own = None
 
     def rows(self) -> list[FactRow]:
         """List every memory, oldest first. The subject of the fact is its category."""
@@ -158,19 +173,32 @@ class Memories:
 
     def recall(self, query: str, *, limit: int = 5, min_score: float = 0.1) -> list[FactHit]:
         """Find the memories that match a question by words or by vectors, best first; the higher of both counts."""
-        rows, embedder = self.rows(), self.choice.embedder
+        rows = self.rows()
         scores = {hit.fact.id: hit.score for hit in facts.find(rows, query, limit=len(rows))}
-        if embedder is not None and rows:
-            try:  # embedded as questions: those are cached, so that a memory is embedded once
-                vectors = embedder.embed([query, *(row.content for row in rows)], kind="query")
-                cosines = zip(rows, (vectors[1:] @ vectors[0]).tolist(), strict=True)
-                scores = {row.id: max(cosine, scores.get(row.id, 0.0)) for row, cosine in cosines}
-                self.trouble = ""
-            except EmbeddingError as error:
-                self.trouble = str(error)
-        hits = [FactHit(fact=row, score=max(0.0, min(1.0, scores.get(row.id, 0.0)))) for row in rows]
-        matches = [hit for hit in hits if hit.score >= min_score]
-        return sorted(matches, key=lambda hit: (-hit.score, -hit.fact.time))[:limit]
+        for row, similarity in zip(rows, self._compare(query, rows), strict=True):
+            scores[row.id] = max(similarity, scores.get(row.id, 0.0))
+        hits: list[FactHit] = []
+        for row in rows:
+            score = min(1.0, scores[row.id])
+            if score >= min_score:
+                hits.append(FactHit(fact=row, score=score))
+        hits.sort(key=lambda hit: (-hit.score, -hit.fact.time))
+        return hits[:limit]
+
+    def _compare(self, query: str, rows: Sequence[FactRow]) -> list[float]:
+        """Return the similarity of each memory to a question by vectors; 0 without an embedder, or if it fails."""
+        embedder = self.choice.embedder
+        if embedder is None or not rows:
+            return [0.0] * len(rows)
+        texts = [query, *(row.content for row in rows)]
+        try:
+            vectors = embedder.embed(texts, kind="query")  # vectors of questions are cached: each is made once
+        except EmbeddingError as error:
+            self.failure = str(error)
+            return [0.0] * len(rows)
+        self.failure = ""
+        similarities: list[float] = (vectors[1:] @ vectors[0]).tolist()
+        return similarities
 
     def recall_facts(self, prompt: str) -> list[FactRow]:
         """Return the memories for the recall block of a prompt, best first, of `recall_max_chars` at most."""
@@ -191,16 +219,24 @@ class Memories:
         if not (settings.enabled and settings.auto_capture):
             return []
         own = [strip_text(text, self.engine.memory.marks) for text in texts]
-        stored = [self.store(text, category=category_of(text)) for text in capture(own, settings.capture_max_chars)]
-        return [memory for memory, is_new in stored if is_new]
+        new: list[FactRow] = []
+        for text in capture(own, settings.capture_max_chars):
+            memory, is_new = self.store(text, category=category_of(text))
+            if is_new:
+                new.append(memory)
+        return new
 
     def forget(self, memory_id: str) -> bool:
         """Forget a memory for good, with every recall block that quotes it."""
-        shared, is_separate = self.engine.memory, self.memory is not self.engine.memory
+        shared = self.engine.memory
         projects = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
-        for row in (row for row in self.rows() if row.id == memory_id):
+        if self.memory is shared:
+            projects.discard(self.scope)  # the memory itself is there, and is forgotten below
+        for row in self.rows():
+            if row.id != memory_id:
+                continue
             # Quotes of a fact are found in its own project only, so each project gets a copy to forget.
-            for scope in projects if is_separate else projects - {self.scope}:
+            for scope in projects:
                 copy = replace(row, id=shared.new_id(), scope=scope)
                 shared.store.add_facts([copy])
                 shared.forget(scope=scope, fact_ids=[copy.id], across=True)
@@ -210,8 +246,9 @@ class Memories:
 
 
 MAX_CAPTURED: Final = 3
-"""The most memories of one turn."""
+"""The maximum number of memories of one turn."""
 MIN_CHARS: Final = 10
+"""Shorter messages are not captured."""
 CHARS_PER_IDEOGRAPH: Final = 3
 """A character of a script without spaces counts as three letters."""
 
@@ -222,13 +259,20 @@ def capture(texts: Iterable[str], max_chars: int = 500) -> list[str]:
     The rules are those of the long-term memory plugin, in more languages. Messages with instructions to the machine
     or markup are refused, and questions are left out.
     """
-    messages = (without_questions(unwrap(text)) for text in texts)
-    return [text for text in messages if not refuse(text, max_chars=max_chars)][:MAX_CAPTURED]
+    captured: list[str] = []
+    for text in texts:
+        statement = without_questions(unwrap(text))
+        if not refuse(statement, max_chars=max_chars):
+            captured.append(statement)
+    return captured[:MAX_CAPTURED]
 
 
 def refuse(text: str, *, max_chars: int = 500) -> str:
     """Return why a message is not worth remembering; empty if it is."""
-    if sum(1 + (CHARS_PER_IDEOGRAPH - 1) * is_unsegmented(letter) for letter in text.strip()[:MIN_CHARS]) < MIN_CHARS:
+    length = 0
+    for letter in text.strip()[:MIN_CHARS]:
+        length += CHARS_PER_IDEOGRAPH if is_unsegmented(letter) else 1
+    if length < MIN_CHARS:
         return "too short"
     if len(text) > max_chars:  # before the patterns: their time grows with the text
         return f"longer than {max_chars} characters"
@@ -237,8 +281,11 @@ def refuse(text: str, *, max_chars: int = 500) -> str:
     for reason, pattern in load("memories")["refused"].items():
         if compile_once(pattern).search(text):
             return str(reason)
-    is_telling = has_signal(text, "remember", "preference", "decision") or _says("emphasis", text)
-    return "" if is_telling or _says("entity", text) else "nothing to remember"
+    if has_signal(text, "remember", "preference", "decision"):
+        return ""
+    if _says("emphasis", text) or _says("entity", text):
+        return ""
+    return "nothing to remember"
 
 
 def _says(what: str, text: str) -> bool:
@@ -253,4 +300,6 @@ def category_of(text: str) -> Category:
         return "decision"
     if _says("entity", text):
         return "entity"
-    return "fact" if _says("fact", text) else "other"
+    if _says("fact", text):
+        return "fact"
+    return "other"

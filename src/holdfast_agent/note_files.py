@@ -109,12 +109,15 @@ def walk_files(folder: Path, *, suffix: str = "") -> Iterator[Path]:
 
 def find_sessions(folder: Path) -> list[Source]:
     """Find the sessions in a folder, including those that were reset."""
-    with suppress(OSError):
-        paths = [path for path in sorted(folder.iterdir()) if _SESSION.search(path.name) and not path.is_symlink()]
-        return [
-            _make_source(f"sessions/{path.name}", path, path.stat(), "sessions") for path in paths if not is_copy(path)
-        ]
-    return []
+    sources: list[Source] = []
+    try:
+        for path in sorted(folder.iterdir()):
+            if _SESSION.search(path.name) and not path.is_symlink() and not is_copy(path):
+                name = f"sessions/{path.name}"
+                sources.append(_make_source(name, path, path.stat(), "sessions"))
+    except OSError:  # there is no folder yet, or a file has just been removed
+        return []
+    return sources
 
 
 def _make_source(name: str, path: Path, state: os.stat_result, kind: Kind) -> Source:
@@ -147,21 +150,30 @@ def read_messages(path: Path, *, mask: bool) -> list[Line]:
     A question at the end is left out: it is the one that is being answered.
     """
     lines: list[Line] = []
-    question: Line | None = None
+    open_question: Line | None = None
+    for entry in _stream_messages(path):
+        for message in entry.messages:
+            speaker = _SPEAKERS.get(message.role)
+            text = " ".join(clean(message.text).split())
+            if speaker and text:
+                lines.append((entry.line, f"{speaker}: {text}"))
+            if message.role == "user":
+                is_question = text and not without_questions(text)
+                open_question = lines[-1] if is_question else None
+            elif message.role == "assistant" and not message.calls:
+                open_question = None
+    if open_question is not None:
+        lines.remove(open_question)
+    if mask:
+        return [(number, redact(text)) for number, text in lines]
+    return lines
+
+
+def _stream_messages(path: Path) -> Iterator[Entry]:
     with suppress(TranscriptError):  # lines before a damaged one still count
         for entry in stream(path, format="pi"):
             if isinstance(entry, Entry) and entry.type == "message":
-                for message in entry.messages:
-                    speaker, text = _SPEAKERS.get(message.role), " ".join(clean(message.text).split())
-                    if speaker and text:
-                        lines.append((entry.line, f"{speaker}: {text}"))
-                    if message.role == "user":
-                        question = lines[-1] if text and not without_questions(text) else None
-                    elif message.role == "assistant" and not message.calls:
-                        question = None
-    if question is not None:
-        lines.remove(question)
-    return [(number, redact(text)) for number, text in lines] if mask else lines
+                yield entry
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,36 +191,52 @@ def split_chunks(lines: Iterable[Line], *, tokens: int, overlap: int) -> list[Ch
     Lines stay whole; one that is longer than a chunk is split into several with the same number. Blank chunks are
     left out.
     """
-    size, shared = tokens * CHARS_PER_TOKEN, overlap * CHARS_PER_TOKEN
+    size = tokens * CHARS_PER_TOKEN
+    shared = overlap * CHARS_PER_TOKEN
     groups: list[list[Line]] = []
-    held: list[Line] = []
+    group: list[Line] = []
     weight = 0
     for line in _split_long_lines(lines, size):
         cost = _weigh(line[1])
-        if held and weight + cost > size:
-            groups.append(held)
-            weights = [_weigh(text) for _, text in held]
-            first = next((at for at in range(len(held), 0, -1) if sum(weights[at:]) >= shared), len(held))
-            held, weight = held[first:], sum(weights[first:])
+        if group and weight + cost > size:
+            groups.append(group)
+            group = _take_last(group, shared)
+            weight = sum(_weigh(text) for _, text in group)
             if weight + cost > size:
-                held, weight = [], 0
-        held.append(line)
+                group = []
+                weight = 0
+        group.append(line)
         weight += cost
-    groups.append(held)
-    chunks = (
-        Chunk(start=group[0][0], end=group[-1][0], text="\n".join(text for _, text in group))
-        for group in groups
-        if group
-    )
-    return [chunk for chunk in chunks if chunk.text.strip()]
+    if group:
+        groups.append(group)
+    chunks: list[Chunk] = []
+    for group in groups:
+        text = "\n".join(text for _, text in group)
+        if text.strip():
+            chunks.append(Chunk(start=group[0][0], end=group[-1][0], text=text))
+    return chunks
+
+
+def _take_last(lines: Sequence[Line], weight: int) -> list[Line]:
+    """Return the last lines that together have a weight; none if all but the first line have less."""
+    found = 0
+    for index in range(len(lines) - 1, 0, -1):
+        if found >= weight:
+            return list(lines[index + 1 :])
+        found += _weigh(lines[index][1])
+    return list(lines[1:]) if found >= weight else []
 
 
 def _split_long_lines(lines: Iterable[Line], size: int) -> Iterator[Line]:
     """Yield the lines, those that are longer than a chunk in pieces."""
     for number, text in lines:
-        weight, rest = _weigh(text), text
-        letters = len(text) if weight <= size else max(1, (size - 1) * len(text) // weight)
+        weight = _weigh(text)
+        letters = len(text)
+        if weight > size:
+            letters = max(1, (size - 1) * len(text) // weight)
+        rest = text
         while len(rest) > letters:
+            # A little more than the piece, so that `head` sees whether it would cut a character in two.
             piece = head(rest[: letters + CHARS_PER_TOKEN * CHARS_PER_TOKEN], letters) or rest[:letters]
             yield number, piece
             rest = rest[len(piece) :]

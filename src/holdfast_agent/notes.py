@@ -12,13 +12,13 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from threading import RLock
-from typing import Final, Self, TypeVar
+from typing import Final, Self, TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -43,7 +43,7 @@ from holdfast_agent import note_files
 from holdfast_agent.memories import derive_embedding
 from holdfast_agent.note_files import Fallback, Kind, Line, NoteHit, NoteResults, Source, read_messages
 from holdfast_agent.paths import Bounds, locate, read_bytes
-from holdfast_agent.qmd import Qmd, custom_collections
+from holdfast_agent.qmd import Collection, Qmd, custom_collections
 from holdfast_agent.settings import ChatSettings
 from holdfast_agent.shell import CommandError
 
@@ -86,14 +86,24 @@ class Indexed(msgspec.Struct, frozen=True):
     lines: dict[str, list[tuple[int, int]]]
 
     def time(self, path: str, now: int) -> float:
-        """Return the date in the name of a daily note. Notes without a date do not age."""
+        """Return the time from which a file ages, in Unix milliseconds.
+
+        It is the date in the name of a daily note. Other notes of the workspace do not age; further files age from
+        their last change.
+        """
         dated = _DATED.search(f"/{path}")
         if dated is not None:
-            with suppress(ValueError):
+            try:
                 return datetime.fromisoformat(dated[1]).replace(tzinfo=UTC).timestamp() * 1000
+            except ValueError:  # such as 2026-02-30
+                return now
+        if self.kind == "memory" and path.startswith(("MEMORY.md", "memory.md", "memory/")):
             return now
-        is_evergreen = self.kind == "memory" and path.startswith(("MEMORY.md", "memory.md", "memory/"))
-        return now if is_evergreen else self.mtime / _MILLISECOND
+        return self.mtime / _MILLISECOND
+
+
+def _choose(settings: Embedding) -> Choice:
+    return choose(settings, allow_remote=settings.allow_remote)
 
 
 @dataclass(slots=True)
@@ -101,7 +111,7 @@ class Embedders:
     """The embedder of notes: the configured one, the fallback if it fails, else none. Opened when first needed."""
 
     settings: ChatSettings
-    choose: Callable[[Embedding], Choice] = field(default=lambda given: choose(given, allow_remote=given.allow_remote))
+    choose: Callable[[Embedding], Choice] = _choose
     fallback: Fallback | None = None
     _choices: list[Embedding] | None = None
     _embedder: Embedder | None = None
@@ -109,7 +119,8 @@ class Embedders:
 
     def reset(self) -> None:
         """Try the configured provider again."""
-        self._choices, self.fallback = None, None
+        self._choices = None
+        self.fallback = None
 
     @property
     def provider(self) -> str:
@@ -117,17 +128,24 @@ class Embedders:
         inner = behind_cache(self.current)
         if inner is None:
             return "none"
-        automatic = inner.space.name.partition("/")[0] if isinstance(inner, RemoteEmbedder) else "local"
-        return automatic if self._provider == "auto" else self._provider
+        if self._provider != "auto":
+            return self._provider
+        if isinstance(inner, RemoteEmbedder):
+            return inner.space.name.partition("/")[0]
+        return "local"
 
     @property
     def current(self) -> Embedder | None:
         """The embedder in use; None if only words are compared."""
         if self._choices is None:
-            notes, archive = self.settings.agent.memory_search, self.settings.embedding
+            notes = self.settings.agent.memory_search
+            archive = self.settings.embedding
+            provider = notes.provider
+            if provider == "auto":
+                provider = archive.provider
             wanted = derive_embedding(
                 archive,
-                archive.provider if notes.provider == "auto" else notes.provider,
+                provider,
                 model=notes.local.model_path or notes.model,
                 dimension=notes.output_dimensionality,
                 base_url=notes.remote.base_url,
@@ -145,7 +163,8 @@ class Embedders:
             if given.provider == "none":
                 continue
             choice = self.choose(given)
-            self._embedder, self._provider = choice.embedder, given.provider
+            self._embedder = choice.embedder
+            self._provider = given.provider
             if choice.embedder is None:
                 failure = failure or "; ".join(choice.reasons)
         if failure and self.fallback is None:
@@ -159,6 +178,19 @@ class Embedders:
             except EmbeddingError as error:
                 self._open_next(self._provider, str(error))
         return None
+
+
+_Embedded: TypeAlias = tuple[Embedder, Floats]
+"""The vector of a question, and the embedder that made it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Match:
+    """A chunk that matches a question: the number of its message, its share of the question's words, and its place."""
+
+    number: int
+    word_share: float
+    hit: NoteHit
 
 
 @dataclass(slots=True)
@@ -260,27 +292,31 @@ class Notes:
         only a little, and embed everything new.
         """
         with self._lock:
-            known, sources, self._unreadable = self._indexed(), self._find_sources(), []
+            known = self._indexed()
+            sources = self._find_sources()
             for name in known.keys() - {source.name for source in sources}:
                 self.memory.forget(scope=self._scope(name))
                 del known[name]
             fresh: dict[str, Indexed] = {}
             rows: dict[tuple[str, str], MessageRow] = {}
+            self._unreadable = []
             for source in sources:
                 if self._is_stale(source, known.get(source.name), quiet=quiet, whole=whole):
                     try:
                         fresh[source.name] = self._read(source, known.get(source.name), rows)
                     except OSError as error:
                         self._unreadable.append(f"{source.name}: {error.strerror}")
-            before, self._files = known, known | fresh
+            self._files = known | fresh
             self._store(fresh, rows)
         if whole:
             self.embed()
-        return [name for name, file in fresh.items() if name not in before or before[name].lines != file.lines]
+        return [name for name, file in fresh.items() if name not in known or known[name].lines != file.lines]
 
     def _find_sources(self) -> list[Source]:
         search = self.settings.agent.memory_search
-        sources = note_files.find_notes(self.root, search.extra_paths) if "memory" in search.sources else []
+        sources: list[Source] = []
+        if "memory" in search.sources:
+            sources += note_files.find_notes(self.root, search.extra_paths)
         if "sessions" in search.sources and search.experimental.session_memory and self.sessions is not None:
             sources += note_files.find_sessions(self.sessions)
         return sources
@@ -293,12 +329,18 @@ class Notes:
             return True
         if (before.mtime, before.size) == (source.mtime, source.size):
             return False
-        if whole or source.kind == "memory" or not before.size <= source.size < before.size + MIN_GROWN_BYTES:
+        if whole or source.kind == "memory":
             return True
-        with suppress(OSError), source.path.open("rb") as file:
-            file.seek(before.size)
-            return file.read(MIN_GROWN_BYTES).count(b"\n") >= MIN_GROWN_LINES
-        return False
+        has_grown_little = before.size <= source.size < before.size + MIN_GROWN_BYTES
+        if not has_grown_little:
+            return True
+        try:
+            with source.path.open("rb") as file:
+                file.seek(before.size)
+                new_lines = file.read(MIN_GROWN_BYTES).count(b"\n")
+        except OSError:
+            return False
+        return new_lines >= MIN_GROWN_LINES
 
     @property
     def _signature(self) -> str:
@@ -307,37 +349,51 @@ class Notes:
 
     def _read(self, source: Source, before: Indexed | None, rows: dict[tuple[str, str], MessageRow]) -> Indexed:
         """Read a file, and add rows for those chunks that are not stored yet."""
-        chunking, numbers = self.settings.agent.memory_search.chunking, {} if before is None else before.numbers
+        chunking = self.settings.agent.memory_search.chunking
+        numbers = {} if before is None else dict(before.numbers)
         lines = note_files.read_lines(source, mask=self.settings.archive.redaction)
         places: dict[str, list[tuple[int, int]]] = {}
         for chunk in note_files.split_chunks(lines, tokens=chunking.tokens, overlap=chunking.overlap):
             key = digest(chunk.text)
             places.setdefault(key, []).append((chunk.start, chunk.end))
             if key not in numbers:
-                name, scope = self.memory.new_id(), self._scope(source.name)
-                result = ToolResult(call_id=name, content=(Text(text=chunk.text),))  # no text is too short for a note
-                message = Message(role="tool", parts=(result,), id=name, timestamp=self.clock())
-                passages = tuple(archive.passages_of(message))
-                rows[source.name, key] = MessageRow(scope=scope, message=message, nonce=name, passages=passages)
-        return Indexed(source.kind, source.mtime, source.size, self._signature, dict(numbers), places)
+                rows[source.name, key] = self._make_row(source, chunk.text)
+        return Indexed(
+            kind=source.kind,
+            mtime=source.mtime,
+            size=source.size,
+            signature=self._signature,
+            numbers=numbers,
+            lines=places,
+        )
+
+    def _make_row(self, source: Source, text: str) -> MessageRow:
+        """Make the row of a chunk. It is a tool result: short texts of other messages are not searched."""
+        name = self.memory.new_id()
+        result = ToolResult(call_id=name, content=(Text(text=text),))
+        message = Message(role="tool", parts=(result,), id=name, timestamp=self.clock())
+        passages = tuple(archive.passages_of(message))
+        return MessageRow(scope=self._scope(source.name), message=message, nonce=name, passages=passages)
 
     def _store(self, fresh: dict[str, Indexed], rows: dict[tuple[str, str], MessageRow]) -> None:
         """Store new chunks and what the files have now; of chunks that no file has, keep as many as may be cached."""
-        store, cache = self.memory.store, self.settings.agent.memory_search.cache
+        store = self.memory.store
+        cache = self.settings.agent.memory_search.cache
         for (name, key), number in zip(rows, store.add_messages(list(rows.values())), strict=True):
             fresh[name].numbers[key] = number
-        room = cache.max_entries * cache.enabled
+        room = cache.max_entries if cache.enabled else 0
         for name, file in self._files.items():
             unused = [key for key in file.numbers if key not in file.lines]
             if len(unused) > room:
                 dropped = unused[: len(unused) - room]
                 self.memory.forget(scope=self._scope(name), ids=[file.numbers.pop(key) for key in dropped])
                 fresh[name] = file
-            room -= min(room, len(unused))
-        known = [(self._scope(name), name, msgspec.to_builtins(file)) for name, file in fresh.items()]
-        store.add_records(
-            [Record(scope=scope, kind=_RECORD, key=name, data=data, time=self.clock()) for scope, name, data in known]
-        )
+            room = max(0, room - len(unused))
+        records: list[Record] = []
+        for name, file in fresh.items():
+            data = msgspec.to_builtins(file)
+            records.append(Record(scope=self._scope(name), kind=_RECORD, key=name, data=data, time=self.clock()))
+        store.add_records(records)
 
     def embed(self, *, seconds: float | None = None) -> int:
         """Embed chunks that have no vectors yet, and return how many. `seconds` limits the time after a first batch."""
@@ -347,12 +403,15 @@ class Notes:
                 self.memory.choice = Choice(embedder=embedder, reasons=())
                 return self.memory.embed(limit=EMBED_BATCH if seconds is not None else 8 * EMBED_BATCH)
 
-        deadline, total = Deadline.after(seconds), 0
-        while count := self.embedders.call(embed_batch) or 0:
+        deadline = Deadline.after(seconds)
+        total = 0
+        while True:
+            count = self.embedders.call(embed_batch)
+            if not count:  # everything is embedded, or there is no embedder
+                return total
             total += count
             if deadline.is_over:
-                break
-        return total
+                return total
 
     # --- searching ---------------------------------------------------------------
 
@@ -369,7 +428,9 @@ class Notes:
             return self.qmd.search(query, max_results=max_results, min_score=min_score)
         except CommandError as error:
             found = self._search_index(query, max_results=max_results, min_score=min_score)
-            other = () if found.fallback is None else (f"{found.fallback.wanted}: {found.fallback.reason}",)
+            other: tuple[str, ...] = ()
+            if found.fallback is not None:
+                other = (f"{found.fallback.wanted}: {found.fallback.reason}",)
             warning = f'agent.memory_search.backend = "qmd" is not available, our own index was searched: {error}'
             fallback = Fallback(wanted="qmd", reason=str(error))
             return replace(found, fallback=fallback, warnings=(warning, *other, *found.warnings))
@@ -381,62 +442,85 @@ class Notes:
         else:
             self._files = self._indexed()
         self.embed(seconds=EMBED_SECONDS)
-        made = None
+        embedded = None
+        model = ""
+        mode = "words"
         if query.strip():
-            made = self.embedders.call(lambda embedder: (embedder, embedder.embed([query], kind="query")[0]))
+            embedded = self.embedders.call(lambda embedder: (embedder, embedder.embed([query], kind="query")[0]))
+        if embedded is not None:
+            model = embedded[0].space.name
+            mode = "hybrid" if settings.query.hybrid.enabled else "vectors"
         limit = max_results or settings.query.max_results
-        hits = _apply_min_score(self._rank(query, made, limit=limit), min_score, settings.query.min_score)
-        with_words = "hybrid" if settings.query.hybrid.enabled else "vectors"
+        hits = _apply_min_score(self._rank(query, embedded, limit=limit), min_score, settings.query.min_score)
         return NoteResults(
             hits=tuple(replace(hit, snippet=make_snippet(hit.snippet, query)) for hit in hits[:limit]),
             provider=self.embedders.provider,
-            model="" if made is None else made[0].space.name,
+            model=model,
             fallback=self.embedders.fallback,
-            mode="words" if made is None else with_words,
+            mode=mode,
             warnings=(*self._problems, *self._unreadable),
         )
 
-    def _rank(self, query: str, made: tuple[Embedder, Floats] | None, *, limit: int) -> list[tuple[float, NoteHit]]:
-        """Return the best chunks with their texts, best first, each with its share of the question's words."""
-        settings = self.settings.agent.memory_search.query
-        places = sorted(self._match(query, made), key=lambda place: (-round(place[2].score, 6), -place[1]))
-        places = places[: min(MAX_CANDIDATES, limit * settings.hybrid.candidate_multiplier)]
-        ids = [number for number, _, _ in places]
-        rows = self.memory.get(ids, scope=self._scope(), across=True) if ids else []
+    def _rank(self, query: str, embedded: _Embedded | None, *, limit: int) -> list[_Match]:
+        """Return the best chunks with their texts, best first."""
+        hybrid = self.settings.agent.memory_search.query.hybrid
+        matches = sorted(self._match(query, embedded), key=lambda match: (-match.hit.score, -match.word_share))
+        matches = matches[: min(MAX_CANDIDATES, limit * hybrid.candidate_multiplier)]
+        if not matches:
+            return []
+        rows = self.memory.get([match.number for match in matches], scope=self._scope(), across=True)
         texts = {row.id: row.message.results[0].text for row in rows}
-        found = [(share, replace(hit, snippet=texts[number])) for number, share, hit in places if number in texts]
-        if settings.hybrid.mmr.enabled:
-            items = {Item(score=pair[1].score, text=pair[1].snippet): pair for pair in found}
-            found = [items[item] for item in mmr(list(items), relevance_weight=settings.hybrid.mmr.relevance_weight)]
+        found: list[_Match] = []
+        for match in matches:
+            if match.number in texts:
+                hit = replace(match.hit, snippet=texts[match.number])
+                found.append(replace(match, hit=hit))
+        if hybrid.mmr.enabled:
+            items = {Item(score=match.hit.score, text=match.hit.snippet): match for match in found}
+            found = [items[item] for item in mmr(list(items), relevance_weight=hybrid.mmr.relevance_weight)]
         return found
 
-    def _match(self, query: str, made: tuple[Embedder, Floats] | None) -> Iterator[tuple[int, float, NoteHit]]:
-        """Yield the chunks of files that match: number, share of the question's words, and place."""
-        decay, now = self.settings.agent.memory_search.query.hybrid.temporal_decay, self.clock()
-        scores = self._score(query, made)
+    def _match(self, query: str, embedded: _Embedded | None) -> Iterator[_Match]:
+        """Yield the chunks of files that match, without their texts."""
+        decay = self.settings.agent.memory_search.query.hybrid.temporal_decay
+        now = self.clock()
+        scores = self._score(query, embedded)
         for path, file in self._files.items():
-            age = max(0.0, now - file.time(path, now)) / _DAY if decay.enabled else 0.0
+            factor = 1.0
+            if decay.enabled:
+                days = max(0.0, now - file.time(path, now)) / _DAY
+                factor = 2 ** (-days / decay.half_life_days)
             for key, places in file.lines.items():
                 number = file.numbers[key]
-                score, share = scores.get(number, (0.0, 0.0))
-                aged = round(min(1.0, score * 2 ** (-age / decay.half_life_days)), 6)
-                for start, end in places if score else ():
+                if number not in scores:
+                    continue
+                score, word_share = scores[number]
+                aged = round(min(1.0, score * factor), 6)
+                for start, end in places:
                     hit = NoteHit(path=path, start=start, end=end, score=aged, snippet="", kind=file.kind)
-                    yield number, share, hit
+                    yield _Match(number=number, word_share=word_share, hit=hit)
 
-    def _score(self, query: str, made: tuple[Embedder, Floats] | None) -> dict[int, tuple[float, float]]:
-        """Score chunks by words and vectors; both are absolute, so that a minimum score has a meaning."""
+    def _score(self, query: str, embedded: _Embedded | None) -> dict[int, tuple[float, float]]:
+        """Score chunks by words and vectors; return the score and the share of the question's words by number.
+
+        Both are absolute, so that a minimum score has a meaning.
+        """
         hybrid = self.settings.agent.memory_search.query.hybrid
-        embedder, vector = made or (None, None)
+        embedder, vector = embedded or (None, None)
         weights = {term: float(count) for term, count in Counter(terms(query)).items()}
         space = None if embedder is None else embedder.space
         question = SearchQuery(scope=self._scope(), across=True, terms=weights, vector=vector, space=space)
         found = self.memory.store.search(question)
-        scores = share = found.share
-        by_words = hybrid.text_weight * hybrid.enabled
-        by_vectors = (hybrid.vector_weight if hybrid.enabled else 1.0) * vector_weight(embedder, query)
+        share = found.share
+        scores = share
+        by_words = 0.0
+        by_vectors = vector_weight(embedder, query)
+        if hybrid.enabled:
+            by_words = hybrid.text_weight
+            by_vectors *= hybrid.vector_weight
         _, cosine = found.score_windows(np.arange(len(found)))
         if cosine is not None and len(share) and by_words + by_vectors:
+            # The best window of each passage counts.
             cosines = np.maximum(np.maximum.reduceat(cosine, found.windows.cumsum() - found.windows), 0)
             scores = ((by_vectors * cosines + by_words * share) / (by_words + by_vectors)).astype(np.float32)
         best: dict[int, tuple[float, float]] = {}
@@ -452,17 +536,22 @@ class Notes:
 
         Returns the text, empty if there is no such note, and the number of the next line, if there are more.
         """
-        stop = float("inf") if count is None else start + count
-        lines = [line for line in self._read_lines(path) if start <= line[0] < stop]
+        lines = [(number, text) for number, text in self._read_lines(path) if number >= start]
+        if count is not None:
+            lines = [(number, text) for number, text in lines if number < start + count]
         kept: list[str] = []
         room = MAX_EXCERPT_CHARS
-        for _, text in lines[: MAX_EXCERPT_LINES if count is None else None]:
+        for _, text in lines:
+            if count is None and len(kept) == MAX_EXCERPT_LINES:
+                break
             if len(text) >= room:
-                kept += [] if kept else [text[:MAX_EXCERPT_CHARS]]  # of a first line that does not fit, its beginning
+                if not kept:  # of a first line that does not fit, its beginning
+                    kept.append(text[:MAX_EXCERPT_CHARS])
                 break
             kept.append(text)
             room -= len(text) + 1
-        return "\n".join(kept), lines[len(kept)][0] if len(kept) < len(lines) else None
+        following = lines[len(kept)][0] if len(kept) < len(lines) else None
+        return "\n".join(kept), following
 
     def _read_lines(self, path: str) -> list[Line]:
         sessions = self._session_folder() if path.startswith(_SESSIONS) else None
@@ -471,22 +560,30 @@ class Notes:
             return read_messages(file, mask=self.settings.archive.redaction)
         settings = self.settings.agent.memory_search
         extra = note_files.expand_paths(self.root, settings.extra_paths)
-        collections = custom_collections(self.root, settings.qmd) if self.qmd is not None else []
-        bounds = Bounds(root=self.root, allowed=(*extra, *(each.path for each in collections)))
-        file, base = locate(bounds, path).path, self.root.resolve()
+        collections: list[Collection] = []
+        if self.qmd is not None:
+            collections = custom_collections(self.root, settings.qmd)
+        bounds = Bounds(root=self.root, allowed=(*extra, *(collection.path for collection in collections)))
+        file = locate(bounds, path).path
+        base = self.root.resolve()
         places = {base / "memory", base / "MEMORY.md", base / "memory.md", *map(Path.resolve, extra)}
         is_note = file.suffix.lower() == ".md" and not places.isdisjoint((file, *file.parents))
-        if not is_note and not any(each.contains(file) for each in collections):
+        if not is_note and not any(collection.contains(file) for collection in collections):
             raise InputError(
                 f"{path!r} is not a note: use a path that memory_search returned, such as MEMORY.md or "
                 "memory/2026-02-10.md; `read` shows other files"
             )
-        return note_files.number_lines(read_bytes(bounds, path).decode("utf-8", "replace")) if file.is_file() else []
+        if not file.is_file():
+            return []
+        return note_files.number_lines(read_bytes(bounds, path).decode("utf-8", "replace"))
 
     def _session_folder(self) -> Path | None:
         """Return the folder of past sessions if they are searched, by our own index or by QMD."""
-        is_exported = self.qmd is not None and self.settings.agent.memory_search.qmd.sessions.enabled
-        return self.sessions if is_exported or "sessions" in self.settings.agent.memory_search.sources else None
+        settings = self.settings.agent.memory_search
+        is_exported = self.qmd is not None and settings.qmd.sessions.enabled
+        if is_exported or "sessions" in settings.sources:
+            return self.sessions
+        return None
 
 
 def forget_notes(file: Path, names: Sequence[str]) -> None:
@@ -519,12 +616,21 @@ def make_snippet(text: str, query: str) -> str:
     words = set(terms(query))
     parts = windows(text)
     hits = [len(words & set(terms(text[start:stop]))) for start, stop in parts]
-    best = max(range(len(parts)), key=lambda number: (sum(hits[number : number + 2]), hits[number], -number))
-    return head(text[min(parts[best][0], len(text) - MAX_SNIPPET_CHARS) :], MAX_SNIPPET_CHARS)
+
+    def rate(number: int) -> tuple[int, int, int]:
+        # A snippet is about as long as two windows; of equal ones the first is best.
+        return sum(hits[number : number + 2]), hits[number], -number
+
+    best = max(range(len(parts)), key=rate)
+    start = min(parts[best][0], len(text) - MAX_SNIPPET_CHARS)
+    return head(text[start:], MAX_SNIPPET_CHARS)
 
 
-def _apply_min_score(found: Sequence[tuple[float, NoteHit]], given: float | None, default: float) -> list[NoteHit]:
+def _apply_min_score(found: Sequence[_Match], given: float | None, default: float) -> list[NoteHit]:
+    """Return the hits that score well enough; see `Notes.search`."""
     if given is not None:
-        return [hit for _, hit in found if hit.score >= given]
-    good = [hit for share, hit in found if hit.score >= default or share >= MIN_WORD_SHARE]
-    return good or [hit for share, hit in found if share >= MIN_FALLBACK_SHARE]
+        return [match.hit for match in found if match.hit.score >= given]
+    good = [match.hit for match in found if match.hit.score >= default or match.word_share >= MIN_WORD_SHARE]
+    if good:
+        return good
+    return [match.hit for match in found if match.word_share >= MIN_FALLBACK_SHARE]

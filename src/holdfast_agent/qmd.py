@@ -76,11 +76,13 @@ class State(msgspec.Struct, kw_only=True):
 
     def write_exports(self, sources: Sequence[Source]) -> None:
         """Write changed sessions as Markdown, with secrets masked, and delete the exports of others."""
-        folder, kept = Path(self.exports), {Path(each.name).name: each for each in sources}
+        folder = Path(self.exports)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        kept = {Path(source.name).name: source for source in sources}
         self.remove_exports(self.exported.keys() - kept.keys())
         for name, source in kept.items():
-            if self.exported.get(name) != (source.mtime, source.size) or not (folder / f"{name}.md").is_file():
+            is_unchanged = self.exported.get(name) == (source.mtime, source.size)
+            if not is_unchanged or not (folder / f"{name}.md").is_file():
                 messages = "\n\n".join(text for _, text in note_files.read_messages(source.path, mask=True))
                 data = f"# Session {name}\n\n{messages}\n".encode("utf-8", "replace")
                 write_bytes(Bounds(root=folder), f"{name}.md", data).chmod(0o600)
@@ -150,12 +152,19 @@ class Qmd:
         self.wait()
 
     def _run(self, *arguments: str, seconds: float | None) -> str:
-        known = {name: value for name, value in environment(os.environ).items() if name not in _INDEX_VARIABLES}
-        own = {f"XDG_{name.upper()}_HOME": os.fspath(self.folder / name) for name in ("config", "cache")}
-        command = (_expand(self._qmd.command), *arguments)
-        environ = known | own | {"NO_COLOR": "1"}
+        environ = environment(os.environ)
+        for name in _INDEX_VARIABLES:
+            environ.pop(name, None)
+        environ["XDG_CONFIG_HOME"] = os.fspath(self.folder / "config")
+        environ["XDG_CACHE_HOME"] = os.fspath(self.folder / "cache")
+        environ["NO_COLOR"] = "1"
         return run_program(
-            command, cwd=self.folder, project=self.root, environ=environ, seconds=seconds, cancel=self._closing
+            (_expand(self._qmd.command), *arguments),
+            cwd=self.folder,
+            project=self.root,
+            environ=environ,
+            seconds=seconds,
+            cancel=self._closing,
         )
 
     # --- updating ----------------------------------------------------------------
@@ -167,12 +176,14 @@ class Qmd:
 
     def poll(self, *, is_due: bool = False) -> None:
         """Update in the background if it is due."""
-        update, now = self._qmd.update, self.clock()
+        update = self._qmd.update
+        now = self.clock()
         with self._lock:
-            if not self.wait(0) or now - max(self._tried, self._state.updated) < update.debounce_ms:
+            is_running = not self.wait(0)
+            if is_running or now - max(self._tried, self._state.updated) < update.debounce_ms:
                 return
-            is_due = is_due or now - self._state.updated >= update.interval // _MILLISECOND or bool(self.failure)
-            if is_due or self._state.collections != {each.name: each.place for each in self._collections()}:
+            is_old = now - self._state.updated >= update.interval // _MILLISECOND
+            if is_due or is_old or self.failure or self._state.collections != self._list_places():
                 self._tried = now
                 self._worker = Thread(target=self._work, name="holdfast-qmd", daemon=True)
                 self._worker.start()
@@ -204,7 +215,7 @@ class Qmd:
             ours.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             ours.symlink_to(theirs)
         self._export(now)
-        self._register({each.name: each.place for each in self._collections()})
+        self._register(self._list_places())
         self._run("update", seconds=UPDATE_SECONDS)
         self._state.updated = now
         self._state.save(self.folder)
@@ -216,14 +227,20 @@ class Qmd:
 
     def _export(self, now: int) -> None:
         """Export sessions that are recent enough; exports that are no longer wanted are deleted."""
-        folder, state = self._export_folder(), self._state
+        state = self._state
+        folder = self._export_folder()
         if state.exports and (folder is None or state.exports != os.fspath(folder)):
             state.remove_exports(state.exported)
-            state.exports, state.exported = "", {}
+            state.exports = ""
+            state.exported = {}
         if folder is not None and self.sessions is not None:
+            state.exports = os.fspath(folder)
+            sources = note_files.find_sessions(self.sessions)
             days = self._qmd.sessions.retention_days
-            state.exports, since = os.fspath(folder), (now - days * _DAY) * 1_000_000 if days else 0
-            state.write_exports([each for each in note_files.find_sessions(self.sessions) if each.mtime >= since])
+            if days:
+                since = (now - days * _DAY) * 1_000_000  # in nanoseconds, as the times of files are
+                sources = [source for source in sources if source.mtime >= since]
+            state.write_exports(sources)
         state.save(self.folder)
 
     def _export_folder(self) -> Path | None:
@@ -237,7 +254,8 @@ class Qmd:
         """Register the collections with QMD; those that are obsolete, have moved or may be left are removed first."""
         known = self._state.collections
         new = {name: place for name, place in collections.items() if known.get(name) != place}
-        for name in [name for name in {**known, **new} if name in new or name not in collections]:
+        obsolete = [name for name in known if name not in collections]
+        for name in (*obsolete, *new):
             try:
                 self._run("collection", "remove", name, seconds=REGISTER_SECONDS)
             except CommandError as error:
@@ -249,40 +267,59 @@ class Qmd:
             known[name] = (path, mask)
         self._state.save(self.folder)
 
+    def _list_places(self) -> dict[str, tuple[str, str]]:
+        return {collection.name: collection.place for collection in self._collections()}
+
     def _collections(self) -> list[Collection]:
         """List the collections of the settings that exist; no folder twice with the same mask."""
-        root, qmd, exports = self.root, self._qmd, self._export_folder()
-        collections = custom_collections(root, qmd)
-        if qmd.include_default_memory:
-            upper, lower = root / "MEMORY.md", root / "memory.md"
-            is_other = lower.is_file() and not (upper.exists() and lower.samefile(upper))
-            alternative = [Collection(name="memory-alt", path=root, mask=lower.name)] if is_other else []
-            notes = Collection(name="memory-dir", path=root / "memory", mask=_ALL)
-            first = Collection(name="memory-root", path=root, mask=upper.name)
-            collections = [first, *alternative, notes, *collections]
-        unique = {(each.path.resolve(), each.mask): each for each in reversed(collections) if each.path.is_dir()}
-        existing = list(unique.values())[::-1]
+        collections: list[Collection] = []
+        if self._qmd.include_default_memory:
+            collections += self._default_collections()
+        collections += custom_collections(self.root, self._qmd)
+        unique: dict[tuple[Path, str], Collection] = {}
+        for collection in collections:
+            if collection.path.is_dir():
+                unique.setdefault((collection.path.resolve(), collection.mask), collection)
+        existing = list(unique.values())
+        exports = self._export_folder()
         if exports is not None:  # the folder is created with the first export
             existing.append(Collection(name="sessions", path=exports, mask=_ALL, kind="sessions"))
         return existing
+
+    def _default_collections(self) -> Iterator[Collection]:
+        upper = self.root / "MEMORY.md"
+        lower = self.root / "memory.md"
+        yield Collection(name="memory-root", path=self.root, mask=upper.name)
+        # On a file system that ignores case both names are the same file.
+        is_same_file = upper.exists() and lower.is_file() and lower.samefile(upper)
+        if lower.is_file() and not is_same_file:
+            yield Collection(name="memory-alt", path=self.root, mask=lower.name)
+        yield Collection(name="memory-dir", path=self.root / "memory", mask=_ALL)
 
     # --- searching ---------------------------------------------------------------
 
     def search(self, query: str, *, max_results: int | None = None, min_score: float | None = None) -> NoteResults:
         """Search the notes with QMD; a `CommandError` says why it cannot be used, or gave no answer in time."""
-        qmd, collections = self._qmd, self._collections()
+        limits = self._qmd.limits
+        collections = self._collections()
         self.poll()
-        deadline = Deadline.after(qmd.limits.timeout_ms / 1000 or None)
+        deadline = Deadline.after(limits.timeout_ms / 1000 or None)
         known = self._wait_for(collections, deadline)
-        limit = min(max_results or qmd.limits.max_results, qmd.limits.max_results)
-        rows = [pair for pair in self._query(known, query, limit, deadline) if pair[1].score >= (min_score or 0)]
+        limit = limits.max_results
+        if max_results is not None:
+            limit = min(limit, max_results)
+        rows: list[tuple[Collection, Row]] = []
+        for collection, row in self._query(known, query, limit, deadline):
+            if min_score is None or row.score >= min_score:
+                rows.append((collection, row))
+        rows.sort(key=lambda pair: -pair[1].score)
         hits: list[NoteHit] = []
         unknown: list[str] = []
-        room = qmd.limits.max_injected_chars
-        for collection, row in sorted(rows, key=lambda pair: -pair[1].score):
-            if min(limit - len(hits), room) <= 0:
+        room = limits.max_injected_chars
+        for collection, row in rows:
+            if len(hits) == limit or room <= 0:
                 break
-            hit = self._make_hit(collection, row, room=min(qmd.limits.max_snippet_chars, room))
+            hit = self._make_hit(collection, row, room=min(limits.max_snippet_chars, room))
             if hit is None:
                 unknown.append(row.file)
             else:
@@ -292,8 +329,8 @@ class Qmd:
         if unknown:
             left_out = "QMD returned files that are not among the notes; they were left out: "
             warnings.append(left_out + ", ".join(unknown[:3]))
-        mode = _MODES[qmd.search_mode]
-        return NoteResults(hits=tuple(hits), provider="qmd", model=qmd.search_mode, mode=mode, warnings=tuple(warnings))
+        mode = self._qmd.search_mode
+        return NoteResults(hits=tuple(hits), provider="qmd", model=mode, mode=_MODES[mode], warnings=tuple(warnings))
 
     def _wait_for(self, collections: list[Collection], deadline: Deadline) -> list[Collection]:
         """Wait for the first update, and return the collections that QMD knows."""
@@ -314,39 +351,59 @@ class Qmd:
         # One line of plain words that cannot be taken for an option.
         text = head(" ".join(query.replace("\0", " ").split()).lstrip("- "), MAX_QUERY_CHARS)
         words = text.encode("utf-8", "replace").decode()
-        for collection in collections if words else ():
+        if not words:
+            return
+        for collection in collections:
             arguments = (words, "--json", "-n", str(limit), "-c", collection.name)
             try:
                 output = self._run(self._qmd.search_mode, *arguments, seconds=deadline.remaining)
-                yield from ((collection, row) for row in parse_rows(output))
+                rows = parse_rows(output)
             except CommandError as error:
                 if "ollection not found" in str(error):  # the index was deleted: start again
-                    self._state.collections, self._state.updated, self._tried = {}, 0, 0
+                    self._state.collections = {}
+                    self._state.updated = 0
+                    self._tried = 0
                 raise
+            for row in rows:
+                yield collection, row
 
     def _make_hit(self, collection: Collection, row: Row, *, room: int) -> NoteHit | None:
-        snippet = row.snippet or ""
-        position = _POSITION.match(snippet)
-        text = _POSITION.sub("", snippet)
-        near = int(position[1]) if position else row.line or 0
-        file, root = collection.find(row.file), self.root.resolve()
+        """Make a hit of a row; None if it names no file of the collection."""
+        file = collection.find(row.file)
         if file is None:
             return None
+        text = row.snippet or ""
+        near = row.line or 0
+        position = _POSITION.match(text)
+        if position is not None:
+            near = int(position[1])
+            text = text[position.end() :]
         start, end = _find_lines(file, head(text, room), near=near)
-        path = (file.relative_to(root) if file.is_relative_to(root) else file).as_posix()
+        root = self.root.resolve()
+        path = file.as_posix()
+        if file.is_relative_to(root):
+            path = file.relative_to(root).as_posix()
         if collection.kind == "sessions" and self.sessions is not None:
             path = f"sessions/{file.name.removesuffix('.md')}"
             start, end = _session_lines(self.sessions / Path(path).name, start, end)
-        shown = head(redact(text) if self.settings.archive.redaction else text, room)
+        if self.settings.archive.redaction:
+            text = redact(text)
         score = round(min(1.0, max(0.0, row.score)), 4)
-        return NoteHit(path=path, start=start, end=end, score=score, snippet=shown, kind=collection.kind)
+        return NoteHit(path=path, start=start, end=end, score=score, snippet=head(text, room), kind=collection.kind)
 
 
 def _session_lines(file: Path, start: int, end: int) -> tuple[int, int]:
     """Convert lines of an export to lines of its session."""
-    numbers = [number for number, _ in note_files.read_messages(file, mask=False)] or [1]
-    first, last = (min(max(0, (line - HEADING_LINES - 1) // 2), len(numbers) - 1) for line in (start, end))
-    return numbers[first], numbers[last]
+    numbers = [number for number, _ in note_files.read_messages(file, mask=False)]
+    if not numbers:
+        return 1, 1
+
+    def convert(line: int) -> int:
+        # A blank line follows each message of an export.
+        index = max(0, (line - HEADING_LINES - 1) // 2)
+        return numbers[min(index, len(numbers) - 1)]
+
+    return convert(start), convert(end)
 
 
 def parse_rows(output: str) -> list[Row]:
@@ -365,11 +422,18 @@ def _find_lines(file: Path, text: str, *, near: int) -> tuple[int, int]:
     lines: list[str] = []
     with suppress(OSError), file.open("rb") as opened:
         lines = opened.read(note_files.MAX_NOTE_BYTES).decode("utf-8", "replace").splitlines()
+    everything = (1, max(1, len(lines)))
     wanted = text.strip().splitlines()
-    first = wanted[0].rstrip().rstrip(".…") if wanted else ""
-    same = [number for number, line in enumerate(lines, start=1) if first and line.strip().startswith(first)]
-    start = min(same, key=lambda number: abs(number - near), default=0)
-    return (start, min(len(lines), start + len(wanted) - 1)) if start else (1, max(1, len(lines)))
+    if not wanted:
+        return everything
+    first = wanted[0].rstrip().rstrip(".…")
+    if not first:
+        return everything
+    same = [number for number, line in enumerate(lines, start=1) if line.strip().startswith(first)]
+    if not same:
+        return everything
+    start = min(same, key=lambda number: abs(number - near))
+    return start, min(len(lines), start + len(wanted) - 1)
 
 
 # --- collections -------------------------------------------------------------------------
@@ -394,8 +458,13 @@ class Collection:
         base = self.path.resolve()
         if "/" not in self.mask:
             return file.parent == base and fnmatchcase(file.name, self.mask)
-        masks = (mask.rpartition("/")[2] for mask in _expand_braces(self.mask))
-        return file.is_relative_to(base) and any(fnmatchcase(file.name, mask) for mask in masks)
+        if not file.is_relative_to(base):
+            return False
+        for mask in _expand_braces(self.mask):
+            _, _, name = mask.rpartition("/")
+            if fnmatchcase(file.name, name):
+                return True
+        return False
 
     def find(self, name: str) -> Path | None:
         """Find the file that a name in an answer means; none outside of the collection.
@@ -409,9 +478,12 @@ class Collection:
             return None
         if exact.is_file() and self.contains(exact):
             return exact
-        base, key = self.path.resolve(), _path_key(path)
-        similar = (file for file in note_files.walk_files(base) if _path_key(os.fspath(file.relative_to(base))) == key)
-        return next((file for file in similar if not file.is_symlink() and self.contains(file)), None)
+        base = self.path.resolve()
+        for file in note_files.walk_files(base):
+            is_similar = _path_key(os.fspath(file.relative_to(base))) == _path_key(path)
+            if is_similar and not file.is_symlink() and self.contains(file):
+                return file
+        return None
 
 
 def custom_collections(root: Path, qmd: QmdSettings) -> list[Collection]:
@@ -420,17 +492,24 @@ def custom_collections(root: Path, qmd: QmdSettings) -> list[Collection]:
     for number, place in enumerate(qmd.paths, start=1):
         (path,) = note_files.expand_paths(root, [place.path])
         name = f"custom-{number}-{_UNSAFE.sub('-', (place.name or '').lower())}".rstrip("-")
-        folder, mask = (path.parent, path.name) if path.is_file() else (path, place.pattern or _ALL)
-        collections.append(Collection(name=name, path=folder, mask=mask))
+        if path.is_file():
+            collections.append(Collection(name=name, path=path.parent, mask=path.name))
+        else:
+            collections.append(Collection(name=name, path=path, mask=place.pattern or _ALL))
     return collections
 
 
 def _expand_braces(mask: str) -> list[str]:
+    """Return the masks that a mask such as `**/*.{md,txt}` stands for."""
     braces = _BRACES.search(mask)
     if braces is None:
         return [mask]
-    before, after = mask[: braces.start()], mask[braces.end() :]
-    return [plain for part in braces[1].split(",") for plain in _expand_braces(f"{before}{part}{after}")]
+    before = mask[: braces.start()]
+    after = mask[braces.end() :]
+    masks: list[str] = []
+    for part in braces[1].split(","):
+        masks += _expand_braces(f"{before}{part}{after}")
+    return masks
 
 
 def _path_key(path: str) -> str:

@@ -236,7 +236,7 @@ class TestEmbedder:
             assert server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
             assert (server.seen[0].body["model"], server.seen[0].body["dimensions"]) == ("m", 2)
             assert engine.memory.embedder is None
-            assert kept.trouble == ""
+            assert kept.failure == ""
 
     def test_one_that_fails_is_told_once(self, tmp_path: Path) -> None:
         """Words find what they can, and the user hears why it is no more."""
@@ -263,7 +263,7 @@ class TestEmbedder:
                 kept = open_memories(engine)
                 kept.store(MOMO)
                 assert len(kept.recall("the cat Momo")) == 1
-                assert ("no model at" in kept.trouble, bool(kept.trouble)) == (told, told)
+                assert ("no model at" in kept.failure, bool(kept.failure)) == (told, told)
 
     def test_nobody_is_asked_unless_told_to(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A key in the environment is no leave to send memories anywhere."""
