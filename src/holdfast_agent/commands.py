@@ -14,6 +14,7 @@ from holdfast.store.base import FactRow
 from holdfast.tokens import count_json, count_text, human_tokens
 from holdfast_agent import workspace
 from holdfast_agent.agent import Agent
+from holdfast_agent.note_files import NoteHit
 from holdfast_agent.sessions import Purpose, Spent
 from holdfast_agent.settings import LongTermEmbedding
 from holdfast_agent.tools import cite
@@ -22,6 +23,7 @@ from holdfast_agent.view import CommandResult
 _MINUTE: Final = 60_000
 MAX_PERCENT: Final = 999
 MAX_HITS: Final = 6
+"""The maximum number of hits of each kind that `/memory search` shows."""
 MAX_LINE_CHARS: Final = 200
 
 
@@ -54,9 +56,13 @@ def command(usage: str) -> Callable[[Run], Run]:
 
 def is_command(line: str, *, triggers: Sequence[str] = ()) -> bool:
     """Whether a line is a slash command, or one of the words that begin a new conversation."""
-    return _is_trigger(line, triggers) or (
-        line.startswith("/") and line[1:2].isalpha() and "/" not in line.split(maxsplit=1)[0][1:]
-    )
+    if _is_trigger(line, triggers):
+        return True
+    if not line.startswith("/") or not line[1:2].isalpha():
+        return False
+    first_word = line.split(maxsplit=1)[0]
+    is_path = "/" in first_word[1:]
+    return not is_path
 
 
 def run(agent: Agent, line: str) -> CommandResult:
@@ -64,15 +70,17 @@ def run(agent: Agent, line: str) -> CommandResult:
     if _is_trigger(line, agent.settings.agent.session.reset_triggers):
         line = "/new"
     name, _, rest = line.strip().removeprefix("/").partition(" ")
-    name, _, colon = name.partition(":")
+    name, _, colon = name.partition(":")  # OpenClaw also takes `/compact: instructions`
     command = COMMANDS.get(name.lower())
     if command is None:
         near = ", ".join(f"/{known}" for known in complete(f"/{name[:1]}")) or "/help"
         return CommandResult(f"There is no /{name}. Did you mean {near}? /help lists all.")
     try:
         shown = command.run(agent, f"{colon} {rest}".strip())
-        if isinstance(shown, CommandResult | str):
-            return CommandResult(shown) if isinstance(shown, str) else shown
+        if isinstance(shown, CommandResult):
+            return shown
+        if isinstance(shown, str):
+            return CommandResult(shown)
         return CommandResult("\n".join(shown))
     except HoldfastError as error:
         return CommandResult(str(error))
@@ -89,10 +97,10 @@ def complete(start: str) -> list[str]:
 
 
 def _format_fullness(agent: Agent) -> str:
-    entry, window = agent.opened.entry, agent.limit
-    share = min(MAX_PERCENT, round(100 * entry.total_tokens / window))
-    known = human_tokens(entry.total_tokens) if entry.total_tokens else "?"
-    return f"Context {known}/{human_tokens(window)} ({share}%)"
+    used = agent.opened.entry.total_tokens
+    percent = min(MAX_PERCENT, round(100 * used / agent.limit))
+    known = human_tokens(used) if used else "?"
+    return f"Context {known}/{human_tokens(agent.limit)} ({percent}%)"
 
 
 def _format_usage(spent: Spent) -> str:
@@ -100,13 +108,25 @@ def _format_usage(spent: Spent) -> str:
     return f"{human_tokens(spent.input)} in / {human_tokens(spent.output)} out in {calls}"
 
 
+def _format_age(milliseconds: int) -> str:
+    minutes = max(0, milliseconds) // _MINUTE
+    hours = minutes // 60
+    days = hours // 24
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min"
+
+
 def _list_long_term(agent: Agent) -> Iterator[str]:
     """Yield where long-term memories are stored and what embeds them, if that is set."""
     settings = agent.settings.agent.long_term
     if settings.enabled and (settings.db_path is not None or settings.embedding != LongTermEmbedding()):
         with agent.guard_memory():
-            memories, embedder = agent.memories, agent.memories.choice.embedder
-            name = embedder.space.name if embedder is not None else "by words alone"
+            memories = agent.memories
+            embedder = memories.choice.embedder
+            name = "by words alone" if embedder is None else embedder.space.name
             yield f"Long-term: {len(memories.rows()):,} memories · {name} · {memories.memory.store.place}"
 
 
@@ -124,9 +144,11 @@ def _list_context(agent: Agent, *, with_details: bool) -> Iterator[str]:
     yield _format_fullness(agent)
     if with_details:
         yield "Tools by schema size:"
-        yield from (f"- {name}: ~{sizes[name]:,} tok" for name in sorted(sizes, key=lambda name: -sizes[name]))
+        for name, size in sorted(sizes.items(), key=lambda item: -item[1]):
+            yield f"- {name}: ~{size:,} tok"
         yield "The window:"
-        yield from (f"- {part.name}: {part.tokens:,} tok" for part in agent.last_window().report.categories)
+        for part in agent.last_window().report.categories:
+            yield f"- {part.name}: {part.tokens:,} tok"
 
 
 def _size(text: str) -> str:
@@ -138,20 +160,24 @@ def _list_memory(agent: Agent) -> Iterator[str]:
     notes = sorted((agent.root / "memory").glob("**/*.md"), reverse=True)
     files = [path for path in (agent.root / workspace.MEMORY[0], *notes) if path.is_file()]
     yield "Files:" if files else "No memory files yet."
-    yield from (f"- {path.relative_to(agent.root)}: {path.stat().st_size:,} bytes" for path in files)
+    for path in files:
+        yield f"- {path.relative_to(agent.root)}: {path.stat().st_size:,} bytes"
     facts = _list_facts(agent)
     yield "Facts:" if facts else "No facts yet."
-    yield from map(_fact_line, facts)
+    for fact in facts:
+        yield _format_fact(fact)
 
 
-def _fact_line(fact: FactRow) -> str:
+def _format_fact(fact: FactRow) -> str:
     return f"- [{fact.type}] {fact.content}  ({fact.id})"
 
 
 def _list_facts(agent: Agent) -> list[FactRow]:
+    """List the facts of the project and the long-term memories, each once: a memory may be among the facts."""
     rows = {row.id: row for row in agent.session.facts()}
     with agent.guard_memory():
-        rows |= {row.id: row for row in agent.memories.rows()}
+        for row in agent.memories.rows():
+            rows[row.id] = row
     return list(rows.values())
 
 
@@ -160,26 +186,36 @@ def _forget(agent: Agent, wanted: str) -> str:
     if wanted.isdecimal():
         count = agent.forget([int(wanted)])
     else:
-        agent.sessions.forget((), facts=[fact.content for fact in _list_facts(agent) if fact.id == wanted])
+        texts = [fact.content for fact in _list_facts(agent) if fact.id == wanted]
+        agent.sessions.forget((), facts=texts)
         count = agent.session.forget_facts([wanted])
         with agent.guard_memory():
-            count += agent.memories.forget(wanted)
-    return f"Forgotten: {count}." if count else f"Nothing is called {wanted}. /memory show lists facts with their ids."
+            if agent.memories.forget(wanted):
+                count += 1
+    if not count:
+        return f"Nothing is called {wanted}. /memory show lists facts with their ids."
+    return f"Forgotten: {count}."
 
 
 def _search(agent: Agent, query: str) -> Iterator[str]:
     """Search facts, notes and the archive; yield the hits of each under a heading."""
-    facts = [_fact_line(hit.fact) for hit in find(_list_facts(agent), query, limit=MAX_HITS)]
-    notes: list[str] = []
+    facts = find(_list_facts(agent), query, limit=MAX_HITS)
+    if facts:
+        yield "Facts:"
+    for fact in facts:
+        yield _format_fact(fact.fact)
+    notes: Sequence[NoteHit] = ()
     if agent.notes is not None and agent.settings.agent.workspace.access != "none":
-        hits = agent.notes.search(query, max_results=MAX_HITS).hits
-        notes = [f"- {cite(hit.path, hit.start, hit.end)}: {one_line(hit.snippet, MAX_LINE_CHARS)}" for hit in hits]
-    archive = [
-        f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {one_line(hit.text, MAX_LINE_CHARS)}"
-        for hit in agent.session.search(query, limit=MAX_HITS)
-    ]
-    for heading, lines in {"Facts:": facts, "Notes:": notes, "Archive:": archive}.items():
-        yield from (heading, *lines) if lines else ()
+        notes = agent.notes.search(query, max_results=MAX_HITS).hits
+    if notes:
+        yield "Notes:"
+    for note in notes:
+        yield f"- {cite(note.path, note.start, note.end)}: {one_line(note.snippet, MAX_LINE_CHARS)}"
+    passages = agent.session.search(query, limit=MAX_HITS)
+    if passages:
+        yield "Archive:"
+    for hit in passages:
+        yield f"- {hit.message}  {hit.score:.2f}  {hit.speaker}: {one_line(hit.text, MAX_LINE_CHARS)}"
 
 
 # --- the commands, in the order of /help ---
@@ -201,31 +237,31 @@ def compact(agent: Agent, instructions: str) -> str:
         return f"Compaction skipped: {error} · {_format_fullness(agent)}"
     except ModelCancelledError:
         return "Compaction cancelled. Nothing has changed."
-    before, after = human_tokens(done.tokens_before), human_tokens(done.tokens_after)
-    return f"Compacted ({before} → {after}) · {_format_fullness(agent)}"
+    change = f"{human_tokens(done.tokens_before)} → {human_tokens(done.tokens_after)}"
+    return f"Compacted ({change}) · {_format_fullness(agent)}"
 
 
 @command("/status")
 def status(agent: Agent, _: str) -> Iterator[str]:
     """Model, context, tokens, cost, session, memory."""
     agent.save_tally()
-    entry, stats = agent.opened.entry, agent.engine.stats()
-    cached = (
-        f" · cache {human_tokens(entry.cache_read)} read / {human_tokens(entry.cache_write)} written"
-        if entry.cache_read
-        else ""
-    )
-    cost = f" · ${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else ""
+    entry = agent.opened.entry
     yield f"Model: {agent.model.name} · window {human_tokens(agent.limit)}"
     yield f"{_format_fullness(agent)} · compactions {entry.compaction_count}"
     spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
-    yield f"Tokens: {_format_usage(sum(spent.values(), start=Spent()))}{cached}{cost}"
-    yield from (f"- {purpose}: {_format_usage(part)}" for purpose, part in spent.items() if part != Spent())
-    minutes = max(0, agent.sessions.clock() - (entry.session_started_at or entry.updated_at)) // _MINUTE
-    hours, days = minutes // 60, minutes // 1440
-    age = f"{days} d {hours % 24} h" if days else f"{hours} h {minutes % 60} min" if hours else f"{minutes} min"
+    tokens = _format_usage(sum(spent.values(), start=Spent()))
+    if entry.cache_read:
+        tokens += f" · cache {human_tokens(entry.cache_read)} read / {human_tokens(entry.cache_write)} written"
+    if entry.estimated_cost_usd:
+        tokens += f" · ${entry.estimated_cost_usd:.2f}"
+    yield f"Tokens: {tokens}"
+    for purpose, part in spent.items():
+        if part.calls:
+            yield f"- {purpose}: {_format_usage(part)}"
+    age = _format_age(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
     file = agent.opened.transcript.file.name
     yield f"Session: {agent.opened.key} · {age} · {len(agent.history):,} messages · {file}"
+    stats = agent.engine.stats()
     yield f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}"
     yield from _list_long_term(agent)
 
@@ -276,15 +312,18 @@ def pin(agent: Agent, numbers: str) -> str:
     if not words:
         ids = [item.id for item in agent.last_window().items if item.message.role == "user" and item.id][-1:]
     count = agent.session.pin(ids)
-    return f"Pinned {count} message(s): they stay in every window." if count else "There is no such message."
+    if not count:
+        return "There is no such message."
+    return f"Pinned {count} message(s): they stay in every window."
 
 
 @command("/undo-trim")
 def undo_trim(agent: Agent, _: str) -> str:
     """Bring back what the last trim removed from the window."""
     count = agent.session.undo_trim()
-    removed = f"The last trim removed {count} message(s). They come back as far as they fit."
-    return removed if count else "Nothing was trimmed."
+    if not count:
+        return "Nothing was trimmed."
+    return f"The last trim removed {count} message(s). They come back as far as they fit."
 
 
 @command("/new")

@@ -23,22 +23,28 @@ _FUNCTION: Final = re.compile(r"([^\W\d][\w.]*):([^\W\d]\w*)")
 
 def load_hooks(settings: HookSettings, *, root: Path) -> Hooks:
     """Load the hooks that the settings name. Commands run in the workspace."""
-    kinds = {"before_compaction": Compacting, "after_compaction": Compacted}
-    places = [(text, kind, key) for key, kind in kinds.items() for text in getattr(settings, key)]
-    listeners = tuple(_make_listener(*place, settings, root) for place in places)
-    summary = settings.summary and (_import(settings.summary, "summary") or _make_supplier(settings.summary, root))
-    return Hooks(listeners=listeners, summary=summary or None)
+    seconds = settings.timeout_seconds
+    make_before = partial(_make_listener, kind=Compacting, key="before_compaction", seconds=seconds, root=root)
+    make_after = partial(_make_listener, kind=Compacted, key="after_compaction", seconds=seconds, root=root)
+    listeners = [*map(make_before, settings.before_compaction), *map(make_after, settings.after_compaction)]
+    summary = None
+    if settings.summary:
+        summary = _import(settings.summary, "summary") or _make_supplier(settings.summary, root)
+    return Hooks(listeners=tuple(listeners), summary=summary)
 
 
-def _make_listener(text: str, kind: type[Compacting | Compacted], key: str, settings: HookSettings, root: Path) -> Hook:
-    function, seconds = _import(text, key), settings.timeout_seconds
-    run = None if function is not None else _make_command(text, key, root)
+def _make_listener(text: str, *, kind: type[Compacting | Compacted], key: str, seconds: int, root: Path) -> Hook:
+    """Make a listener of a function or a command; it ignores events of the other kind."""
+    function = _import(text, key)
+    if function is None:
+        run = _make_command(text, key, root)
+
+        def function(event: Compacting | Compacted) -> None:
+            run(stdin=json.dumps(_describe(event)).encode(), seconds=seconds)
 
     def listen(event: Compacting | Compacted) -> None:
-        if isinstance(event, kind) and function is not None:
+        if isinstance(event, kind):
             function(event)
-        elif isinstance(event, kind) and run is not None:
-            run(stdin=json.dumps(_describe(event)).encode(), seconds=seconds)
 
     listen.__name__ = text
     return listen
@@ -82,8 +88,11 @@ def _make_supplier(text: str, root: Path) -> Callable[[SummaryRequest], SummaryR
 def _import(text: str, key: str) -> Callable[..., Any] | None:
     """Import the function that a setting names as `module:name`; None if the setting is a command."""
     name = _FUNCTION.fullmatch(text.strip())
+    if name is None:
+        return None
     try:
-        return name and getattr(import_module(name[1]), name[2])
+        function: Callable[..., Any] = getattr(import_module(name[1]), name[2])
+        return function  # noqa: TRY300 - the import may fail, and the attribute be missing
     except (ImportError, AttributeError) as error:
         message = f"{text} cannot be imported: {error}"
         raise SettingsError(message, source="settings", key=f"agent.hooks.{key}") from error

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.settings import Loaded
     from holdfast_agent.agent import Agent
     from holdfast_agent.settings import ChatSettings
-    from holdfast_agent.toolbox import Confirm
+    from holdfast_agent.toolbox import Action, Confirm
     from holdfast_agent.view import ChatView, CommandResult, View
 
 _HELP: Final = """\
@@ -71,11 +71,13 @@ class Options:
 
     def choose_model(self, settings: ChatSettings) -> str:
         """Return the model that the options, the settings or an API key in the environment name."""
-        by_key = (name for key, name in _KEYS.items() if os.environ.get(key))
-        name = self.model or settings.model.name or next(by_key, None)
-        if name is None:
-            raise click.ClickException(_HELP)
-        return name
+        name = self.model or settings.model.name
+        if name:
+            return name
+        for variable, default_model in _KEYS.items():
+            if os.environ.get(variable):
+                return default_model
+        raise click.ClickException(_HELP)
 
     def choose_settings(self, loaded: Loaded[ChatSettings]) -> ChatSettings:
         """Return the settings; without an option or a setting for it, the working directory gets no workspace files."""
@@ -95,8 +97,6 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
 
     Without `confirm` the user cannot be asked: `--yes` then allows everything that is not guarded.
     """
-    if confirm is None and options.yes:
-        confirm = lambda action: not action.guarded  # noqa: E731 - one expression
     import time  # noqa: PLC0415 - see the module docstring
     import uuid  # noqa: PLC0415
 
@@ -115,7 +115,11 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         view.notice(text)
     settings = options.choose_settings(loaded)
     model = open_model(options.choose_model(settings), settings=settings)
-    flush_model = settings.compaction.memory_flush.model
+    flush_model = None
+    if settings.compaction.memory_flush.model:
+        flush_model = open_model(settings.compaction.memory_flush.model, settings=settings)
+    if confirm is None and options.yes:
+        confirm = _allow_unguarded
     root = (options.workspace or Path(settings.agent.workspace.path or ".")).expanduser().resolve()
     engine = Engine.open(options.home, settings=settings, hooks=load_hooks(settings.agent.hooks, root=root))
     sessions = Sessions(
@@ -136,15 +140,20 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         project=options.project,
         confirm=confirm,
         view=view,
-        flush_model=open_model(flush_model, settings=settings) if flush_model else None,
+        flush_model=flush_model,
     )
+
+
+def _allow_unguarded(action: Action) -> bool:
+    return not action.guarded
 
 
 @contextmanager
 def interruptible(agent: Agent) -> Iterator[None]:
     """Let Ctrl-C cancel what the agent does; the conversation stays valid. Pressed again it is a KeyboardInterrupt."""
     agent.cancel.clear()
-    was_pressed = is_leaving = False
+    was_pressed = False
+    is_leaving = False
 
     def interrupt(*_: object) -> None:
         nonlocal was_pressed, is_leaving

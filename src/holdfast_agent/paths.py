@@ -75,7 +75,7 @@ def locate(bounds: Bounds, name: str) -> Place:
         try:
             os.fsencode(name)
         except UnicodeEncodeError:
-            raise InputError(f"{name!r} contains half of a character: write the name again") from None
+            raise InputError(f"{name!r} is not valid Unicode: write the name again") from None
         real = _real(bounds.root / os.path.expanduser(name))  # noqa: PTH111 - the one that never raises
     for root in (bounds.root, *bounds.allowed):
         base = _real(root)
@@ -140,17 +140,26 @@ def _open_parent(place: Place, *, create: bool = False) -> Iterator[int]:
 
 @cache
 def _guarded(kind: Literal["folders", "files"]) -> dict[str, str]:
+    """Return the names that are guarded, each with the reason."""
     text = resources.files("holdfast_agent").joinpath("templates", "guarded.toml").read_text("utf-8")
-    return {name: reason for reason, names in tomllib.loads(text)[kind].items() for name in names.split()}
+    reasons: dict[str, str] = {}
+    for reason, names in tomllib.loads(text)[kind].items():
+        for name in names.split():
+            reasons[name] = reason
+    return reasons
 
 
 def guard_reason(bounds: Bounds, place: Place) -> str:
     """Return why a change in this place always needs a confirmation; empty if it does not."""
-    names, known = [_normalise(part) for part in place.path.parts], _guarded("folders")
-    reason = next((known[name] for name in names if name in known), "")
-    if not reason and any(place.path.is_relative_to(_real(folder)) for folder in bounds.guarded):
-        reason = "settings and memory of this agent are kept there"
-    return reason or _guarded("files").get(names[-1], "")
+    names = [_normalise(part) for part in place.path.parts]
+    folders = _guarded("folders")
+    for name in names:
+        if name in folders:
+            return folders[name]
+    for folder in bounds.guarded:
+        if place.path.is_relative_to(_real(folder)):
+            return "settings and memory of this agent are kept there"
+    return _guarded("files").get(names[-1], "")
 
 
 def _normalise(name: str) -> str:
@@ -166,8 +175,9 @@ def write_bytes(
     `expected` is the content that the file must still have; `place` is the place that the name must still lead to,
     because the user has confirmed it.
     """
-    before, place = place, locate_to_write(bounds, name)
-    if before not in {None, place}:
+    confirmed = place
+    place = locate_to_write(bounds, name)
+    if confirmed is not None and confirmed != place:
         raise InputError(f"{name!r} leads to another place now: try again")
     with _explain_errors(name), _open_parent(place, create=True) as folder:
         mode = _mode(place, folder)

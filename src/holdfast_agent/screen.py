@@ -28,6 +28,8 @@ from holdfast_agent.view import CommandResult
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0
+"""How often the spinner is drawn, per second."""
+MAX_PERCENT: Final = 999
 MIN_SHOWN_SECONDS: Final = 1.0
 """Work that takes longer is shown with its duration."""
 MAX_ERROR_COLUMNS: Final = 300
@@ -55,18 +57,21 @@ class Screen:
         self._working = _THINKING
         self._since = 0.0
         self._waiting: list[str] | None = []
-        self._calls = self._results = 0
+        self._calls = 0
+        self._results = 0
 
     def open(self) -> None:
         """Take over the screen."""
-        notices, self._waiting = self._waiting or [], None
-        for text in notices:
+        waiting = self._waiting or []
+        self._waiting = None
+        for text in waiting:
             self.notice(text)
 
     def begin(self) -> None:
         """Start a turn: show the spinner until there is something to show."""
         self.open()
-        self._calls = self._results = 0
+        self._calls = 0
+        self._results = 0
         self.working("")
         self.resume()
 
@@ -95,10 +100,12 @@ class Screen:
 
     def call(self, call: ToolCall) -> None:
         """Show the tool that runs and its arguments."""
-        if rest := self._blocks.end():
+        rest = self._blocks.end()
+        if rest:
             self._write(rest)
-        if self._results == self._calls:
-            self._calls = self._results = 0
+        if self._results == self._calls:  # the calls of another reply
+            self._calls = 0
+            self._results = 0
         self._calls += 1
         line = Styled("▸ ", style="cyan").append(printable(call.name), style="bold cyan")
         given = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
@@ -134,9 +141,11 @@ class Screen:
     def show_action(self, action: Action) -> None:
         """Show an action to confirm, and release the screen for the answer."""
         self._stop()
-        for number, line in enumerate(printable(action.text).split("\n")):
-            mark = "" if action.kind == "write" else "$ " if number == 0 else "> "
-            self.console.print(Styled(f"  {mark}{line}", style="bold"))
+        prompt = "" if action.kind == "write" else "$ "
+        for line in printable(action.text).split("\n"):
+            self.console.print(Styled(f"  {prompt}{line}", style="bold"))
+            if prompt:
+                prompt = "> "  # as a shell shows the further lines of a command
         if action.guarded:
             self.console.print(Styled(f"  This always needs your confirmation: {action.guarded}.", style="bold yellow"))
 
@@ -181,9 +190,11 @@ class Screen:
         return Group(*gap, SafeMarkdown(tail, last=max(1, self.console.height - 4)), self._spinner)
 
 
-def shorten(text: str, most: int) -> str:
+def shorten(text: str, max_columns: int) -> str:
     """Shorten a text to a number of columns."""
-    return text if cell_len(text) <= most else set_cell_size(text, most - 1).rstrip() + "…"
+    if cell_len(text) <= max_columns:
+        return text
+    return set_cell_size(text, max_columns - 1).rstrip() + "…"
 
 
 # --- the status line ---------------------------------------------------------------
@@ -191,23 +202,28 @@ def shorten(text: str, most: int) -> str:
 
 def status_line(agent: Agent, *, width: int) -> str:
     """Return the state in one line: fullness, compactions, recalled tokens, cost, model; as much as fits."""
-    entry, report = agent.opened.entry, agent.window.report if agent.window else None
-    used = entry.total_tokens or (report.total_tokens if report else 0)
-    tokens = {part.name: part.tokens for part in report.categories} if report else {}
+    entry = agent.opened.entry
+    used = entry.total_tokens
+    recalled = 0
+    if agent.window is not None:
+        report = agent.window.report
+        used = used or report.total_tokens
+        recalled = sum(part.tokens for part in report.categories if part.name == "recall")
+    percent = min(MAX_PERCENT, round(100 * used / max(1, agent.limit)))
+    # The most important first: what does not fit is left out.
+    parts = [f"ctx {percent} %", f"⟳ {entry.compaction_count}", f"recalled {human_tokens(recalled)}"]
+    if entry.estimated_cost_usd:
+        parts.append(f"${entry.estimated_cost_usd:.2f}")
+    parts.append(printable(agent.model.name, one_line=True))
     name = agent.opened.key.partition(":")[2]
-    parts = (  # the most important first
-        f"ctx {min(999, round(100 * used / max(1, agent.limit)))} %",
-        f"⟳ {entry.compaction_count}",
-        f"recalled {human_tokens(tokens.get('recall', 0))}",
-        f"${entry.estimated_cost_usd:.2f}" if entry.estimated_cost_usd else "",
-        printable(agent.model.name, one_line=True),
-        "" if name == "main:main" else printable(name.removeprefix("main:"), one_line=True),
-    )
-    kept: list[str] = []
-    for part in filter(None, parts):
-        if cell_len(" · ".join([*kept, part])) <= width:
-            kept.append(part)
-    return " · ".join(kept)
+    if name != "main:main":
+        parts.append(printable(name.removeprefix("main:"), one_line=True))
+    line = parts[0] if cell_len(parts[0]) <= width else ""
+    for part in parts[1:]:
+        longer = f"{line} · {part}" if line else part
+        if cell_len(longer) <= width:
+            line = longer
+    return line
 
 
 # --- Markdown ------------------------------------------------------------------------------
@@ -229,32 +245,42 @@ class MarkdownBlocks:
             line = "".join(self._line)
             self._lines.append(line)
             self._line = [start]
-            fence = _FENCE.match(line)
-            if fence is None:
-                is_end = not (self.fence or line.strip())
-            elif not self.fence:
-                self.fence, is_end = fence[1], False
-            else:
-                is_end = fence[1].startswith(self.fence) and not line.strip().strip(self.fence[0])
-                self.fence = "" if is_end else self.fence
-            if is_end and (block := self._take()):
-                yield block
+            if self._is_end(line):
+                block = self._take()
+                if block:
+                    yield block
+
+    def _is_end(self, line: str) -> bool:
+        """Whether a block ends with a line; keep track of the fence of a code block."""
+        fence = _FENCE.match(line)
+        if fence is None:
+            return not self.fence and not line.strip()
+        if not self.fence:
+            self.fence = fence[1]
+            return False
+        # A closing fence is at least as long as the opening one, and nothing follows it.
+        is_closing = fence[1].startswith(self.fence) and not line.strip().strip(self.fence[0])
+        if is_closing:
+            self.fence = ""
+        return is_closing
 
     def end(self) -> str:
         """Return the rest: nothing follows."""
         self._lines.append("".join(self._line))
-        self._line, self.fence = [], ""
+        self._line = []
+        self.fence = ""
         return self._take()
 
     @property
     def tail(self) -> str:
         """The end of the incomplete block, short enough to be drawn many times a second."""
         last = "".join(self._line)[-MAX_TAIL_CHARS:]
-        lines, room = [last], MAX_TAIL_CHARS - len(last)
+        lines = [last]
+        room = MAX_TAIL_CHARS - len(last)
         for line in reversed(self._lines):
             room -= len(line) + 1
             if room < 0:
-                lines.append(self.fence)
+                lines.append(self.fence)  # so that the rest of a code block is drawn as code
                 break
             lines.append(line)
         return "\n".join(reversed(lines))

@@ -49,12 +49,13 @@ def run_flush(
     window: Sequence[Message], prompt: FlushPrompt, *, model: Model, tools: Toolbox, cancel: Event | None = None
 ) -> None:
     """Run the silent turn in which the model writes its notes. Its messages are stored nowhere else."""
-    lead = next((index for index, message in enumerate(window) if message.role != "system"), len(window))
-    system = Message(role="system", parts=(Text(text=prompt.system),))
-    if lead:
-        system = replace(window[0], parts=(*window[0].parts, *system.parts), origin=None)
-    request = Message(role="user", parts=(Text(text=prompt.user),))
-    messages = [system, *window[1:lead], *window[lead:], request]
+    addition = Text(text=prompt.system)
+    messages = list(window)
+    if messages and messages[0].role == "system":
+        messages[0] = replace(messages[0], parts=(*messages[0].parts, addition), origin=None)
+    else:
+        messages.insert(0, Message(role="system", parts=(addition,)))
+    messages.append(Message(role="user", parts=(Text(text=prompt.user),)))
     results: list[ToolResult] = []
     for _ in range(MAX_FLUSH_STEPS):
         ready = validate(messages, model.provider).messages
@@ -73,12 +74,14 @@ def run_flush(
 
 def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
     """Return the digest and the last user message that begin the successor of a conversation that fits no window."""
-    request = next((message for message in reversed(history) if message.role == "user"), None)
+    requests = [message for message in history if message.role == "user"]
+    last = requests[-1].text if requests else ""
     limit = min(MAX_DIGEST_TOKENS, window // 10)
-    last = request.text if request else ""
-    text = wrap_summary(make_digest(history, limit=limit, activity=find_activity(history), request=last))
-    messages = [Message(role="user", parts=(Text(text=text),))]
-    return messages if request is None else [*messages, Message(role="user", parts=request.parts)]
+    digest = make_digest(history, limit=limit, activity=find_activity(history), request=last)
+    messages = [Message(role="user", parts=(Text(text=wrap_summary(digest)),))]
+    if requests:
+        messages.append(Message(role="user", parts=requests[-1].parts))
+    return messages
 
 
 def write_session_note(
@@ -101,20 +104,22 @@ def write_session_note(
         return None
     if not bounds.writable:
         raise InputError("the workspace is read-only (agent.workspace.access)")
-    name, moment = _ask_for_name(lines, model, cancel), utc(time)
+    moment = utc(time)
+    name = _ask_for_name(lines, model, cancel) or f"{moment:%H%M}"
+    source = "terminal" if opened.why == "asked" else f"{opened.why} reset"
     document = (
         f"# Session: {moment:%Y-%m-%d %H:%M:%S} UTC",
         "",
         f"- **Session Key**: {opened.key}",
         f"- **Session ID**: {id_of(opened.archived)}",
-        f"- **Source**: {'terminal' if opened.why == 'asked' else f'{opened.why} reset'}",
+        f"- **Source**: {source}",
         "",
         "## Conversation Summary",
         "",
         *lines,
         "",
     )
-    stem = f"memory/{moment:%Y-%m-%d}-{name or f'{moment:%H%M}'}"
+    stem = f"memory/{moment:%Y-%m-%d}-{name}"
     for number in count(1):
         path = locate(bounds, f"{stem}.md" if number == 1 else f"{stem}-{number}.md").path
         try:
@@ -131,12 +136,18 @@ def last_words(messages: Sequence[Message], *, mask: bool = True) -> list[str]:
     """Return the last messages of user and agent as `role: text`, without commands and silent replies."""
     lines: list[str] = []
     for message in reversed(messages):
-        text = strip_silence(message.text).strip() if message.role in {"user", "assistant"} else ""
-        if text and not _COMMAND.match(text):
-            lines.append(f"{message.role}: {redact(text) if mask else text}")
+        if message.role not in {"user", "assistant"}:
+            continue
+        text = strip_silence(message.text).strip()
+        if not text or _COMMAND.match(text):
+            continue
+        if mask:
+            text = redact(text)
+        lines.append(f"{message.role}: {text}")
         if len(lines) == MAX_NOTE_MESSAGES:
             break
-    return lines[::-1]
+    lines.reverse()
+    return lines
 
 
 def _ask_for_name(lines: Sequence[str], model: Model | None, cancel: Event | None) -> str:
@@ -154,7 +165,12 @@ def _ask_for_name(lines: Sequence[str], model: Model | None, cancel: Event | Non
 
 def make_slug(text: str) -> str:
     """Make a name a part of a file name, in any script; empty if it is no name, such as a whole sentence."""
-    letters = (letter if category(letter)[0] in "LMN" else " " for letter in normalize("NFC", text).lower())
-    words = "".join(letters).split()
+    letters = ""
+    for letter in normalize("NFC", text).lower():
+        is_word = category(letter)[0] in "LMN"  # letters, marks and numbers
+        letters += letter if is_word else " "
+    words = letters.split()
     slug = "-".join(words)
-    return slug if len(words) <= MAX_SLUG_WORDS and len(slug) <= MAX_SLUG_CHARS else ""
+    if len(words) > MAX_SLUG_WORDS or len(slug) > MAX_SLUG_CHARS:
+        return ""
+    return slug

@@ -80,10 +80,9 @@ def run_program(
             if process.returncode is None:
                 _signal(process, signal.SIGKILL)  # with its children: the program may be a script that runs another
     if process.returncode:
-        lines = (errors.strip() or output).decode("utf-8", "replace").split("\n")
-        reason = head(
-            redact(next((line.strip() for line in reversed(lines) if line.strip()), "no output")), MAX_ERROR_CHARS
-        )
+        message = (errors.strip() or output).decode("utf-8", "replace").strip()
+        last_line = message.split("\n")[-1].strip() or "no output"
+        reason = head(redact(last_line), MAX_ERROR_CHARS)
         raise CommandError(f"`{shown}` failed with status {process.returncode}: {reason}")
     return output.decode("utf-8", "replace")
 
@@ -91,7 +90,7 @@ def run_program(
 def _communicate(
     process: subprocess.Popen[bytes], stdin: bytes | None, *, seconds: float | None, cancel: Event
 ) -> tuple[bytes, bytes]:
-    deadline = time.monotonic() + (math.inf if seconds is None else seconds)
+    deadline = math.inf if seconds is None else time.monotonic() + seconds
     while True:
         try:
             return process.communicate(stdin, timeout=min(_TICK, max(0.0, deadline - time.monotonic())))
@@ -158,7 +157,8 @@ def run(
 def _follow(process: subprocess.Popen[bytes], output: _Output, *, deadline: float, cancel: Event) -> _Ending:
     """Read the output until the command ends or is stopped."""
     assert process.stdout is not None
-    pipe, drained = process.stdout.fileno(), math.inf
+    pipe = process.stdout.fileno()
+    drained = math.inf  # when to stop reading; unknown until the shell has ended
     with selectors.DefaultSelector() as ready:
         ready.register(pipe, selectors.EVENT_READ)
         while time.monotonic() < drained:
@@ -217,6 +217,7 @@ class _Output:
         return (self.kept[:half] + gap + self.kept[half:]).decode("utf-8", "replace")
 
     def _shorten(self) -> None:
-        over, half = max(0, len(self.kept) - MAX_OUTPUT_BYTES), MAX_OUTPUT_BYTES // 2
+        over = max(0, len(self.kept) - MAX_OUTPUT_BYTES)
+        half = MAX_OUTPUT_BYTES // 2
         del self.kept[half : half + over]
         self.dropped += over

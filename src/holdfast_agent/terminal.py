@@ -33,7 +33,6 @@ if TYPE_CHECKING:  # loaded while the user types
     from holdfast_agent.toolbox import Action
 
 _QUESTIONS: Final = {"run": "  Run it?", "write": "  Write it?"}
-_ALWAYS: Final = " a = always in this conversation,"
 _OPENING: Final = "opening …"
 WORDS: Final[dict[str, tuple[str, ...]]] = {
     "/compact": (),
@@ -142,8 +141,10 @@ class _Opening(Thread):
     def home(self) -> Path:
         from holdfast.store.opening import check_links, default_path  # noqa: PLC0415 - as above
 
-        given = self._options.home
-        home = Path(default_path() if given is None or "://" in str(given) else given).expanduser()
+        home = self._options.home
+        if home is None or "://" in str(home):  # local files of a memory on a server are in the default folder
+            home = Path(default_path())
+        home = home.expanduser()
         check_links(home)
         return home
 
@@ -161,9 +162,13 @@ class _Opening(Thread):
         if not action.guarded and (self._options.yes or allowed in self._allowed):
             return True
         screen.show_action(action)
-        always = "" if action.guarded else _ALWAYS
+        question = f"{_QUESTIONS[action.kind]} y = yes,"
+        answers = "yn"
+        if not action.guarded:
+            question += " a = always in this conversation,"
+            answers = "yan"
         try:
-            answer = _ask(f"{_QUESTIONS[action.kind]} y = yes,{always} n = no, then Enter: ", "yan" if always else "yn")
+            answer = _ask(f"{question} n = no, then Enter: ", answers)
         except KeyboardInterrupt:
             agent.cancel.set()
             return False
@@ -178,7 +183,8 @@ class _Opening(Thread):
 
 def _read_line(session: PromptSession[str], opening: _Opening) -> str | None:
     """Read a line; None to leave. Ctrl-C clears the line; on an empty line, pressed twice, it leaves."""
-    for is_last in (False, True):
+    was_pressed = False
+    while True:
         try:
             line = session.prompt()
         except EOFError:
@@ -186,13 +192,14 @@ def _read_line(session: PromptSession[str], opening: _Opening) -> str | None:
         except KeyboardInterrupt:
             if session.default_buffer.text.strip():
                 return ""
-            if not is_last:
-                click.echo("Ctrl-C again, or Ctrl-D, to leave.")
+            if was_pressed:
+                return None
+            was_pressed = True
+            click.echo("Ctrl-C again, or Ctrl-D, to leave.")
             continue
         if opening.error is not None:
             raise opening.error
         return line
-    return None
 
 
 def _make_prompt(
@@ -263,10 +270,11 @@ class CommandCompleter(Completer):
         name, space, rest = document.text_before_cursor.partition(" ")
         if not name.startswith("/") or " " in rest or "\n" in name + rest:
             return ()
-        if space:
-            typed, words = rest, [f"{word} " for word in WORDS.get(name, ())]
-        else:
-            typed, words = name.lower(), [f"{word} " if more else word for word, more in WORDS.items()]
+        typed = rest
+        words = [f"{word} " for word in WORDS.get(name, ())]
+        if not space:  # the command itself is being typed
+            typed = name.lower()
+            words = [f"{word} " if arguments else word for word, arguments in WORDS.items()]
         return [Completion(word, start_position=-len(typed)) for word in words if word.startswith(typed)]
 
 

@@ -106,21 +106,31 @@ def make_schema(kind: type[Arguments]) -> dict[str, Any]:
     whole: dict[str, Any] = parts[kind.__name__]
     fields: dict[str, Any] = {}
     for name, field in whole["properties"].items():
-        types = [each for each in field.get("anyOf", ()) if each != {"type": "null"}]
-        known = {key: value for key, value in field.items() if key != "anyOf" and (key, value) != ("default", None)}
-        fields[name] = {**types[0], **known} if len(types) == 1 else field
+        types = [kind for kind in field.get("anyOf", ()) if kind != {"type": "null"}]
+        if len(types) != 1:
+            fields[name] = field
+            continue
+        plain = dict(field)
+        del plain["anyOf"]
+        if "default" in plain and plain["default"] is None:
+            del plain["default"]
+        fields[name] = {**types[0], **plain}
     return {"type": "object", "properties": fields, "required": whole["required"]}
 
 
 def _parse(given: Mapping[str, Any] | str, kind: type[A], name: str) -> A:
-    schema = make_schema(kind)
-    fields = ", ".join(f"`{each}`" if each in schema["required"] else f"`{each}`?" for each in schema["properties"])
     if isinstance(given, str):
-        raise InputError(f"the arguments of {name} are not a JSON object: send one with {fields}")
+        raise InputError(f"the arguments of {name} are not a JSON object: send one with {_list_fields(kind)}")
     try:
         return msgspec.convert(dict(given), kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InputError(f"{name}: {error}; it takes {fields}") from error
+        raise InputError(f"{name}: {error}; it takes {_list_fields(kind)}") from error
+
+
+def _list_fields(kind: type[Arguments]) -> str:
+    """Name the arguments; a question mark follows those that may be left out."""
+    schema = make_schema(kind)
+    return ", ".join(f"`{name}`" if name in schema["required"] else f"`{name}`?" for name in schema["properties"])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -168,12 +178,17 @@ class Toolbox:
         stop = cancel or Event()
         results: list[ToolResult] = []
         parallel = {function.tool.name for function in self.functions if function.is_parallel}
-        for is_parallel, group in groupby(calls, lambda call: call.name in parallel):
-            for some in [list(group)] if is_parallel else ([call] for call in group):
-                for result in self._run_group(some, stop):
-                    results.append(result)
-                    if on_result is not None:
-                        on_result(result)
+        groups: list[list[ToolCall]] = []
+        for is_parallel, neighbours in groupby(calls, lambda call: call.name in parallel):
+            if is_parallel:
+                groups.append(list(neighbours))
+            else:
+                groups += [[call] for call in neighbours]
+        for group in groups:
+            for result in self._run_group(group, stop):
+                results.append(result)
+                if on_result is not None:
+                    on_result(result)
         return results
 
     def _run_group(self, group: Sequence[ToolCall], stop: Event) -> list[ToolResult]:
@@ -208,7 +223,7 @@ class Toolbox:
 
 def cancelled_result(call: ToolCall) -> ToolResult:
     """Make the result of a call that the user cancelled."""
-    return _make_result(call, "The user called this off. Ask before you try it again.", is_error=True)
+    return _make_result(call, "The user cancelled this. Ask before you try it again.", is_error=True)
 
 
 def _make_result(call: ToolCall, text: str, *, is_error: bool) -> ToolResult:

@@ -122,12 +122,13 @@ class Bash(Arguments, frozen=True):
             return Answer(text="The user refused this command. Ask what to do instead.", is_error=True)
         seconds = min(max(self.timeout or DEFAULT_SECONDS, 1), MAX_SECONDS)
         result = shell.run(self.command, cwd=bounds.root, seconds=seconds, cancel=cancel)
-        notes = {
-            "timeout": f"[stopped after {seconds:g} s: give a longer `timeout`, or do less at once]",
-            "cancelled": "[called off by the user]",
-            "exit": f"[exit status {result.status}]" if result.status else "",
-        }
-        text = "\n".join(filter(None, (result.output.removesuffix("\n") or "(no output)", notes[result.ended])))
+        text = result.output.removesuffix("\n") or "(no output)"
+        if result.ended == "timeout":
+            text += f"\n[stopped after {seconds:g} s: give a longer `timeout`, or do less at once]"
+        elif result.ended == "cancelled":
+            text += "\n[cancelled by the user]"
+        elif result.status:
+            text += f"\n[exit status {result.status}]"
         return Answer(text=text, is_error=result.status != 0, head=HEAD_CHARS, tail=TAIL_CHARS)
 
 
@@ -136,8 +137,9 @@ def file_tools(bounds: Bounds, *, confirm: Confirm | None = None) -> tuple[ToolF
     read = make_tool("read", Read, partial(_read, bounds), is_parallel=True)
     if not bounds.writable or confirm is None:
         return (read,)
-    write, edit = partial(_write, bounds, confirm), partial(_edit, bounds, confirm)
-    return read, make_tool("write", Write, write), make_tool("edit", Edit, edit)
+    write = make_tool("write", Write, partial(_write, bounds, confirm))
+    edit = make_tool("edit", Edit, partial(_edit, bounds, confirm))
+    return read, write, edit
 
 
 def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
@@ -149,14 +151,19 @@ def flush_tools(bounds: Bounds, *, note: str, mask: bool = True) -> Toolbox:
     def append(given: Write, _cancel: Event) -> Answer:
         if locate(bounds, given.path) != locate(bounds, note):
             raise InputError(f"only {note} can be written now, and only added to: write there")
-        before = read_bytes(bounds, note)[-1:] if locate(bounds, note).path.exists() else b""
-        gap = "" if not before else "\n" if before.endswith(b"\n") else "\n\n"
+        gap = ""
+        if locate(bounds, note).path.exists():
+            before = read_bytes(bounds, note)
+            if before.endswith(b"\n"):
+                gap = "\n"
+            elif before:
+                gap = "\n\n"
         text = redact(given.content) if mask else given.content
         paths.append_bytes(bounds, note, _encode(f"{gap}{text.rstrip()}\n"))
         return Answer(text=f"Added {len(given.content):,} characters to {note}.")
 
-    told = f"Add text to the end of {note}, the only file that can be written now."
-    return Toolbox(functions=(*file_tools(bounds), make_tool("write", Write, append, description=told)))
+    description = f"Add text to the end of {note}, the only file that can be written now."
+    return Toolbox(functions=(*file_tools(bounds), make_tool("write", Write, append, description=description)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,27 +189,35 @@ def _read(bounds: Bounds, given: Read, _cancel: Event) -> Answer:
         notes.append(f"line {page.last} is longer than that: `cut -c` in bash shows more of it")
     if page.has_more:
         notes.append(f"more follows: offset={page.last + 1} goes on")
-    shown = page.text or "(empty)"
-    note = f"{shown.removesuffix(chr(10))}\n\n[lines {given.offset}-{page.last} of {given.path}; {'; '.join(notes)}]"
-    return Answer(text=note if notes else shown)
+    text = page.text or "(empty)"
+    if notes:
+        text = text.removesuffix("\n")
+        text += f"\n\n[lines {given.offset}-{page.last} of {given.path}; {'; '.join(notes)}]"
+    return Answer(text=text)
 
 
 def read_page(file: BinaryIO, *, offset: int, limit: int) -> Page:
     """Read some lines of a file without loading the rest of it; a very long line is read in pieces."""
+    end = offset + min(limit, MAX_READ_LINES)
     shown = bytearray()
-    last = number = 0
-    is_cut = has_more = False
-    is_new = True
+    last = 0
+    number = 0
+    is_cut = False
+    has_more = False
+    begins_line = True
     while piece := file.readline(_PIECE):
-        number += is_new
+        if begins_line:
+            number += 1
         room = MAX_READ_BYTES - len(shown)
-        is_full = number >= offset + min(limit, MAX_READ_LINES) or (len(piece) > room and len(shown) > 0)
+        is_full = number >= end or (len(piece) > room and len(shown) > 0)
         if is_full and number > last:
             has_more = True
             break
-        last, is_new = number, piece.endswith(b"\n")
+        last = number
+        begins_line = piece.endswith(b"\n")
         if number >= offset:
-            is_cut = is_cut or len(piece) > room
+            if len(piece) > room:
+                is_cut = True
             shown += piece[:room]
     return Page(text=bytes(shown).decode("utf-8", "replace"), last=last, has_more=has_more, is_cut=is_cut)
 
@@ -210,10 +225,11 @@ def read_page(file: BinaryIO, *, offset: int, limit: int) -> Page:
 def _confirm(bounds: Bounds, confirm: Confirm, given: Write | Edit, *, change: list[str]) -> Place:
     """Ask the user whether a file may be written, and return the place that was shown."""
     place = paths.locate_to_write(bounds, given.path)
-    shown = change[:MAX_PREVIEW_LINES]
-    more = [f"… {len(change) - len(shown):,} more lines"] if len(change) > len(shown) else []
-    text = "\n".join([f"write {place.path}", *shown, *more])
-    if not confirm(Action(kind="write", text=text, guarded=paths.guard_reason(bounds, place))):
+    lines = [f"write {place.path}", *change[:MAX_PREVIEW_LINES]]
+    if len(change) > MAX_PREVIEW_LINES:
+        lines.append(f"… {len(change) - MAX_PREVIEW_LINES:,} more lines")
+    action = Action(kind="write", text="\n".join(lines), guarded=paths.guard_reason(bounds, place))
+    if not confirm(action):
         raise InputError(f"writing {given.path} was not allowed: ask the user what to do instead")
     return place
 
@@ -226,35 +242,44 @@ def _write(bounds: Bounds, confirm: Confirm, given: Write, _cancel: Event) -> An
 
 
 def _edit(bounds: Bounds, confirm: Confirm, given: Edit, _cancel: Event) -> Answer:
-    held = read_bytes(bounds, given.path, limit=MAX_EDIT_BYTES + 1)
-    old, new = _encode(given.old_text), _encode(given.new_text)
-    if 0 < held.count(b"\n") == held.count(b"\r\n"):  # models write the line breaks that they are used to
-        old, new = (part.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n") for part in (old, new))
-    at = held.find(old)
-    for is_wrong, fix in (
-        (len(held) > MAX_EDIT_BYTES, f"{given.path} is too large for edit: use a program in bash"),
-        (given.old_text == given.new_text, "oldText and newText are the same: nothing would change"),
-        (not old, "oldText is empty: say what to replace, or use write for a whole file"),
-        (at < 0, f"oldText does not occur in {given.path}: read the file again and copy it exactly, with all blanks"),
-    ):
-        if is_wrong:
-            raise InputError(fix)
-    if held.find(old, at + 1) >= 0:
-        times = max(2, held.count(old))
+    content = read_bytes(bounds, given.path, limit=MAX_EDIT_BYTES + 1)
+    if len(content) > MAX_EDIT_BYTES:
+        raise InputError(f"{given.path} is too large for edit: use a program in bash")
+    if given.old_text == given.new_text:
+        raise InputError("oldText and newText are the same: nothing would change")
+    if not given.old_text:
+        raise InputError("oldText is empty: say what to replace, or use write for a whole file")
+    old = _encode(given.old_text)
+    new = _encode(given.new_text)
+    if 0 < content.count(b"\n") == content.count(b"\r\n"):  # models write the line breaks that they are used to
+        old = _use_windows_line_breaks(old)
+        new = _use_windows_line_breaks(new)
+    at = content.find(old)
+    if at < 0:
+        raise InputError(
+            f"oldText does not occur in {given.path}: read the file again and copy it exactly, with all blanks"
+        )
+    if content.find(old, at + 1) >= 0:
+        times = max(2, content.count(old))  # `count` does not see occurrences that overlap
         raise InputError(f"oldText occurs {times} times in {given.path}: include lines around it until it occurs once")
-    line = held.count(b"\n", 0, at) + 1
-    removed, added = given.old_text.splitlines(), given.new_text.splitlines()
-    change = [f"@ line {line}", *(f"- {each}" for each in removed), *(f"+ {each}" for each in added)]
-    place = _confirm(bounds, confirm, given, change=change)
-    paths.write_bytes(bounds, given.path, held[:at] + new + held[at + len(old) :], expected=held, place=place)
+    line = content.count(b"\n", 0, at) + 1
+    removed = [f"- {text}" for text in given.old_text.splitlines()]
+    added = [f"+ {text}" for text in given.new_text.splitlines()]
+    place = _confirm(bounds, confirm, given, change=[f"@ line {line}", *removed, *added])
+    changed = content[:at] + new + content[at + len(old) :]
+    paths.write_bytes(bounds, given.path, changed, expected=content, place=place)
     return Answer(text=f"Replaced the passage at line {line} of {given.path}.")
+
+
+def _use_windows_line_breaks(text: bytes) -> bytes:
+    return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")
 
 
 def _encode(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise InputError("the text holds half of a character: write it again") from None
+        raise InputError("the text is not valid Unicode: write it again") from None
 
 
 # --- notes --------------------------------------------------------------------
@@ -286,25 +311,41 @@ def note_tools(notes: Notes, session: Session | None = None) -> tuple[ToolFuncti
     """Make the tools over the notes of a workspace; with a session, a search returns its facts as well."""
 
     def get(given: GetNote, _cancel: Event) -> Answer:
-        start, count = _at_least_one(given.first) or 1, _at_least_one(given.lines)
-        text, following = notes.read(given.path, start=start, count=count)
-        more = f"\n\n[more follows: from={following} goes on]" if following else ""
-        return _to_json({"path": given.path, "text": f"{text}{more}"})
+        start = _at_least_one(given.first) or 1
+        text, following = notes.read(given.path, start=start, count=_at_least_one(given.lines))
+        if following:
+            text += f"\n\n[more follows: from={following} goes on]"
+        return _to_json({"path": given.path, "text": text})
 
     def search(given: SearchNotes, _cancel: Event) -> Answer:
         try:
             found = notes.search(given.query, max_results=_at_least_one(given.max_results), min_score=given.min_score)
         except (HoldfastError, OSError) as error:
-            failed = {"results": [], "disabled": True, "unavailable": True, "error": str(error)}
-            failed |= {"warning": "memory search is not available now", "action": _ACTION}
+            failed = {
+                "results": [],
+                "disabled": True,
+                "unavailable": True,
+                "error": str(error),
+                "warning": "memory search is not available now",
+                "action": _ACTION,
+            }
             return _to_json(failed, is_error=True)
         citations = notes.settings.agent.memory_search.citations
         results: list[dict[str, Any]] = []
         for hit in found.hits:
-            place = {"path": hit.path, "startLine": hit.start, "endLine": hit.end, "score": hit.score}
-            citation = {} if citations == "off" else {"citation": cite(hit.path, hit.start, hit.end)}
-            snippet = "\n\nSource: ".join([hit.snippet, *citation.values()])
-            results.append({**place, "snippet": snippet, "source": hit.kind, **citation})
+            result = {
+                "path": hit.path,
+                "startLine": hit.start,
+                "endLine": hit.end,
+                "score": hit.score,
+                "snippet": hit.snippet,
+                "source": hit.kind,
+            }
+            if citations != "off":
+                citation = cite(hit.path, hit.start, hit.end)
+                result["snippet"] = f"{hit.snippet}\n\nSource: {citation}"
+                result["citation"] = citation
+            results.append(result)
         data: dict[str, Any] = {
             "results": results,
             "provider": found.provider,
@@ -391,11 +432,14 @@ def _recall(memories: Memories, session: Session | None, given: RecallMemories, 
         scored.append((hit.score, f"[{category}] {hit.fact.content}"))
     facts = _find_facts(session, given.query, limit=limit)
     scored += [(hit.score, f"[{hit.fact.type}] {hit.fact.content}") for hit in facts]
-    lines = {line: score for score, line in sorted(scored, reverse=True)[:limit]}
-    if not lines:
+    scored.sort(reverse=True)
+    best = {line: score for score, line in scored[:limit]}  # a memory may also be a fact of the session
+    if not best:
         return Answer(text="No relevant memories found.")
-    numbered = (f"{number}. {line} ({score:.0%})" for number, (line, score) in enumerate(lines.items(), start=1))
-    return Answer(text="\n".join([f"Found {len(lines)} memories:", "", *numbered]))
+    lines = [f"Found {len(best)} memories:", ""]
+    for number, (line, score) in enumerate(best.items(), start=1):
+        lines.append(f"{number}. {line} ({score:.0%})")
+    return Answer(text="\n".join(lines))
 
 
 def _store(memories: Memories, given: StoreMemory, _cancel: Event) -> Answer:
@@ -431,8 +475,10 @@ def _forget_only(memories: Memories, matches: list[FactRow], *, done: str) -> An
     return Answer(text=f"Found {len(matches)} candidates. Specify memoryId:\n{lines}")
 
 
-def _shorten(text: str, most: int) -> str:
-    return text if len(text) <= most else f"{head(text, most)}..."
+def _shorten(text: str, max_chars: int) -> str:
+    if len(text) <= max_chars:
+        return text
+    return f"{head(text, max_chars)}..."
 
 
 # --- the archive ----------------------------------------------------------------
@@ -457,11 +503,19 @@ class GetArchived(Arguments, frozen=True):
         rows = session.get([self.id])
         if not rows:
             raise InputError(f"the archive has no message {self.id}: use a number that is shown in this conversation")
-        message, text = rows[0].message, words(rows[0].message)
-        stop = min(len(text), self.offset + min(self.limit, MAX_ARCHIVE_CHARS))
-        more = f"\n\n[{len(text) - stop:,} characters follow: offset={stop} goes on]" if stop < len(text) else ""
-        names = ", ".join(result.name or "a tool" for result in message.results)
-        origin = f"result of {names}" if names else f"said by {message.name or message.role}"
+        message = rows[0].message
+        text = words(message)
+        header = f"archived message {rows[0].id}"
+        if message.results:
+            names = ", ".join(result.name or "a tool" for result in message.results)
+            header += f", result of {names}"
+        else:
+            header += f", said by {message.name or message.role}"
         when = minute(message.timestamp)
-        header = f"[archived message {rows[0].id}, {origin}{f', {when}' if when else ''}]"
-        return Answer(text=f"{header}\n{text[self.offset : stop]}{more}")
+        if when:
+            header += f", {when}"
+        stop = min(len(text), self.offset + min(self.limit, MAX_ARCHIVE_CHARS))
+        shown = f"[{header}]\n{text[self.offset : stop]}"
+        if stop < len(text):
+            shown += f"\n\n[{len(text) - stop:,} characters follow: offset={stop} goes on]"
+        return Answer(text=shown)

@@ -61,13 +61,15 @@ def prepare(root: Path, settings: AgentSettings) -> list[str]:
     written: list[str] = []
     if settings.workspace.access != "rw":
         return written
-    is_new = not any((root / name).exists() for name in (*FILES, *MEMORY))
+    names = list(FILES)
+    if not any((root / name).exists() for name in (*FILES, *MEMORY)):
+        names.append(FIRST_RUN)
     try:
         root.mkdir(parents=True, exist_ok=True)
         if settings.workspace.skip_bootstrap:
             return written
         (root / "memory").mkdir(exist_ok=True)
-        for name in (*FILES, FIRST_RUN) if is_new else FILES:
+        for name in names:
             with suppress(FileExistsError), (root / name).open("x", encoding="utf-8") as file:
                 file.write(_template(f"workspace/{name}"))
                 written.append(name)
@@ -83,24 +85,41 @@ def context_files(root: Path, settings: AgentSettings, *, first_run: bool = Fals
     """
     if settings.workspace.access == "none":
         return ()
-    names = [*FILES, *([FIRST_RUN] if first_run and (root / FIRST_RUN).is_file() else [])]
-    notes = {(root / name).stat().st_ino: name for name in reversed(MEMORY) if (root / name).is_file()}
     limits = settings.workspace
     files: list[ContextFile] = []
     room = limits.bootstrap_total_max_chars
-    for file in (_load(root, name) for name in (*names, *sorted(notes.values()))):
+    for name in _list_names(root, first_run=first_run):
+        file = _load(root, name)
         limit = min(limits.bootstrap_max_chars, room)
         if file.status != "empty" and limit < min(MIN_ROOM, len(file.text)):
             files.append(replace(file, status="skipped", text=""))
             continue
         text = truncate(file.text, name=file.name, limit=limit)
         room -= len(text)
-        files.append(replace(file, status="truncated" if len(text) < len(file.text) else file.status, text=text))
+        if len(text) < len(file.text):
+            file = replace(file, status="truncated", text=text)
+        files.append(file)
     return tuple(files)
 
 
+def _list_names(root: Path, *, first_run: bool) -> list[str]:
+    names = list(FILES)
+    if first_run and (root / FIRST_RUN).is_file():
+        names.append(FIRST_RUN)
+    # On a file system that ignores case, both names of the notes are the same file.
+    inodes: set[int] = set()
+    for name in MEMORY:
+        if (root / name).is_file():
+            inode = (root / name).stat().st_ino
+            if inode not in inodes:
+                names.append(name)
+            inodes.add(inode)
+    return names
+
+
 def _load(root: Path, name: str) -> ContextFile:
-    path, bounds = root / name, Bounds(root=root)
+    path = root / name
+    bounds = Bounds(root=root)
     try:
         if not locate(bounds, name).path.exists():
             return ContextFile(name=name, path=path, status="missing", text=f"[MISSING] Expected at: {path}")
@@ -138,21 +157,26 @@ def system_prompt(
     """
     moment = local_time(now, timezone=settings.timezone)
     access = settings.workspace.access
-    told = {tool.name: f"- {tool.name}: {tool.description}" for tool in tools}
     parts = [_section("opening")]
     if tools:
-        parts.append(_section("tools", tools="\n".join(told.values())))
-    if "memory_search" in told:
-        cite = "Say where you found it, as path#L5-L9."
-        parts.append(_section("recall", citations="" if settings.memory_search.citations == "off" else cite))
+        parts.append(_section("tools", tools="\n".join(f"- {tool.name}: {tool.description}" for tool in tools)))
+    if any(tool.name == "memory_search" for tool in tools):
+        citations = "Say where you found it, as path#L5-L9."
+        if settings.memory_search.citations == "off":
+            citations = ""
+        parts.append(_section("recall", citations=citations))
     if access != "none":
-        parts.append(_section("workspace", folder=str(root), access={"ro": " (read-only)"}.get(access, "")))
+        note = " (read-only)" if access == "ro" else ""
+        parts.append(_section("workspace", folder=str(root), access=note))
     if access == "rw":
         parts.append(_section("notes", note=f"memory/{moment:%Y-%m-%d}.md"))
+    parts.append(_section("silence"))
     zone = settings.timezone or moment.tzname() or ""
-    parts += [_section("silence"), _section("date", day=moment.strftime("%A, %Y-%m-%d"), zone=zone)]
+    parts.append(_section("date", day=moment.strftime("%A, %Y-%m-%d"), zone=zone))
     files = _project_context(context_files(root, settings, first_run=first_run))
-    return "\n\n".join([*parts, files] if files else parts)
+    if files:
+        parts.append(files)
+    return "\n\n".join(parts)
 
 
 def _project_context(files: Sequence[ContextFile]) -> str:

@@ -25,10 +25,12 @@ def is_project_file(path: Path, *, project: Path | None) -> bool:
 
     If the file is a link, its own location counts, not that of its target.
     """
-    folders = (Path(), *([project] if project is not None else []))
-    return any(_is_same(path.parent, folder) for folder in folders) and not any(
-        _is_same(path.parent, own) for own in (trust_file().parent, Path.home() / ".openclaw")
-    )
+    for own in (trust_file().parent, Path.home() / ".openclaw"):
+        if _is_same(path.parent, own):
+            return False
+    if _is_same(path.parent, Path()):
+        return True
+    return project is not None and _is_same(path.parent, project)
 
 
 def _is_same(one: Path, other: Path) -> bool:
@@ -74,12 +76,13 @@ def record_trust(contents: Mapping[Path, bytes]) -> dict[str, str]:
 
 def forget_trust(path: Path) -> list[str]:
     """Remove the trust in a path and everything below it; return what was trusted."""
-    recorded, at = load_trust(), _locate(path)
+    recorded = load_trust()
+    at = _locate(path)
     real = os.path.realpath(path)  # a link to a folder stands for both
-    removed = [each for each in recorded if any(Path(each).is_relative_to(place) for place in (at, real))]
+    removed = [known for known in map(Path, recorded) if known.is_relative_to(at) or known.is_relative_to(real)]
     if removed:
-        _write({each: digest for each, digest in recorded.items() if each not in removed})
-    return removed
+        _write({known: digest for known, digest in recorded.items() if Path(known) not in removed})
+    return list(map(str, removed))
 
 
 def _locate(path: Path) -> str:
@@ -109,8 +112,14 @@ def links_out_of(folder: Path, place: Path) -> dict[Path, bytes]:
     with suppress(OSError):
         if place.is_dir():
             paths = list(place.iterdir())
-        else:  # what SQLite would use beside the file
+        else:  # what SQLite would use next to the file
             paths = [place.with_name(f"{place.name}{end}") for end in ("-wal", "-shm", "-journal")]
     inside = Path(os.path.realpath(folder))
-    targets = {path: Path(os.path.realpath(path)) for path in (place, *paths) if path == place or path.is_symlink()}
-    return {path: os.fsencode(target) for path, target in targets.items() if not target.is_relative_to(inside)}
+    links: dict[Path, bytes] = {}
+    for path in (place, *paths):
+        if path != place and not path.is_symlink():
+            continue
+        target = Path(os.path.realpath(path))
+        if not target.is_relative_to(inside):
+            links[path] = os.fsencode(target)
+    return links

@@ -139,7 +139,7 @@ class TestBash:
         asked = ToolCall(id="c", name="bash", arguments={"command": "touch ready; sleep 300"})
         with when((world.folder / "ws" / "ready").exists, cancel.set):
             result = world.box().run(asked, cancel=cancel)
-        assert result.text == "(no output)\n[called off by the user]"
+        assert result.text == "(no output)\n[cancelled by the user]"
 
     def test_long_output_is_in_the_archive_whole(self, world: World) -> None:
         """The model sees both ends; archive_get gives back all of it, part by part."""

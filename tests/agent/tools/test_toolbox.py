@@ -143,7 +143,7 @@ class TestTogether:
         box = Toolbox(functions=(tool("stop", stop), tool("more", more)))
         results = box.run_all([call("stop", 1), call("more", 2), call("none", 3)], cancel=cancel)
         assert [result.is_error for result in results] == [False, True, True]
-        assert "called this off" in results[1].text
+        assert "cancelled this" in results[1].text
         assert not ran
 
     @pytest.mark.parametrize("count", [1, 2])
