@@ -88,7 +88,7 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     (CONTEXT + "knowledgeExtraction", False, "knowledge.extraction", True),
     (CONTEXT + "autoRecallMinScore", 0.6, "recall.min_score", 0.7),
     (CONTEXT + "maxSegments", 100, "archive.max_segments", None),
-    (CONTEXT + "crossSession", True, "archive.cross_session", False),
+    (CONTEXT + "crossSession", True, "archive.cross_session", None),
     (CONTEXT + "evictionDays", 0, "archive.eviction_days", None),
     # the compaction section
     ("agents.defaults.compaction.maxHistoryShare", 0.4, "compaction.max_history_share", 0.5),

@@ -97,6 +97,7 @@ class Engine:
         hooks: Hooks | None = None,
         background: bool = True,
         clock: Callable[[], int] | None = None,
+        personal: bool = False,
     ) -> Self:
         """Open the memory in a folder, which is created if it does not exist.
 
@@ -110,6 +111,8 @@ class Engine:
             hooks: Functions to call around compactions.
             background: Whether a thread does the pending work: vectors, facts, compactions.
             clock: Returns the time in Unix milliseconds; the system's clock unless given.
+            personal: Whether all sessions are those of one person. Then passages of the other sessions of a project
+                are recalled too, unless `archive.cross_session` is off.
 
         Raises:
             SettingsError: A setting or the name of the model is wrong.
@@ -124,7 +127,8 @@ class Engine:
         writer = _open_model(model or settings.compaction.model, settings)
         reader = None if model else _open_model(settings.knowledge.model, settings)
         timed = {} if clock is None else {"clock": clock}
-        engine = cls(Memory.open(path, settings=settings, **timed), model=writer, hooks=hooks, background=background)
+        memory = Memory.open(path, settings=settings, is_personal=personal, **timed)
+        engine = cls(memory, model=writer, hooks=hooks, background=background)
         engine.reader = reader
         engine.warnings = warnings
         return engine

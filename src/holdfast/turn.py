@@ -30,7 +30,7 @@ from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
 from holdfast.memory.archive import NO_MASKS, Masks
 from holdfast.memory.block import Fact, fact_line
-from holdfast.memory.query import build_query, find_recall_switch
+from holdfast.memory.query import find_recall_switch
 from holdfast.memory.recall import SHOWN, Recall
 from holdfast.providers import Incoming
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
@@ -315,14 +315,11 @@ def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: P
     # Of a shortened message, most can only be recalled.
     shortened = {number for edit in (*state.edits, *plan.edits) if edit.kind == "pruned" for number in edit.ids}
     in_window = {item.id for item in plan.items} - shortened
-    query = build_query(
-        settings, texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
+    query = memory.query(
+        texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
     )
     quoted, shown = _find_quoted(plan.items)
-    query = replace(query, quoted=quoted, shown=shown)
-    recall = memory.recall(replace(query, texts=query.texts[-1:]))
-    if not recall.block and len(texts) > 1:  # a question that says too little is read with the messages before it
-        recall = memory.recall(query)
+    recall = memory.recall(replace(query, quoted=quoted, shown=shown))
     if settings.embedding.provider == "none":  # chosen by the user, so not reported
         recall = replace(recall, notes=tuple(note for note in recall.notes if note not in memory.choice.reasons))
     turn.recall = recall

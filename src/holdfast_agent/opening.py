@@ -121,7 +121,9 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     if confirm is None and options.yes:
         confirm = _allow_unguarded
     root = (options.workspace or Path(settings.agent.workspace.path or ".")).expanduser().resolve()
-    engine = Engine.open(options.home, settings=settings, hooks=load_hooks(settings.agent.hooks, root=root))
+    engine = Engine.open(
+        options.home, settings=settings, personal=True, hooks=load_hooks(settings.agent.hooks, root=root)
+    )
     sessions = Sessions(
         home=engine.memory.home,
         clock=lambda: time.time_ns() // 1_000_000,

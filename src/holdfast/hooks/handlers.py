@@ -133,20 +133,16 @@ class HostHooks:
         return _add_context(payload, self._recall(host))
 
     def _recall(self, host: _Host) -> str:
-        from holdfast.memory.query import build_query  # noqa: PLC0415 - other events do not need it
-
         memory = host.memory
-        query = build_query(
-            memory.settings,
+        query = memory.query(
             (host.prompt,),
             scope=host.scope,
-            now=memory.clock(),
             cap=min(MAX_BLOCK_TOKENS, memory.settings.recall.hard_cap_tokens),
             in_window=host.messages,
             automatic=True,
         )
         found = memory.recall(replace(query, quoted=host.quoted))
-        host.quoted |= {hit.passage for hit in found.hits}
+        host.quoted |= {hit.passage for hit in found.hits if hit.is_whole}  # more of the others may be asked for
         return found.block
 
     def record_compaction(self, payload: Payload, host: _Host) -> Output:

@@ -30,6 +30,8 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
     from holdfast.memory.query import RecallQuery
     from holdfast.memory.recall import Hit, Recall
 
+CALLER_MARK: Final = "@"
+"""Stands between an agent and the caller of a server that other people use too: `main@k-3f2a…`."""
 _EMBED_BATCH: Final = 256
 _NO_LIMIT: Final = 2**62
 _MAX_TAKEN_OVER: Final = 2_000
@@ -73,9 +75,11 @@ class Memory:
         clock: Callable[[], int] = _now,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
         timer: Callable[[], float] = time.thread_time,
+        is_personal: bool = False,
     ) -> None:
         self.store, self.settings = store, settings
         self.clock, self.new_id, self.timer = clock, new_id, timer
+        self.is_personal = is_personal
         self._is_warm = False
         self._marks = NO_MARKS
         if choice is not None:
@@ -83,15 +87,21 @@ class Memory:
 
     @classmethod
     def open(
-        cls, path: Path | str | None = None, *, settings: Settings | None = None, clock: Callable[[], int] = _now
+        cls,
+        path: Path | str | None = None,
+        *,
+        settings: Settings | None = None,
+        clock: Callable[[], int] = _now,
+        is_personal: bool = False,
     ) -> Self:
         """Open the memory in a folder (or a `.db` file, or on a server); create it where it does not exist yet.
 
         A memory-context folder is opened in place, and stays readable by the plugin. `clock` returns the time in Unix
-        milliseconds.
+        milliseconds. For `is_personal` see `Engine.open`.
         """
         known = settings if settings is not None else Settings()
-        return cls(store=open_memory_store(path, settings=known), settings=known, clock=clock)
+        store = open_memory_store(path, settings=known)
+        return cls(store=store, settings=known, clock=clock, is_personal=is_personal)
 
     def with_settings(self, settings: Settings) -> Memory:
         """Return this memory with other settings; those of the store, the embedder and the server stay."""
@@ -107,6 +117,7 @@ class Memory:
             clock=self.clock,
             new_id=self.new_id,
             timer=self.timer,
+            is_personal=self.is_personal,
         )
         memory._marks = self._marks
         return memory
@@ -305,13 +316,36 @@ class Memory:
         scope: Scope,
         across: Across | None = None,
         cap: int | None = None,
+        now: int | None = None,
+        in_window: Collection[int] = (),
         automatic: bool = False,
+        facts: Sequence[FactRow] = (),
     ) -> RecallQuery:
-        """Make a query from the settings; see `build_query`."""
+        """Make a query from the settings; see `build_query`. Whatever recalls asks through this function."""
         from holdfast.memory.query import build_query  # noqa: PLC0415 - see above
 
-        now = self.clock()
-        return build_query(self.settings, texts, scope=scope, now=now, across=across, cap=cap, automatic=automatic)
+        return build_query(
+            self.settings,
+            texts,
+            scope=scope,
+            now=self.clock() if now is None else now,
+            across=self.reach_of(scope) if across is None else across,
+            cap=cap,
+            in_window=in_window,
+            automatic=automatic,
+            facts=facts,
+        )
+
+    def reach_of(self, scope: Scope) -> bool:
+        """Return whether passages of the other sessions of a project are recalled, if a query does not say so.
+
+        They are for the owner of a personal memory. The sessions of another caller, who has a name in the agent, may
+        be those of several people.
+        """
+        chosen = self.settings.archive.cross_session
+        if chosen is not None:
+            return chosen
+        return self.is_personal and CALLER_MARK not in scope.agent
 
     def search(
         self,

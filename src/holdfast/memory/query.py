@@ -101,7 +101,7 @@ def build_query(
     return RecallQuery(
         texts=tuple(words),
         scope=scope,
-        across=settings.archive.cross_session if across is None else across,
+        across=bool(settings.archive.cross_session) if across is None else across,
         cap=recall.hard_cap_tokens if cap is None else cap,
         fill=recall.fill,
         header=recall.header,

@@ -125,10 +125,23 @@ def recall(
         return Recall(reason="the message asks nothing")
     pace = _Pace.start(query.seconds, timer)
     try:
-        return _recall(store, query, marks, embedder, pace)
+        return _recall_with_context(store, query, marks, embedder, pace)
     except DeadlineError:
         late = f"it took longer than {1000 * pace.end.seconds:.0f} ms ({_MAX_OVERTIME} times recall.deadline_ms)"
         return Recall(reason=late, notes=(f"nothing was recalled: {late}",))
+
+
+def _recall_with_context(
+    store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, pace: _Pace
+) -> Recall:
+    """Recall for the newest message; if it says too little ("and for staging?"), with those before it."""
+    alone = _recall(store, replace(query, texts=query.texts[-1:]), marks, embedder, pace)
+    if len(query.texts) <= 1 or alone.confidence >= query.eagerness.high:
+        return alone
+    together = _recall(store, query, marks, embedder, pace)
+    if together.confidence > alone.confidence:
+        return together
+    return alone
 
 
 _FEW_AFTER: Final = 2
@@ -359,7 +372,9 @@ _MIN_LEAD_TOKENS: Final = 300
 _ONE: Final = np.ones(1, np.float32)
 SHOWN: Final = "earlier blocks in the window have most of it"
 _NOTHING: Final = "nothing in memory has to do with this"
-_NOTHING_HERE: Final = "nothing in this conversation has to do with this (archive.cross_session includes the others)"
+_NOTHING_HERE: Final = (
+    "nothing in this conversation has to do with this (archive.cross_session = true includes the others)"
+)
 
 
 def _read_passages(

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.memory.keys import open_keys
+from holdfast.memory.memory import CALLER_MARK
 from holdfast.store.base import Scope
 
 TOKEN_HEADER: Final = "x-holdfast-token"  # noqa: S105 - a name
@@ -84,7 +85,7 @@ class Caller:
         agent = headers.get("x-holdfast-agent") or Scope().agent
         if not self.name:
             return Scope(project=project, agent=agent)
-        return Scope(project=f"{self.name}:{project}" if project else "", agent=f"{agent}@{self.name}")
+        return Scope(project=f"{self.name}:{project}" if project else "", agent=f"{agent}{CALLER_MARK}{self.name}")
 
 
 class Callers:

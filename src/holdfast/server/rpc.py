@@ -25,7 +25,7 @@ from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
-from holdfast.memory.query import build_query, find_recall_switch
+from holdfast.memory.query import find_recall_switch
 from holdfast.session import CALLER, Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
 from holdfast.turn import MIN_BLOCK
@@ -125,7 +125,7 @@ def _recall_from_subagents(session: Session, window: Window, question: str) -> I
         if left < MIN_BLOCK:
             return
         scope = replace(session.scope, session=record.key)
-        query = build_query(settings, [question], scope=scope, now=memory.clock(), cap=left, automatic=True)
+        query = memory.query([question], scope=scope, across=False, cap=left, automatic=True)
         with suppress(HoldfastError):  # the others may have something to say
             recall = memory.recall(replace(query, max_facts=0))  # facts are in the block of the session
             left -= recall.tokens

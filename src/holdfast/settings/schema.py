@@ -172,7 +172,7 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     path: str | None = None
     redaction: bool = True
-    cross_session: bool = False
+    cross_session: bool | None = None
     max_segments: Positive | None = None
     eviction_days: Annotated[int, Meta(ge=0, le=36_600)] | None = None
     timeout_seconds: Positive = 30
