@@ -111,6 +111,10 @@ class HangingStore(_InterceptedStore):
         """Hang from now on."""
         self._released.clear()
 
+    def hang_no_more(self) -> None:
+        """Answer further calls; those that hang go on hanging."""
+        self._kinds = frozenset()
+
     def release(self) -> None:
         """Let all calls go on."""
         self._released.set()

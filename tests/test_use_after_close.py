@@ -30,7 +30,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 """The arguments of the methods that need some."""
 INTERNAL = {
     *("ask_memory", "compact_if_due", "compact_near_limit", "fit_without_memory", "for_project", "notify"),
-    *("open_session", "queue_compaction", "require_open", "take_warnings"),
+    *("drop_sessions", "is_memory_hanging", "open_session", "queue_compaction", "require_open", "take_warnings"),
 }
 
 

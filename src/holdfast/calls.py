@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache
-from threading import Thread
+from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TypeVar
 
 if TYPE_CHECKING:
@@ -115,48 +115,55 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
     from concurrent.futures import Future  # noqa: PLC0415 - imports logging, and is rarely needed
 
     future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:  # noqa: BLE001 - the error is raised where the result is read
-            future.set_exception(error)
-
-    Thread(target=run, name=name, daemon=True).start()
+    Thread(target=_run, args=(call, future), name=name, daemon=True).start()
     return future
+
+
+def _run(call: Callable[[], T], future: Future[T]) -> None:
+    try:
+        future.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - the error is raised where the result is read
+        future.set_exception(error)
+    finally:
+        # An error refers to this frame, and the future to the error. If the frame refers to the future, that is a
+        # cycle, which keeps all that the call worked on until the garbage collector runs.
+        del call, future
 
 
 class Watchdog:
     """Runs calls that may hang, and stops waiting for one that takes too long.
 
-    Each call has a thread of its own, because one that hangs cannot be ended. Until it returns, further calls are
-    refused at once: they would hang too.
+    Each call has a thread of its own, because one that hangs cannot be ended.
     """
 
     def __init__(self) -> None:
-        self._hanging: list[Future[Any]] = []
+        self._lock = Lock()
+        self._given_up: list[tuple[Hashable, Future[Any]]] = []
 
-    @property
-    def is_hanging(self) -> bool:
-        """Whether a call that was given up has not returned yet."""
-        return any(not future.done() for future in self._hanging)
+    def hanging(self) -> list[Hashable]:
+        """Return what each call is about that was given up and has not returned yet."""
+        with self._lock:
+            self._given_up = [(about, future) for about, future in self._given_up if not future.done()]
+            return [about for about, _ in self._given_up]
 
-    def run(self, call: Callable[[], T], *, seconds: float, name: str) -> T:
+    def run(self, call: Callable[[], T], *, seconds: float, name: str, about: Hashable = None) -> T:
         """Run a call, and return what it returns.
 
         Raises:
-            DeadlineError: It takes longer than `seconds`, or an earlier call still hangs.
+            DeadlineError: It takes longer than `seconds`.
         """
         from concurrent.futures import wait  # noqa: PLC0415 - as above
 
-        if self.is_hanging:
-            raise DeadlineError("an earlier call has not returned yet")
         future = start_thread(call, name=name)
         wait([future], timeout=seconds)
         if not future.done():
-            self._hanging = [one for one in self._hanging if not one.done()] + [future]
+            with self._lock:
+                self._given_up.append((about, future))
             raise DeadlineError(f"it took longer than {seconds:g} s")
-        return future.result()
+        try:
+            return future.result()
+        finally:
+            del future  # as in `_run`
 
 
 @cache

@@ -43,6 +43,8 @@ HOOK_SECONDS: Final = 2.0
 """How long `close` waits for listeners that still run."""
 CLOSE_SECONDS: Final = 10.0
 """How long `close` waits for the background thread, and for a memory that hangs."""
+MAX_HANGING: Final = 4
+"""Calls of one caller to a memory that does not answer; further ones are refused at once."""
 SECONDS_PER_MESSAGE: Final = 0.05
 """How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 
@@ -139,7 +141,7 @@ class Engine:
         if self._worker is not None:
             self._worker.stop()
         self.hooks.wait(HOOK_SECONDS)
-        if self.is_memory_hanging:  # its locks may never be free again: what it holds ends with the process
+        if self.is_memory_hanging():  # its locks may never be free again: what it holds ends with the process
             with suppress(DeadlineError):
                 Watchdog().run(self.memory.close, seconds=CLOSE_SECONDS, name="holdfast-close")
         else:
@@ -294,30 +296,46 @@ class Engine:
             done += 1
         return done
 
-    @property
-    def is_memory_hanging(self) -> bool:
-        """Whether a call to the memory that was given up has not returned yet. Internal."""
-        return self._watchdog.is_hanging
+    def is_memory_hanging(self, scope: Scope | None = None) -> bool:
+        """Whether a call to the memory that was given up has not returned yet. Internal.
 
-    def ask_memory(self, call: Callable[[], T], *, messages: int = 0) -> T:
+        Args:
+            scope: Only calls for which a call of this session would be refused; by default all calls.
+        """
+        hanging = self._watchdog.hanging()
+        if scope is None:
+            return bool(hanging)
+        # A slow call says nothing about other callers: one who sends what takes long must not take their memory. Of the
+        # same caller, a few more are tried: only if those hang too, it is the store.
+        caller = replace(scope, session="")
+        own = [one for one in hanging if isinstance(one, Scope) and replace(one, session="") == caller]
+        return scope in own or caller in own or len(own) >= MAX_HANGING
+
+    def ask_memory(self, call: Callable[[], T], *, scope: Scope, messages: int = 0) -> T:
         """Make a call to the memory, and stop waiting for it in time: a locked file or a server may hang. Internal.
 
         Args:
             call: The call, which has a thread of its own. It may go on after it was given up.
+            scope: The session that it is for; without a session, the caller.
             messages: How many messages it may have to archive.
 
         Raises:
             UnavailableError: It takes too long, or an earlier call still hangs.
         """
         seconds = self.settings.archive.timeout_seconds + SECONDS_PER_MESSAGE * messages
+        if self.is_memory_hanging(scope):
+            raise self._unavailable("an earlier call has not returned yet")
         try:
-            return self._watchdog.run(call, seconds=seconds, name="holdfast-memory")
+            return self._watchdog.run(call, seconds=seconds, name="holdfast-memory", about=scope)
         except DeadlineError as error:
-            raise UnavailableError(
-                f"memory does not answer: {error}. Look for a process that is suspended or holds the store, or raise"
-                " archive.timeout_seconds",
-                path=self.memory.store.place,
-            ) from error
+            raise self._unavailable(str(error)) from error
+
+    def _unavailable(self, reason: str) -> UnavailableError:
+        return UnavailableError(
+            f"memory does not answer: {reason}. Look for a process that is suspended or holds the store, or raise"
+            " archive.timeout_seconds",
+            path=self.memory.store.place,
+        )
 
     def notify(self) -> None:
         """Wake the background thread. Internal."""

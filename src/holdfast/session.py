@@ -494,9 +494,9 @@ class Session:
         """Make a call to the memory that changes the state; one that hangs goes on with a state of its own."""
         state = self.state
         try:
-            return self.engine.ask_memory(lambda: call(state), messages=messages)
+            return self.engine.ask_memory(lambda: call(state), scope=state.scope, messages=messages)
         except UnavailableError:
-            if self.engine.is_memory_hanging:
+            if self.engine.is_memory_hanging(state.scope):
                 self.state = state.copy()
             raise
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import partial
 from itertools import takewhile
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -114,16 +115,18 @@ def assemble(
     state, engine = session.state, session.engine
     doing = "archive"
     try:
-        engine.ask_memory(lambda: _archive(state, messages, turn, format=format), messages=len(messages))
+        archive = partial(_archive, state, messages, turn, format=format)
+        engine.ask_memory(archive, scope=state.scope, messages=len(messages))
         doing = "compact"
         with turn.step("compact"):
             session.compact_if_due(is_recalling=turn.is_recalling)
         doing = "plan"
-        return engine.ask_memory(lambda: _assemble_archived(session, state, turn, provider=provider))
+        plan = partial(_assemble_archived, session, state, turn, provider=provider)
+        return engine.ask_memory(plan, scope=state.scope)
     except WindowError:
         raise
     except HoldfastError as error:
-        if engine.is_memory_hanging:
+        if engine.is_memory_hanging(state.scope):
             session.state = state.copy()
         return assemble_without_memory(
             session, messages, turn, format=format, provider=provider, reason=f"{doing}: {error}"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from threading import enumerate as enumerate_threads
 from typing import Any
 
 import pytest
@@ -15,8 +17,8 @@ from hypothesis import strategies as st
 from failing_stores import FAULTS, FailingStore, HangingStore, open_engine
 from holdfast import providers
 from holdfast.context.budget import budget
-from holdfast.engine import Engine
-from holdfast.errors import WindowTooSmallError
+from holdfast.engine import MAX_HANGING, Engine
+from holdfast.errors import FormatError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
 from holdfast.settings import Archive, Compaction, Embedding, Settings
@@ -181,13 +183,12 @@ def test_a_call_that_fails_blocks_nothing_and_is_reported(
 @pytest.mark.parametrize("kind", ["read", "add", "search"])
 def test_a_store_that_hangs_is_given_up(kind: str) -> None:
     """The first request waits for it; those after it do not, until the store answers again."""
-    hasty = Settings(embedding=NO_VECTORS, recall=UNHURRIED, archive=Archive(timeout_seconds=1))
     talk = [system(), user("Which port does the staging database listen on?")]
     for number in range(12):
         talk += [reply(f"Answer {number}. " + "mot " * 300), user(f"Request {number}: which port was it again?")]
     with temporary_folder() as folder:
         store = HangingStore(folder / STORE_NAME, kinds=frozenset([kind]))
-        with open_engine(store, hasty) as engine:
+        with open_engine(store, HASTY) as engine:
             session = engine.session("s")
             session.assemble(talk[:4], limit=SMALL)
             store.hang()
@@ -196,12 +197,66 @@ def test_a_store_that_hangs_is_given_up(kind: str) -> None:
                 require_promises(window, talk[:end], SMALL)
                 assert "memory does not answer" in trouble(window)[0]
             store.release()
-            until(lambda: not engine.is_memory_hanging)
+            until(lambda: not engine.is_memory_hanging())
         with Engine.open(folder, settings=QUIET, background=False) as engine:
             window = engine.session("s").assemble([*talk, reply("Done."), user("And now?")], limit=SMALL)
             assert not trouble(window)
             require_everything(engine, talk)
             assert len(archived(engine)) == len(talk) + 2
+
+
+HASTY = Settings(embedding=NO_VECTORS, recall=UNHURRIED, archive=Archive(timeout_seconds=1))
+
+
+def test_a_session_that_hangs_does_not_take_the_memory_of_others() -> None:
+    """Its own requests go on without memory; another session of the same caller is archived."""
+    talk = [system(), user("Which port does the staging database listen on?")]
+    with temporary_folder() as folder:
+        store = HangingStore(folder / STORE_NAME, kinds=frozenset(["read"]))
+        with open_engine(store, HASTY) as engine:
+            store.hang()
+            assert "it took longer than" in trouble(engine.session("a").assemble(talk, limit=SMALL))[0]
+            store.hang_no_more()
+            other = engine.session("b")
+            until(lambda: not trouble(other.assemble(talk, limit=SMALL)))  # a busy machine may take more than a second
+            assert [row.message.text for row in other.get()] == [message.text for message in talk]
+            assert "has not returned yet" in trouble(engine.session("a").assemble(talk, limit=SMALL))[0]
+            store.release()
+            until(lambda: not engine.is_memory_hanging())
+
+
+def test_a_caller_has_few_calls_that_hang() -> None:
+    """After a few sessions, others of the same caller are refused at once; another caller has memory."""
+    talk = [user("Which port does the staging database listen on?")]
+    with temporary_folder() as folder:
+        store = HangingStore(folder / STORE_NAME, kinds=frozenset(["read"]))
+        with open_engine(store, HASTY) as engine:
+            store.hang()
+            for number in range(MAX_HANGING + 3):
+                window = engine.session(f"s{number}").assemble(talk, limit=SMALL)
+                reason = "it took longer than" if number < MAX_HANGING else "has not returned yet"
+                assert reason in trouble(window)[0]
+            assert [thread.name for thread in enumerate_threads()].count("holdfast-memory") == MAX_HANGING
+            store.hang_no_more()
+            other = engine.session("s0", agent="another")
+            until(lambda: not trouble(other.assemble(talk, limit=SMALL)))
+            store.release()
+            until(lambda: not engine.is_memory_hanging())
+
+
+def test_errors_of_the_memory_are_not_kept() -> None:
+    """Each would keep the messages of its request in memory until the garbage collector runs."""
+    with temporary_folder() as folder, Engine.open(folder, settings=QUIET, background=False) as engine:
+        session = engine.session("s")
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(3):
+                with pytest.raises(FormatError):
+                    session.append([{"role": 7}], format="openai_chat")
+            assert not [thing for thing in gc.get_objects() if isinstance(thing, FormatError)]
+        finally:
+            gc.enable()
 
 
 @few

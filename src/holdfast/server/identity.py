@@ -111,9 +111,10 @@ class Callers:
         if not self._key:
             store = self._engine.memory.store
             try:
-                self._key = self._engine.ask_memory(lambda: open_keys(store, kind=_KEY_KIND, size=32))[0]
+                keys = self._engine.ask_memory(lambda: open_keys(store, kind=_KEY_KIND, size=32), scope=Scope())
             except StorageError:
                 return self._substitute
+            self._key = keys[0]
         return self._key
 
     def identify(self, request: Request, body: Mapping[str, Any]) -> Caller:

@@ -97,7 +97,9 @@ def assemble(
     )
     blocks = [window.block]
     with suppress(HoldfastError):  # the request goes on without them
-        blocks += session.engine.ask_memory(lambda: list(_recall_from_subagents(session, window, question)))
+        blocks += session.engine.ask_memory(
+            lambda: list(_recall_from_subagents(session, window, question)), scope=session.scope
+        )
     block = "\n".join(filter(None, blocks))
     sent = {**window.request(), "block": block, "tokens": window.tokens, "format": window.provider}
     made = {"place": window.place, "has_memory": window.has_memory, "report": window.report.to_json()}
