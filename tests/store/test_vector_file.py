@@ -214,7 +214,7 @@ def test_two_threads_copy_at_once(path: Path) -> None:
 
     def write() -> None:
         with closing(connect(path, wait=1)) as db, suppress(FileNotFoundError):
-            write_copy(db, copy_of(path), (1, MODEL.dimension), Blocks(db.execute(BLOCKS)))
+            write_copy(db, copy_of(path), Blocks(db.execute(BLOCKS)), space=1, dimension=MODEL.dimension)
 
     later = Thread(target=write)
     write()

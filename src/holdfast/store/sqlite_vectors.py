@@ -1,6 +1,8 @@
-"""The vectors of a SQLite store: rows while they are new; blocks, which are read at once, when all passages of a range
-have theirs.
-"""  # noqa: D205 - one sentence
+"""The vectors of a SQLite store.
+
+New vectors are rows, one for each passage. Once all passages of a range have theirs, they become a block, which is read
+at once.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _WRITE_BLOCK: Final = "INSERT OR REPLACE INTO vector_blocks(space, first, data) 
 
 
 def space_number(connection: Database, space: Space, *, create: bool) -> int | None:
-    """Return the number of a space; None where nothing was embedded in it."""
+    """Return the number of a space; None if nothing was embedded in it and it is not created."""
     values = (space.name, space.dimension, space.digest)
     query = "SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?"
     known = connection.execute(query, values).fetchone()
@@ -35,9 +37,14 @@ def space_number(connection: Database, space: Space, *, create: bool) -> int | N
     return connection.insert_numbered("spaces", "name, dimension, digest", [values])[0]
 
 
+def _first_of_block(passage: int) -> int:
+    """Return the first passage of the block that a passage belongs to."""
+    return passage // VECTOR_BLOCK_PASSAGES * VECTOR_BLOCK_PASSAGES
+
+
 def add_vectors(connection: Database, rows: Sequence[VectorRow]) -> int:
     """Store the vectors of passages, and merge complete ranges into blocks; return how many passages exist."""
-    touched: dict[Space, list[int]] = {}
+    added: dict[Space, list[int]] = {}
     for row in rows:
         query = "SELECT windows FROM passages WHERE number = ? AND alive = 1"
         known = connection.execute(query, (row.passage,)).fetchone()
@@ -49,53 +56,60 @@ def add_vectors(connection: Database, rows: Sequence[VectorRow]) -> int:
         insert = "INSERT OR REPLACE INTO vectors(space, passage, data) VALUES (?, ?, ?)"
         space = space_number(connection, row.space, create=True)
         connection.execute(insert, (space, row.passage, row.vectors.tobytes()))
-        touched.setdefault(row.space, []).append(row.passage)
-    complete = count_passages(connection) // VECTOR_BLOCK_PASSAGES * VECTOR_BLOCK_PASSAGES
-    for row_space, passages in touched.items():
-        for first in sorted({passage // VECTOR_BLOCK_PASSAGES * VECTOR_BLOCK_PASSAGES for passage in passages}):
-            if first < complete:
+        added.setdefault(row.space, []).append(row.passage)
+    last_complete = _first_of_block(count_passages(connection)) - VECTOR_BLOCK_PASSAGES
+    for row_space, passages in added.items():
+        for first in sorted({_first_of_block(passage) for passage in passages}):
+            if first <= last_complete:
                 _merge_vectors(connection, row_space, first)
-    return sum(map(len, touched.values()))
+    return sum(len(passages) for passages in added.values())
 
 
 def _merge_vectors(connection: Database, space: Space, first: int) -> None:
-    """Merge the vectors of a range of passages into its block, where all of them have theirs."""
-    bounds = (space_number(connection, space, create=True), first, first + VECTOR_BLOCK_PASSAGES)
-    query = "SELECT passage, data FROM vectors WHERE space = ? AND passage >= ? AND passage < ?"
-    known = connection.execute(f"SELECT count(*) FROM ({query})", bounds).fetchone()[0]
-    block = connection.execute("SELECT data FROM vector_blocks WHERE space = ? AND first = ?", bounds[:2]).fetchone()
-    alive = "SELECT count(*) FROM passages WHERE number >= ? AND number < ? AND alive = 1"
-    if block is None and known < connection.execute(alive, bounds[1:]).fetchone()[0]:
+    """Merge the vectors of a range of passages into its block, if all of them have theirs."""
+    number = space_number(connection, space, create=True)
+    stop = first + VECTOR_BLOCK_PASSAGES
+    block = connection.execute(
+        "SELECT data FROM vector_blocks WHERE space = ? AND first = ?", (number, first)
+    ).fetchone()
+    in_range = "space = ? AND passage >= ? AND passage < ?"
+    (known,) = connection.execute(f"SELECT count(*) FROM vectors WHERE {in_range}", (number, first, stop)).fetchone()
+    query = "SELECT count(*) FROM passages WHERE number >= ? AND number < ? AND alive = 1"
+    (alive,) = connection.execute(query, (first, stop)).fetchone()
+    if block is None and known < alive:
         return
-    starts = _starts(connection, first)
+    starts = _window_starts(connection, first)
     vectors = np.zeros((starts[-1], space.dimension), np.int8)
     if block is not None:
         vectors[:] = np.frombuffer(block[0], np.int8).reshape(vectors.shape)
-    for passage, data in connection.execute(query, bounds):
+    query = f"SELECT passage, data FROM vectors WHERE {in_range}"
+    for passage, data in connection.execute(query, (number, first, stop)):
         rows = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
-        vectors[starts[passage - first] : starts[passage - first + 1]] = rows
-    connection.execute(_WRITE_BLOCK, (*bounds[:2], vectors.tobytes()))
-    connection.execute("DELETE FROM vectors WHERE space = ? AND passage >= ? AND passage < ?", bounds)
+        place = passage - first
+        vectors[starts[place] : starts[place + 1]] = rows
+    connection.execute(_WRITE_BLOCK, (number, first, vectors.tobytes()))
+    connection.execute(f"DELETE FROM vectors WHERE {in_range}", (number, first, stop))
 
 
-def _starts(connection: Database, first: int) -> npt.NDArray[np.int64]:
-    """Return where the windows of each passage of a range begin, counted from its first, and where the last ends."""
+def _window_starts(connection: Database, first: int) -> npt.NDArray[np.int64]:
+    """Return where the windows of each passage of a block start in it, and where the last one stops."""
     query = "SELECT length(windows) / 12 FROM passages WHERE number >= ? AND number < ? ORDER BY number"
     counts = [windows for (windows,) in connection.execute(query, (first, first + VECTOR_BLOCK_PASSAGES))]
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def wipe_vectors(connection: Database, passages: Sequence[int]) -> None:
-    """Zero the vectors of these passages (in rising order), in every space."""
-    connection.executemany("DELETE FROM vectors WHERE passage = ?", ((passage,) for passage in passages))
-    for first, group in groupby(passages, key=lambda passage: passage // VECTOR_BLOCK_PASSAGES * VECTOR_BLOCK_PASSAGES):
-        mine = list(group)
+    """Zero the vectors of these passages (in ascending order), in every space."""
+    connection.executemany("DELETE FROM vectors WHERE passage = ?", [(passage,) for passage in passages])
+    for first, group in groupby(passages, key=_first_of_block):
+        members = list(group)
         query = "SELECT space, dimension, data FROM vector_blocks JOIN spaces ON spaces.id = space WHERE first = ?"
         for space, dimension, data in connection.execute(query, (first,)).fetchall():
-            starts = _starts(connection, first)
+            starts = _window_starts(connection, first)
             vectors = np.frombuffer(data, np.int8).reshape(-1, dimension).copy()
-            for passage in mine:
-                vectors[starts[passage - first] : starts[passage - first + 1]] = 0
+            for passage in members:
+                place = passage - first
+                vectors[starts[place] : starts[place + 1]] = 0
             connection.execute(_WRITE_BLOCK, (space, first, vectors.tobytes()))
 
 
@@ -103,9 +117,7 @@ def drop_vectors(connection: Database, passages: Iterable[int]) -> None:
     """Delete the vectors of passages whose windows have changed, and their blocks: they are made again."""
     for passage in passages:
         connection.execute("DELETE FROM vectors WHERE passage = ?", (passage,))
-        connection.execute(
-            "DELETE FROM vector_blocks WHERE first = ?", (passage // VECTOR_BLOCK_PASSAGES * VECTOR_BLOCK_PASSAGES,)
-        )
+        connection.execute("DELETE FROM vector_blocks WHERE first = ?", (_first_of_block(passage),))
 
 
 def passages_without_vectors(connection: Database, space: int | None, *, limit: int) -> list[int]:

@@ -1,7 +1,11 @@
-"""A copy of the blocks of vectors beside a SQLite file, which a process maps into memory instead of reading them.
+"""A copy of the blocks of vectors next to a SQLite file, which a process maps into memory instead of reading them.
 
-A copy is written whole and never changed, nor is a block under its id. The store has the number that was drawn for the
-copy: one that is of another time or of another store, or damaged, is left out.
+    each page      the vectors of `PAGE` windows, then their signs
+    description    JSON: the number of the copy, the size of a page, the dimension, the blocks
+    8 bytes        the length of the description
+
+A copy is written whole and never changed, nor is a block under its id. The store has the random number of the copy: one
+with another number, of another store, or damaged, is ignored.
 """
 
 from __future__ import annotations
@@ -15,8 +19,9 @@ import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, TypeAlias
 
 import numpy as np
 
@@ -26,86 +31,119 @@ from holdfast.index.vectors import PAGE, Bytes, Matrix, pack_signs
 from holdfast.store.codec import DAMAGE
 
 _MAX_MISSING: Final = 4
-"""A copy is written anew when one in so many blocks is not in it."""
+"""A copy is written anew when one in four blocks is not in it."""
+_SIGNS_PER_WORD: Final = 64
+_LENGTH_BYTES: Final = 8
 
+Block: TypeAlias = tuple[int, int, int]
+"""The id of a block, its first passage, and its first window."""
 _BLOCKS: Final = (
     "SELECT id, of.first, first_window FROM vector_blocks AS of LEFT JOIN blocks ON blocks.first = of.first"
     " WHERE space = ? ORDER BY of.first"
 )
-_DRAWN: Final = "vectors-"
-"""Prefix of the counters with the numbers of copies, and of the ends of their names."""
+_NAME: Final = "vectors-"
+"""The prefix of the counters with the numbers of copies, and of the ends of their file names."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Copy:
+    """A copy that is mapped into memory."""
+
+    data: mmap.mmap
+    pages: int
+    blocks: frozenset[Block]
+
+    @property
+    def last_block(self) -> int:
+        """The highest id of a block."""
+        return max(number for number, _, _ in self.blocks)
 
 
 def list_copies(db: sqlite3.Connection) -> list[Path]:
-    """List the copies beside a store, also one that was not completed."""
+    """List the copies next to a store, also one that was not completed."""
     path = _place(db, "")
     return [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
 
 
-def write_copies(db: sqlite3.Connection, *, least: int) -> None:
-    """Write a copy of each space with at least so many blocks, where many of them are not in one yet.
+def _place(db: sqlite3.Connection, space: object) -> Path:
+    """Return where the copy of a space is: next to the file itself, also if it was opened by a link."""
+    _, _, file = db.execute("PRAGMA database_list").fetchone()
+    return Path(f"{file}-{_NAME}{space}")
 
-    Where that fails, the blocks are read. On Windows a mapped file cannot be replaced.
+
+# --- writing ------------------------------------------------------------------------
+
+
+def write_copies(db: sqlite3.Connection, *, least: int) -> None:
+    """Write a copy of each space with `least` blocks or more, unless most of them are in one already.
+
+    If that fails, the blocks are read. On Windows a mapped file cannot be replaced, so there is no copy.
     """
+    if sys.platform == "win32":
+        return
     query = (
         "SELECT space, dimension FROM vector_blocks JOIN spaces ON space = spaces.id GROUP BY 1 HAVING count(*) >= ?"
     )
-    spaces = [] if sys.platform == "win32" else db.execute(query, (least,)).fetchall()
-    for space, dimension in spaces:
-        place = _place(db, space)
+    for space, dimension in db.execute(query, (least,)).fetchall():
         with suppress(OSError, sqlite3.Error):
             blocks = db.execute(_BLOCKS, (space,)).fetchall()
-            known = _map(db, space)
-            missing = len(blocks) - (len(known[1]["blocks"]) if known else 0)
-            if _MAX_MISSING * missing >= len(blocks) and all(window is not None for *_, window in blocks):
-                write_copy(db, place, (space, dimension), blocks)
+            if any(window is None for _, _, window in blocks):
+                continue  # a block of vectors whose passages are not indexed yet
+            known = _map_copy(db, space)
+            missing = len(blocks) - (len(known.blocks) if known else 0)
+            if _MAX_MISSING * missing >= len(blocks):
+                write_copy(db, _place(db, space), blocks, space=space, dimension=dimension)
 
 
-def _place(db: sqlite3.Connection, space: object) -> Path:
-    """Return where the copy of a space is: beside the file itself, also where that was opened by another name."""
-    return Path(f"{db.execute('PRAGMA database_list').fetchone()[2]}-{_DRAWN}{space}")
-
-
-def write_copy(db: sqlite3.Connection, place: Path, space: tuple[int, int], blocks: Sequence[Any]) -> None:
-    """Write the copy of a space, given its number and dimension. Of two that do so at once, the later one wins."""
+def write_copy(db: sqlite3.Connection, place: Path, blocks: Sequence[Block], *, space: int, dimension: int) -> None:
+    """Write the copy of a space. If two processes do so at once, the later one wins."""
     for old in place.parent.glob(f"{glob.escape(place.name)}.part*"):
         old.unlink(missing_ok=True)
-    drawn = secrets.randbits(62)
-    part = place.with_name(f"{place.name}.part{drawn}")
+    number = secrets.randbits(62)
+    part = place.with_name(f"{place.name}.part{number}")
+    description = {"drawn": number, "page": PAGE, "dimension": dimension, "blocks": blocks}
+    encoded = json.dumps(description).encode()
     try:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-            for page in read_pages(db, blocks, space[1]):
+            for page in read_pages(db, blocks, dimension):
                 file.write(page.data)
                 file.write(pack_signs(page).data)
-            end = json.dumps({"drawn": drawn, "page": PAGE, "dimension": space[1], "blocks": blocks}).encode()
-            file.write(end + len(end).to_bytes(8, "little"))
+            file.write(encoded)
+            file.write(len(encoded).to_bytes(_LENGTH_BYTES, "little"))
             file.flush()
             os.fsync(file.fileno())
         db.execute("BEGIN IMMEDIATE")
-        with db:  # it is committed, or rolled back
-            if set(blocks) <= set(db.execute(_BLOCKS, space[:1])):  # else something was forgotten meanwhile
+        with db:  # commits, or rolls back
+            present = set(db.execute(_BLOCKS, (space,)))
+            if set(blocks) <= present:  # else something was forgotten meanwhile
                 part.replace(place)
                 insert = "INSERT OR REPLACE INTO counters(name, value) VALUES (?, ?)"
-                db.execute(insert, (f"{_DRAWN}{space[0]}", drawn))
+                db.execute(insert, (f"{_NAME}{space}", number))
     finally:
         part.unlink(missing_ok=True)
 
 
-def read_pages(db: sqlite3.Connection, blocks: Sequence[Any], dimension: int) -> Iterator[Bytes]:
-    """Read the vectors of blocks, divided as those of a matrix are."""
-    page, stop = np.zeros((PAGE, dimension), np.int8), PAGE
+def read_pages(db: sqlite3.Connection, blocks: Sequence[Block], dimension: int) -> Iterator[Bytes]:
+    """Read the vectors of blocks, divided into pages as those of a matrix are."""
+    page = np.zeros((PAGE, dimension), np.int8)
+    page_start = 0
     for number, _, window in blocks:
         with db.blobopen("vector_blocks", "data", number, readonly=True) as blob:
             rows = np.frombuffer(blob.read(), np.int8).reshape(-1, dimension)
-        first = window
         while len(rows):
-            while first >= stop:
+            while window >= page_start + PAGE:
                 yield page
-                page, stop = np.zeros_like(page), stop + PAGE
-            part = rows[: stop - first]
-            page[first - stop + PAGE :][: len(part)] = part
-            first, rows = first + len(part), rows[len(part) :]
+                page = np.zeros_like(page)
+                page_start += PAGE
+            offset = window - page_start
+            part = rows[: PAGE - offset]
+            page[offset : offset + len(part)] = part
+            window += len(part)  # noqa: PLW2901 - the block continues on the next page
+            rows = rows[len(part) :]
     yield page
+
+
+# --- reading ------------------------------------------------------------------------
 
 
 def open_copy(db: sqlite3.Connection, space: Space) -> tuple[Matrix, dict[str, int]]:
@@ -113,35 +151,48 @@ def open_copy(db: sqlite3.Connection, space: Space) -> tuple[Matrix, dict[str, i
     matrix = Matrix(space.dimension)
     query = "SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?"
     number = db.execute(query, (space.name, space.dimension, space.digest)).fetchone()
-    copy = _map(db, number[0]) if number else None
+    copy = _map_copy(db, number[0]) if number else None
     if copy is None:
         return matrix, {}
-    mapped, end = copy
-    words = -(-space.dimension // 64)
-    for page in range(end["pages"]):
-        start = page * PAGE * (space.dimension + 8 * words)
-        rows = np.frombuffer(mapped, np.int8, PAGE * space.dimension, offset=start)
-        signs = np.frombuffer(mapped, np.uint64, PAGE * words, offset=start + rows.nbytes)
+    words = _sign_words(space.dimension)
+    for page in range(copy.pages):
+        start = page * _page_bytes(space.dimension)
+        rows = np.frombuffer(copy.data, np.int8, PAGE * space.dimension, offset=start)
+        signs = np.frombuffer(copy.data, np.uint64, PAGE * words, offset=start + rows.nbytes)
         matrix.take(page, rows.reshape(PAGE, -1), signs.reshape(-1, PAGE))
-    return matrix, {"vector_blocks": end["last"]}
+    return matrix, {"vector_blocks": copy.last_block}
 
 
-def _map(db: sqlite3.Connection, space: int) -> tuple[mmap.mmap, dict[str, Any]] | None:
-    """Map a copy, and read what it says of itself; None where it does not match the store."""
-    drawn = db.execute("SELECT value FROM counters WHERE name = ?", (f"{_DRAWN}{space}",)).fetchone()
-    if drawn is None:
+def _map_copy(db: sqlite3.Connection, space: int) -> _Copy | None:
+    """Map the copy of a space; None if there is none that matches the store."""
+    number = db.execute("SELECT value FROM counters WHERE name = ?", (f"{_NAME}{space}",)).fetchone()
+    if number is None:
         return None
     try:
-        with open_regular(_place(db, space)) as file:  # what is written into it stays in this process
-            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-        size = len(mapped) - 8 - int.from_bytes(mapped[-8:], "little")
-        end = json.loads(mapped[max(0, size) : -8])
-        if (end["drawn"], end["page"]) != (*drawn, PAGE):
+        with open_regular(_place(db, space)) as file:
+            # A private mapping: the vectors of new windows are written into its pages, and stay in this process.
+            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+        length = int.from_bytes(data[-_LENGTH_BYTES:], "little")
+        vector_bytes = len(data) - _LENGTH_BYTES - length
+        description = json.loads(data[max(0, vector_bytes) : -_LENGTH_BYTES])
+        if description["drawn"] != number[0] or description["page"] != PAGE:
             return None
-        end["pages"], rest = divmod(size, PAGE * (end["dimension"] + 8 * -(-end["dimension"] // 64)))
-        blocks = {(number, first, window) for number, first, window in end["blocks"]}
-        end["last"] = max(blocks)[0]
+        pages, rest = divmod(vector_bytes, _page_bytes(description["dimension"]))
+        blocks = frozenset((block, first, window) for block, first, window in description["blocks"])
+        copy = _Copy(data=data, pages=pages, blocks=blocks)
+        last = copy.last_block
     except (OSError, *DAMAGE):
         return None
-    current = {block for block in db.execute(_BLOCKS, (space,)) if block[0] <= end["last"]}
-    return (mapped, end) if blocks == current and not rest else None
+    present = {block for block in db.execute(_BLOCKS, (space,)) if block[0] <= last}
+    if rest or blocks != present:
+        return None
+    return copy
+
+
+def _page_bytes(dimension: int) -> int:
+    return PAGE * (dimension + 8 * _sign_words(dimension))
+
+
+def _sign_words(dimension: int) -> int:
+    """Return how many 64-bit words the signs of a vector take."""
+    return -(-dimension // _SIGNS_PER_WORD)
