@@ -17,7 +17,7 @@ from holdfast.tokens import count_text
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Purpose: TypeAlias = Literal["query", "passage"]
-"""What a text is embedded for. Some models treat queries and passages differently."""
+"""The purpose of an embedding. Some models treat queries and passages differently."""
 
 MAX_CACHED_QUERIES: Final = 128
 MAX_BATCH_TOKENS: Final = 8_000

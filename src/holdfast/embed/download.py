@@ -82,7 +82,7 @@ def download(url: str, *, name: str, files: Mapping[str, str], folder: Path | No
 
 
 def _download_file(url: str, path: Path, digest: str) -> None:
-    """Write a temporary file beside `path`, and move it there if it has the right digest."""
+    """Write a temporary file next to `path`, and move it there if it has the right digest."""
     import httpx2  # noqa: PLC0415 - an extra, and slow to import
 
     if path.is_file():

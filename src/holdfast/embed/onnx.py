@@ -38,7 +38,7 @@ class Recipe:
 
     @classmethod
     def read(cls, folder: Path) -> Recipe:
-        """Read the files beside a model; what they leave out has its default."""
+        """Read the files next to a model; anything that they leave out has its default."""
         pooling = _read_json(folder / "1_Pooling" / "config.json")
         length = _read_json(folder / "sentence_bert_config.json").get("max_seq_length")
         prompts = _read_json(folder / "config_sentence_transformers.json").get("prompts")
@@ -120,7 +120,7 @@ class OnnxEmbedder:
 
 
 def find_onnx_model(folder: Path) -> Path | None:
-    """Return the file of the sentence model in a folder; None where there is none."""
+    """Return the file of the sentence model in a folder; None if there is none."""
     if not (folder / "tokenizer.json").is_file():
         return None
     return next((folder / place for place in _MODEL_FILES if (folder / place).is_file()), None)

@@ -46,11 +46,11 @@ class Provider:
 
     url: str = ""
     model: str = ""
-    keys: Sequence[str] = ()  # the environment variables that may hold its key; empty where none is needed
+    keys: Sequence[str] = ()  # the environment variables that may hold its key; empty if none is needed
     max_texts: int = 2048
-    fields: Mapping[str, str] = field(default_factory=dict)  # what every request has besides the texts
-    dimension_field: str = ""  # for shorter vectors than the model's own; empty where they cannot be requested
-    kind_field: str = ""  # says what the texts are for; empty where there is none
+    fields: Mapping[str, str] = field(default_factory=dict)  # added to every request
+    dimension_field: str = ""  # for shorter vectors than the model's own; empty if they cannot be requested
+    kind_field: str = ""  # says what the texts are for; empty if there is none
     kinds: tuple[str, str] = ("", "")  # its values for a query and for passages
     header: tuple[str, str] = ("Authorization", "Bearer ")  # of the key, and what precedes the key in it
 

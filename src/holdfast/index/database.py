@@ -1,4 +1,4 @@
-"""What tables and their index need of a database: a SQLite file, or one tenant's part of a PostgreSQL server."""
+"""The protocol of a database that has our tables: a SQLite file, or one tenant's part of a PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:  # rows are read and written without numpy
 
 
 class Rows(Protocol):
-    """The rows of a statement. A server computes them when the first is read, with those of other statements."""
+    """The rows of a statement. A server gets all statements that are waiting when rows of one are read."""
 
     def fetchone(self) -> Any:
         """Return the next row, or None."""
@@ -26,10 +26,12 @@ class Rows(Protocol):
 class Database(Protocol):
     """Runs statements, with `?` for each value.
 
-    `own` is the condition on the tenant that every statement has, with `AND` after it; empty where rows of all tenants
-    are numbered together. All rows have the `fixed` parts of a scope. `first_passage` is added to the number of a
-    passage, so that it differs from those of other tenants. Of more than `max_loaded_windows`, a search asks
-    `open_matrix`.
+    Attributes:
+        own: The condition on the tenant that every statement has, with `AND` after it; empty if the rows of all tenants
+            are numbered together.
+        fixed: The parts of a scope that all rows have in common, so that the tables have no columns for them.
+        first_passage: Added to the number of a passage, so that it differs from those of other tenants.
+        max_loaded_windows: From this number of windows on, vectors are not loaded, but left to `open_matrix`.
     """
 
     own: str
@@ -64,7 +66,7 @@ class Database(Protocol):
     def find_vectors(self, space: Space, *, after: Mapping[str, int]) -> Mapping[str, Rows]:
         """Select vectors of a space by table: number of the row, first passage, and the vectors of its windows.
 
-        Only rows with a higher number than `after` has for the table, in rising order.
+        Only rows with a higher number than `after` has for the table, in ascending order.
         """
 
     def open_vectors(self, space: Space) -> tuple[Matrix, dict[str, int]]:
@@ -73,13 +75,13 @@ class Database(Protocol):
     def open_matrix(
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
     ) -> Matrix | None:
-        """Return vectors that stay in the database; None where there are none.
+        """Return vectors that stay in the database; None if there are none.
 
-        `scopes` are those of the reader, `known` is what this returned for the last search.
+        `scopes` are those of the reader, None for all. `known` is what this returned for the last search.
         """
 
     def wipe_vectors(self, passages: Sequence[int]) -> None:
-        """Erase the vectors of forgotten passages (in rising order), in every space."""
+        """Erase the vectors of forgotten passages (in ascending order), in every space."""
 
     def drop_vectors(self, passages: Sequence[int]) -> None:
-        """Delete the vectors of passages that were divided otherwise: they are made again."""
+        """Delete the vectors of passages whose windows have changed: they are made again."""

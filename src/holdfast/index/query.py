@@ -19,9 +19,14 @@ MAX_CANDIDATES: Final = 2048
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassageText:
-    """A searchable part of a message: its text, its place in the message, its windows (offsets) and their terms.
+    """A searchable part of a message.
 
-    The store sets the number, message, speaker and time. Terms are empty when read back.
+    Attributes:
+        start: Where it starts in the message.
+        text: Its text.
+        windows: The start and stop of each window in the text.
+        terms: The terms of each window; empty when read back.
+        number, message, speaker, time: Its number, those of its message, and who said it when; set by the store.
     """
 
     start: int
@@ -35,19 +40,29 @@ class PassageText:
 
     @property
     def name(self) -> str:
-        """The name of the speaker; empty where only the role is known."""
+        """The name of the speaker; empty if only the role is known."""
         return "" if self.speaker in get_args(Role) else self.speaker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """What to search for: terms with their weights, and a vector in `space`.
+    """What to search for, and in which passages.
 
-    A passage without a term is found by the `related` ones of the term, each with what it counts beside it, 0 to 1; a
-    store with very many passages may leave them out.
-    Passages and those of messages that are named in `without_…` are not ranked, nor those from before `since` (in Unix
-    milliseconds; passages without a time are), nor all but the `newest`. Each candidate comes with so many `neighbours`
-    before and after it in its session, which do not count towards the limit.
+    Attributes:
+        scope: Who asks.
+        terms: The terms with their weights.
+        related: For each term the terms that may stand for it, each with its share of the weight, 0 to 1. A store with
+            very many passages may ignore them.
+        across: Which parts of the scope need not agree.
+        vector: The vector of the question in `space`.
+        space: The space of the vector.
+        without_messages: Messages whose passages are not ranked.
+        without_passages: Passages that are not ranked.
+        since: Passages from before this time, in Unix milliseconds, are not ranked. Those without a time are.
+        newest: Only the newest passages, this many, are ranked.
+        neighbours: How many passages before and after each candidate in its session are returned with it. They do not
+            count towards the limit.
+        limit: The most candidates.
     """
 
     scope: Scope

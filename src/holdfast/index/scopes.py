@@ -36,30 +36,40 @@ class Scope:
 
     def required(self, across: Across) -> dict[str, str]:
         """Return the parts that a row must have for a reader of this scope to see it."""
-        open_parts = ("session",) if across is True else across or ()
         parts = {"tenant": self.tenant, "project": self.project, "agent": self.agent, "session": self.session}
-        return {name: value for name, value in parts.items() if name not in open_parts}
+        if across is True:
+            del parts["session"]
+        elif across:
+            for name in across:
+                parts.pop(name, None)
+        return parts
 
 
 SCOPE_PARTS = ("tenant", "project", "agent", "session")
 
 
 def scope_condition(db: Database, required: Mapping[str, str]) -> tuple[str, list[object]]:
-    """Return the condition on a row of `scopes`, and the values of its `?`."""
-    parts = {name: value for name, value in required.items() if name not in db.fixed}
-    return db.own + (" AND ".join(f"{name} = ?" for name in parts) or "true"), list(parts.values())
+    """Return the condition that a row of `scopes` has the required parts, and the values of its `?`."""
+    clauses: list[str] = []
+    values: list[object] = []
+    for name, value in required.items():
+        if name not in db.fixed:
+            clauses.append(f"{name} = ?")
+            values.append(value)
+    condition = " AND ".join(clauses) or "true"
+    return db.own + condition, values
 
 
 def scope_number(db: Database, scope: Scope) -> int:
     """Return the number of a scope, which is created if it is new."""
-    parts = scope.required(())
-    condition, values = scope_condition(db, parts)
-    if known := db.execute(f"SELECT id FROM scopes WHERE {condition}", values).fetchone():
+    condition, values = scope_condition(db, scope.required(()))
+    known = db.execute(f"SELECT id FROM scopes WHERE {condition}", values).fetchone()
+    if known is not None:
         return int(known[0])
-    number = int(db.execute(f"SELECT coalesce(max(id) + 1, 0) FROM scopes WHERE {db.own}true").fetchone()[0])
-    names = [name for name in parts if name not in db.fixed]
-    db.insert("scopes", ", ".join(["id", *names]), [(number, *values)])
-    return number
+    (number,) = db.execute(f"SELECT coalesce(max(id) + 1, 0) FROM scopes WHERE {db.own}true").fetchone()
+    columns = ", ".join(["id", *_stored_parts(db)])
+    db.insert("scopes", columns, [(number, *values)])
+    return int(number)
 
 
 class Scopes:

@@ -187,3 +187,47 @@ def read_run(db: Database, run: int) -> Lists:
     """Read all posting lists of a run."""
     query = f"SELECT data FROM postings WHERE {db.own}run = ? ORDER BY term"
     return posting.chain([posting.decode(data) for (data,) in db.execute(query, (run,))])
+
+
+# --- forgetting -----------------------------------------------------------------------
+
+
+def remove_from_index(db: Database, passages: Sequence[int]) -> None:
+    """Remove passages whose rows were emptied."""
+    db.executemany(f"DELETE FROM pending WHERE {db.own}number = ?", [(passage,) for passage in passages])
+    windows = _rewrite_blocks(db, passages)
+    _remove_postings(db, passages, windows)
+    mark_rewritten(db)
+
+
+def _rewrite_blocks(db: Database, passages: Sequence[int]) -> npt.NDArray[np.int64]:
+    """Write the blocks of these passages anew; return the windows of the passages that are indexed."""
+    found = [np.zeros(0, np.int64)]
+    for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
+        block = db.execute(f"SELECT first_window FROM blocks WHERE {db.own}first = ?", (first,)).fetchone()
+        if block is None:  # not indexed yet
+            continue
+        (first_window,) = block
+        columns = Columns()
+        read_columns(db, columns, first=first, stop=first + BLOCK_PASSAGES)
+        db.execute(f"UPDATE blocks SET data = ? WHERE {db.own}first = ?", (columnar.encode(columns), first))
+        is_removed = np.isin(columns["passage"] + first, np.array(passages))
+        found.append(np.flatnonzero(is_removed) + first_window)
+    return np.concatenate(found)
+
+
+def _remove_postings(db: Database, passages: Sequence[int], windows: npt.NDArray[np.int64]) -> None:
+    """Remove windows from every posting list of the runs that these passages are in."""
+    for first, stop in db.execute(f"SELECT first, stop FROM runs WHERE {db.own}true").fetchall():
+        if not any(first <= passage < stop for passage in passages):
+            continue
+        query = f"SELECT term, data FROM postings WHERE {db.own}run = ? ORDER BY term"
+        pages = db.execute(query, (first,)).fetchall()
+        for number in posting.pages_with(windows, [data for _, data in pages]):
+            term, data = pages[number]
+            kept = posting.without(posting.decode(data), windows)
+            if len(kept.terms):
+                update = f"UPDATE postings SET data = ? WHERE {db.own}run = ? AND term = ?"
+                db.execute(update, (posting.encode(kept), first, term))
+            else:
+                db.execute(f"DELETE FROM postings WHERE {db.own}run = ? AND term = ?", (first, term))

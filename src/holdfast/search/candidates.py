@@ -24,11 +24,11 @@ class Candidates:
 
     Attributes:
         passages, messages, sessions: The number of each passage, of its message, and one for its session.
-        times: When it was said, in Unix milliseconds; 0 where that is not known.
+        times: When it was said, in Unix milliseconds; 0 if that is not known.
         sizes, windows: The number of characters, and of windows.
         human: Whether a person said it.
         eligible: Whether it may be ranked; a neighbour that the query excludes is here only as a link to others.
-        previous, following: The places of the passages before and after it in its session; -1 where one is not here.
+        previous, following: The places of the passages before and after it in its session; -1 if one is not here.
         keyword: BM25 of the query's terms.
         share: The share of the query (by inverse document frequency) in the passage, 0 to 1.
         together: The share of the query in its best window; reduced for one or two words.
@@ -69,5 +69,5 @@ class Candidates:
         return replace(self, cosine=None, score_windows=lambda places: (by_both(places)[0], None))
 
     def beside(self, places: Ints, links: Ints) -> Ints:
-        """Follow `previous` or `following` from some places; -1 where there is none, and for -1."""
+        """Follow `previous` or `following` from some places; -1 if there is none, and for -1."""
         return np.where(places >= 0, links[places], -1) if len(links) else places

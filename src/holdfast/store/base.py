@@ -70,7 +70,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What a session knows of the messages with some digests.
+    """The messages of a session that have some digests.
 
     Attributes:
         numbers: For each digest that is known, the numbers of its messages by nonce; 0 for a forgotten message.
@@ -119,7 +119,7 @@ class FactRow:
 class Record:
     """A document of the engine (an edit, a report, a session's counters), by kind and key.
 
-    If `is_new`, storing it fails where a record of that kind and key exists. A store may write one that is not
+    If `is_new`, storing it fails if a record of that kind and key exists. A store may write one that is not
     `is_durable` without waiting for the disk: it survives the end of the process, but maybe not a power cut.
     """
 
@@ -280,9 +280,9 @@ class Store(Protocol):
         """Read jobs; only those of a kind."""
 
     def search(self, query: SearchQuery, /) -> Candidates:
-        """Find the passages that are most promising by words and by vector, and those beside them.
+        """Find the passages that are most promising by words and by vector, and those next to them.
 
-        Their signals depend on passages that the reader may see and on nothing else. Where the reader sees no more than
+        Their signals depend on passages that the reader may see and on nothing else. If the reader sees no more than
         `query.limit` passages, all of them are candidates.
         """
 

@@ -3,8 +3,8 @@
 A message that still is what some provider wrote is kept in that provider's own form, so it can be sent
 again byte for byte; any other is kept in the canonical form.
 
-Text at rest carries a checksum: that of zlib where it is compressed, a CRC-32 of its own where it is short. What
-was changed on disk is therefore never read as what somebody said.
+Text on disk has a checksum: that of zlib if it is compressed, a CRC-32 if it is short. So text that was changed on
+disk is never taken for what was archived.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def to_json(message: Message) -> dict[str, Any]:
 
 
 def _wire(value: Message | Part) -> dict[str, Any] | None:
-    """Return the provider's own form, where it still equals the value and can be parsed again."""
+    """Return the provider's own form, if it still equals the value and can be parsed again."""
     from holdfast import providers  # noqa: PLC0415 - counting and listing decode no message
 
     origin = value.origin
@@ -139,7 +139,7 @@ def decode_words(data: bytes) -> str:
 
 
 def _join_texts(blocks: Any) -> str:
-    """Return the text of content blocks of the usual types; empty where one is of another."""
+    """Return the text of content blocks of the usual types; empty if one is of another type."""
     if not isinstance(blocks, list):
         return blocks or ""
     texts: list[str] = []
@@ -164,7 +164,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def pack_text(text: str) -> bytes:
-    """Encode text with a checksum, compressed where that is shorter. The first byte says which."""
+    """Encode text with a checksum, compressed if that is shorter. The first byte says which."""
     raw = text_bytes(text)
     return _checked(raw) if len(raw) < _COMPRESS_FROM else _COMPRESSED + zlib.compress(raw, 1)
 

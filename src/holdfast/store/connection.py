@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # the tables of vectors are imported where they are used: row
 APPLICATION: Final = 0x486F6C64
 """The application id of our SQLite files: "Hold"."""
 COPIED_BLOCKS: Final = 32
-"""So many blocks of vectors get a copy beside the file: reading fewer takes less than a fifth of a second."""
+"""From this number of blocks of vectors on, a copy of them is next to the file. Reading fewer takes less than 0.2 s."""
 
 _PRAGMAS: Final = (
     "PRAGMA synchronous = FULL",  # what was acknowledged survives a power cut
@@ -81,14 +81,15 @@ class SqliteDatabase(sqlite3.Connection):
 
     def find_vectors(self, space: Space, *, after: Mapping[str, int]) -> dict[str, sqlite3.Cursor]:
         """Select vectors of a space: blocks first, then rows."""
-        number = "(SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?)"
-        query = f"SELECT id, {{}}, data FROM {{}} WHERE +space = {number} AND id > ? ORDER BY id"
-        return {
-            table: self.execute(
-                query.format(column, table), (space.name, space.dimension, space.digest, after.get(table, 0))
+        found: dict[str, sqlite3.Cursor] = {}
+        for table, column in (("vector_blocks", "first"), ("vectors", "passage")):
+            query = (
+                f"SELECT id, {column}, data FROM {table} WHERE +space ="
+                " (SELECT id FROM spaces WHERE name = ? AND dimension = ? AND digest = ?) AND id > ? ORDER BY id"
             )
-            for table, column in (("vector_blocks", "first"), ("vectors", "passage"))
-        }
+            last = after.get(table, 0)
+            found[table] = self.execute(query, (space.name, space.dimension, space.digest, last))
+        return found
 
     def open_vectors(self, space: Space) -> tuple[Matrix, dict[str, int]]:
         """Return the vectors of a space that need not be read."""
@@ -158,15 +159,20 @@ def is_writable(place: Path) -> bool:
 
 
 def connect_readonly(path: Path) -> SqliteDatabase:
-    """Open a store's file where nothing can be written beside it.
+    """Open a store's file if nothing can be written next to it.
 
-    With a shared index beside it SQLite follows other processes. A log without one is read under no lock. A file
-    without a log is complete in itself.
+    With a shared index next to the file, SQLite follows other processes. Without one, a log is read under no lock, and
+    a file without a log is complete in itself.
     """
-    log, shared = (path.with_name(path.name + ending) for ending in ("-wal", "-shm"))
-    unshared = not shared.exists()
+    log = path.with_name(f"{path.name}-wal")
+    is_shared = path.with_name(f"{path.name}-shm").exists()
     has_log = log.exists() and log.stat().st_size > 0
-    option = "" if not unshared else "&vfs=unix-none" if has_log else "&immutable=1"
+    if is_shared:
+        option = ""
+    elif has_log:
+        option = "&vfs=unix-none"
+    else:
+        option = "&immutable=1"
     with translate_errors(path):
         connection = sqlite3.connect(
             f"{path.absolute().as_uri()}?mode=ro{option}",
@@ -176,7 +182,7 @@ def connect_readonly(path: Path) -> SqliteDatabase:
             factory=SqliteDatabase,
         )
         try:
-            if unshared and has_log:
+            if has_log and not is_shared:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the index of the log stays in memory
             _check_owner(connection, path)
         except BaseException:
@@ -186,8 +192,8 @@ def connect_readonly(path: Path) -> SqliteDatabase:
 
 
 def identity(path: Path) -> dict[Path, tuple[int, int]]:
-    """Return device and inode of a store's file and of its log, where they exist."""
-    found = {}
+    """Return the device and inode of a store's file and of its log, if they exist."""
+    found: dict[Path, tuple[int, int]] = {}
     for place in (path, path.with_name(f"{path.name}-wal")):
         with suppress(OSError):
             status = place.stat()
@@ -198,7 +204,8 @@ def identity(path: Path) -> dict[Path, tuple[int, int]]:
 def _create_private(path: Path) -> None:
     """Create the file and missing folders for the owner alone."""
     try:
-        for folder in reversed([folder for folder in path.absolute().parents if not folder.exists()]):
+        missing = [folder for folder in path.absolute().parents if not folder.exists()]
+        for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not path.exists():
             os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -243,9 +250,7 @@ def translate_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.Error as error:
-        name = _name(error)
-        advice = next((advice for prefix, advice in _ADVICE.items() if name.startswith(prefix)), str(error))
-        raise StorageError(advice, path=path) from error
+        raise StorageError(_advise(error), path=path) from error
     except UnicodeEncodeError as error:
         raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
     except OverflowError as error:
@@ -262,6 +267,14 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 def _name(error: sqlite3.Error) -> str:
     return str(getattr(error, "sqlite_errorname", ""))
+
+
+def _advise(error: sqlite3.Error) -> str:
+    """Return what to do about an error of SQLite; its own words if we know nothing better."""
+    for prefix, advice in _ADVICE.items():
+        if _name(error).startswith(prefix):
+            return advice
+    return str(error)
 
 
 _ADVICE: Final = {
@@ -293,7 +306,10 @@ MIGRATIONS: Final = tuple(
 def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[str] = MIGRATIONS) -> None:
     """Run the missing migrations, each in a transaction of its own."""
     connection.create_function("add_checksum", 1, add_checksum, deterministic=True)
-    while (version := _version(connection)) < len(migrations):
+    while True:
+        version = _version(connection)
+        if version >= len(migrations):
+            break
         with write_transaction(connection):
             if _version(connection) != version:  # another process was first
                 continue
@@ -305,8 +321,9 @@ def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[
 
 
 def check_version(connection: sqlite3.Connection, *, path: Path, known: int = len(MIGRATIONS)) -> None:
-    """Refuse tables of a newer version, also where another process has just upgraded them."""
-    if (version := _version(connection)) > known:
+    """Refuse tables of a newer version, also if another process has just upgraded them."""
+    version = _version(connection)
+    if version > known:
         raise StorageError(
             f"written by a newer Holdfast (schema {version}, this one knows {known}): run `{UPGRADE}` and start this"
             " program again",

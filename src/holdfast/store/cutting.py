@@ -12,7 +12,7 @@ from holdfast.text import terms
 
 
 def window_terms(passage: PassageText) -> tuple[tuple[str, ...], ...]:
-    """Return the terms of each window of a passage, and the speaker's name where there is one."""
+    """Return the terms of each window of a passage, and the speaker's name if there is one."""
     name = terms(passage.name)
     return tuple((*terms(passage.text[start:stop]), *name) for start, stop in passage.windows)
 

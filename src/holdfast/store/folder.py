@@ -1,4 +1,4 @@
-"""A memory-context folder as a store: the plugin's files in place, and a SQLite store beside them.
+"""A memory-context folder as a store: the plugin's files in place, and a SQLite store next to them.
 
     segments.jsonl       messages of users and assistants      shared with the plugin
     knowledge.jsonl      facts                                 shared with the plugin
@@ -106,7 +106,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _State:
-    """What the database knows of the files, kept as a record in it.
+    """How much of the files the database has; stored as a record in it.
 
     By file: `read` has its device and inode, and how many bytes of it are in the database; `unwritten` the lines of
     rows that may not have reached it yet. With `is_forgetting` the files may still hold rows that were removed.
@@ -152,7 +152,7 @@ def _write_locked(
 class FolderStore:
     """A store in a memory-context folder. Safe to use from several threads and processes.
 
-    Opened `readonly`, or where the folder cannot be written, nothing in it is changed: the database is then a temporary
+    Opened `readonly`, or if the folder cannot be written, nothing in it is changed: the database is then a temporary
     copy.
 
     Attributes:
@@ -506,7 +506,7 @@ class FolderStore:
     # --- keeping up with the files -----------------------------------------------------
 
     def _create_missing(self) -> bool:
-        """Create the folder and its first file where they are missing. Return whether the folder can be written."""
+        """Create the folder and its first file if they are missing. Return whether the folder can be written."""
         path = self.path / SEGMENTS
         if not path.exists():
             try:
@@ -517,7 +517,7 @@ class FolderStore:
         return os.access(self.path, os.W_OK) and os.access(path, os.W_OK)
 
     def _identity(self, name: str) -> tuple[int, int, int]:
-        """Return device, inode and size of a file; zeros where there is none."""
+        """Return device, inode and size of a file; zeros if there is none."""
         try:
             status = (self.path / name).stat()
         except OSError:
@@ -560,7 +560,7 @@ class FolderStore:
         records = self._store.read_records(Select(scope=OWNER), kind="state")
         if records:
             return _State(**records[0].data)
-        # Copy the messages that version 0.1 kept beside the plugin's files; delete its file once all are copied.
+        # Copy the messages that version 0.1 kept next to the plugin's files; delete its file once all are copied.
         rows: list[MessageRow] = []
         lines, _ = self._read_lines(JOURNAL)
         messages = [line.data for line in lines if line.data is not None and line.data.get("kind") == "message"]
@@ -863,7 +863,7 @@ class FolderStore:
 
 
 def _reserve_numbers(db: Database, count: int) -> int:
-    """Let new messages have higher numbers than so many that are reserved; return the first of these."""
+    """Reserve `count` numbers, so that new messages get higher ones; return the first of them."""
     last = db.last_number("messages")
     db.skip_numbers("messages", last + count)
     return last + 1
@@ -883,7 +883,7 @@ def _is_forgotten(row: MessageRow, forgotten: Mapping[str, int]) -> bool:
 
 
 def _find_number(row: MessageRow, numbers: Mapping[str, int], forgotten: Mapping[str, int]) -> int | None:
-    """Return the number of a new message that is known, 0 where it is forgotten, None where it is new.
+    """Return the number of a new message that is known, 0 if it is forgotten, None if it is new.
 
     `numbers` are those of the messages of its words by nonce. The plugin's segments have no nonce that others know:
     they stand for any message of the same words.

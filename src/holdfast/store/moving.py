@@ -58,43 +58,58 @@ def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progr
     """
     copy = _Copy(source, target, tenant)
     if not copy.begin():
-        theirs, ours = (store.read(tenant, copy.digest) for store in (source, target))
-        if theirs != ours:
+        found = target.read(tenant, copy.digest)
+        if found != source.read(tenant, copy.digest):
             raise InputError(f"{target.place} has other rows of tenant {tenant} already: name an empty target")
-        return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
+        return found
     for table in (*_TABLES, "passages"):
-        while count := copy.copy(table):
+        while True:
+            count = copy.copy(table)
+            if not count:
+                break
             progress(table, count)
     copy.copy_forgotten()
     target.write(tenant, reindex_tables, place=target.place)
     copy.copy_vectors()
     target.add_records(source.read_records(Select(scope=_OF_ALL)))
-    theirs, ours = (store.read(tenant, copy.digest) for store in (source, target))
-    if theirs != ours:
+    found = target.read(tenant, copy.digest)
+    if found != source.read(tenant, copy.digest):
         raise StorageError(
             f"the copy of tenant {tenant} differs from {source.place}: nothing may write to either meanwhile. Delete"
             " the copy and repeat.",
             path=target.place,
         )
-    clean = "DELETE FROM counters WHERE {}name LIKE ?"
-    target.write(tenant, lambda db: db.execute(clean.format(db.own), (f"{_MOVED}%",)))
-    return Moved(tenant=tenant, rows=ours[0], digest=ours[1])
+    target.write(tenant, copy.end)
+    return found
 
 
 def _map_scopes(db: Database, rows: Sequence[list[Any]], scopes: Sequence[Scope], place: int) -> None:
-    numbers = {number: scope_number(db, scopes[number]) for number in {row[place] for row in rows}}
+    """Replace the number of the source's scope, which is at `place` in each row, by that of the target's."""
+    numbers: dict[int, int] = {}
     for row in rows:
-        row[place] = numbers[row[place]]
+        old = row[place]
+        if old not in numbers:
+            numbers[old] = scope_number(db, scopes[old])
+        row[place] = numbers[old]
 
 
 def _vectors(db: Database, space: Space, windows: Mapping[int, int]) -> Iterator[tuple[int, npt.NDArray[np.int8]]]:
-    """Yield the vectors of each passage; a row of a file has those of many."""
+    """Yield the vectors of each passage. A row of a SQLite file may have those of many passages."""
     for rows in db.find_vectors(space, after={}).values():
-        for _, passage, data in rows:
-            vectors, start, number = np.frombuffer(data, np.int8).reshape(-1, space.dimension), 0, passage
+        for _, first, data in rows:
+            vectors = np.frombuffer(data, np.int8).reshape(-1, space.dimension)
+            passage = first
+            start = 0
             while start < len(vectors):
-                yield number, vectors[start : start + windows[number]]
-                start, number = start + windows[number], number + 1
+                stop = start + windows[passage]
+                yield passage, vectors[start:stop]
+                start = stop
+                passage += 1
+
+
+def _read_counter(db: Tables, name: str) -> int:
+    (value,) = db.execute(f"SELECT value FROM counters WHERE {db.own}name = ?", (name,)).fetchone()
+    return int(value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,18 +134,21 @@ class _Copy:
 
         def work(db: Database) -> bool:
             mine, values = self.mine(db)
-            known = db.execute(f"SELECT 1 FROM counters WHERE {db.own}name = ?", (f"{_MOVED}messages",)).fetchone()
-            if known is None and any(
-                db.execute(f"SELECT 1 FROM {table} WHERE {mine} LIMIT 1", values).fetchone() for table in _TABLES
-            ):
-                return False
-            if known is None:
+            note = db.execute(f"SELECT 1 FROM counters WHERE {db.own}name = ?", (f"{_MOVED}messages",)).fetchone()
+            if note is None:
+                for table in _TABLES:
+                    if db.execute(f"SELECT 1 FROM {table} WHERE {mine} LIMIT 1", values).fetchone():
+                        return False
                 db.insert("counters", "name, value", [(f"{_MOVED}{table}", -1) for table in (*_TABLES, "passages")])
             for table, last in numbers.items():
                 db.skip_numbers(table, last)
             return True
 
         return self.target.write(self.tenant, work)
+
+    def end(self, db: Tables) -> None:
+        """Remove the notes of `begin`."""
+        db.execute(f"DELETE FROM counters WHERE {db.own}name LIKE ?", (f"{_MOVED}%",))
 
     def read_batch(self, table: str, columns: str, after: int) -> tuple[list[list[Any]], list[Scope]]:
         """Read the rows after a number, the number first, and all scopes."""
@@ -148,8 +166,8 @@ class _Copy:
 
     def copy(self, table: str) -> int:
         """Copy the next rows of a table; return their number."""
-        name, query = f"{_MOVED}{table}", "SELECT value FROM counters WHERE {}name = ?"
-        ((after,),) = self.target.write(self.tenant, lambda db: db.execute(query.format(db.own), (name,)).fetchall())
+        name = f"{_MOVED}{table}"
+        after = self.target.write(self.tenant, _read_counter, name)
         columns = _PASSAGE if table == "passages" else f"{KEY[table.removesuffix('s')]}, {_TABLES[table]}"
         rows, scopes = self.read_batch(table, columns, after)
 
@@ -160,8 +178,10 @@ class _Copy:
                 query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
                 latest = {scope: db.execute(query, (scope,)).fetchone()[0] for scope in {row[2] for row in rows}}
                 for number, row in enumerate(rows, start=count_passages(db)):
-                    row[0], row[4] = number, latest[row[2]]
-                    latest[row[2]] = number
+                    scope = row[2]
+                    row[0] = number
+                    row[4] = latest[scope]
+                    latest[scope] = number
             db.insert(table, columns, rows)
             db.execute(f"UPDATE counters SET value = ? WHERE {db.own}name = ?", (last, name))
 
@@ -170,6 +190,8 @@ class _Copy:
         return len(rows)
 
     def copy_forgotten(self) -> None:
+        """Copy the digests of what was forgotten, so that it stays out."""
+
         def read(db: Tables) -> tuple[list[list[Any]], list[Scope]]:
             mine, values = self.mine(db)
             db.cache.scopes.load(db)
@@ -186,7 +208,7 @@ class _Copy:
         self.target.write(self.tenant, work)
 
     def copy_vectors(self) -> None:
-        """Copy vectors, except those of passages that the target divides otherwise: they are made again."""
+        """Copy vectors, except those of passages that have other windows in the target: they are made again."""
         ours = self.target.read(self.tenant, self.passages)
 
         def work(db: Tables) -> None:
@@ -213,8 +235,8 @@ class _Copy:
         query = f"SELECT number, length(windows) / 12 FROM passages WHERE alive = 1 AND {mine} ORDER BY number"
         return [(number, windows, db.first_passage + number) for number, windows in db.execute(query, values)]
 
-    def digest(self, db: Tables) -> tuple[dict[str, int], str]:
-        """Count the rows of the tenant, and return the digest of all that were copied as they were."""
+    def digest(self, db: Tables) -> Moved:
+        """Count the rows of the tenant, and compute the digest of all that were copied as they were."""
         digest = sha256()
         counts: dict[str, int] = {}
         db.cache.scopes.load(db)
@@ -227,4 +249,4 @@ class _Copy:
             ):
                 digest.update(repr((table, number, db.cache.scopes[scope], content)).encode("utf-8", "surrogatepass"))
                 counts[table] += 1
-        return counts, digest.hexdigest()
+        return Moved(tenant=self.tenant, rows=counts, digest=digest.hexdigest())

@@ -33,7 +33,7 @@ def default_path() -> Path:
 
 
 def server_address(path: Path | str | None, *, settings: Settings) -> str | None:
-    """Return the address of a memory on a server; None where it is in files."""
+    """Return the address of a memory on a server; None if it is in files."""
     asked = str(path or settings.archive.path or "")
     return asked if asked.startswith(("postgresql://", "postgres://")) else None
 
@@ -64,7 +64,7 @@ def open_server(address: str, settings: Settings, *, timeout: float | None = Non
 
 
 def local_file(path: Path | str | None, *, settings: Settings, folder: Path = HERE) -> Path:
-    """Return the file of a memory; for one on a server, the file that its local files are beside."""
+    """Return the file of a memory; for one on a server, the file next to which its local files are."""
     is_remote = server_address(path, settings=settings) is not None
     return default_path() / STORE_NAME if is_remote else store_file(path, settings=settings, folder=folder)
 
@@ -118,7 +118,7 @@ def check_links(place: Path, *, folder: Path = HERE) -> None:
 
 
 def database_file(path: Path) -> Path:
-    """Return the SQLite file of what `store_file` returned: that of a folder is beside the plugin's files."""
+    """Return the SQLite file of what `store_file` returned: that of a folder is next to the plugin's files."""
     if not is_folder(path):
         return path
     from holdfast.store.folder import DATABASE  # noqa: PLC0415 - most memories are one SQLite file

@@ -69,7 +69,7 @@ def encode_line(data: Mapping[str, Any]) -> str:
 
 
 def append_lines(path: Path, lines: Iterable[bytes]) -> None:
-    """Append lines in one write, durable when this returns, on a line of their own where the last one has no end."""
+    """Append lines in one write, durable when this returns, on a line of their own if the last one has no end."""
     with journal.storage(path):
         descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
@@ -114,7 +114,7 @@ def scope_from_json(data: object) -> Scope:
 
 
 def scope_problem(data: Mapping[str, Any], session: str) -> str | None:
-    """Why the scope of a line cannot be used; None where it can."""
+    """Return why the scope of a line cannot be used; None if it can."""
     try:
         scope_of(data, session)
     except InputError as error:
@@ -154,7 +154,7 @@ def segment_line(row: MessageRow, content: str, *, name: str, now: int) -> dict[
 
 
 def segment_problem(data: Mapping[str, Any]) -> str | None:
-    """Why a line of `segments.jsonl` is no segment; None where it is one."""
+    """Return why a line of `segments.jsonl` is no segment; None if it is one."""
     if not data.get("id") or not isinstance(data["id"], str):
         return "no id"
     if not data.get("sessionId") or not isinstance(data["sessionId"], str):
@@ -190,7 +190,7 @@ def segment_of(line: Line) -> dict[str, Any] | None:
 
 
 def segment_row(data: Mapping[str, Any]) -> MessageRow | None:
-    """The message of a segment; None where our own part of the line is damaged."""
+    """Return the message of a segment; None if our own part of the line is damaged."""
     own = data.get(OWN)
     known = own if isinstance(own, dict) else {}
     try:
@@ -203,7 +203,7 @@ def segment_row(data: Mapping[str, Any]) -> MessageRow | None:
 
 
 def segment_key(data: Mapping[str, Any]) -> ContentKey:
-    """What the plugin tells this segment apart by."""
+    """Return the key by which the plugin distinguishes this segment."""
     return content_key(scope_of(data, data["sessionId"]), data["role"], data["content"])
 
 
@@ -296,7 +296,7 @@ def _extras(own: object) -> dict[str, Any]:
 
 
 def content_key(scope: Scope, role: str, content: str) -> ContentKey:
-    """What the plugin tells segments apart by: session, role and a digest of the text."""
+    """Return the key by which the plugin distinguishes segments: session, role and a digest of the text."""
     return scope, role, hashlib.sha256(text_bytes(content)).hexdigest()[:16]
 
 

@@ -26,6 +26,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from holdfast.cache import LruCache
 from holdfast.embed.base import Space
 from holdfast.errors import StorageError, UnavailableError
+from holdfast.index.check import check_index
 from holdfast.index.database import Database, Rows
 from holdfast.index.vectors import MANY
 from holdfast.store import adding, forgetting, rows
@@ -47,7 +48,7 @@ from holdfast.store.postgres_database import (
 from holdfast.store.postgres_vectors import MAX_SIGNS, index_vectors
 from holdfast.store.rows import TableCache, Tables
 from holdfast.store.tables import R, TableStore
-from holdfast.store.upkeep import Extract, Health, Progress, check_index, list_unreadable, reindex_tables
+from holdfast.store.upkeep import Extract, Health, Progress, list_unreadable, reindex_tables
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -77,7 +78,7 @@ _COUNTS: Final = {
 
 @dataclass(slots=True)
 class _Tenant:
-    """What a process keeps of a tenant: its number, and what was read of its tables. A lock guards the latter."""
+    """A tenant that this process has read: its number, and a cache of its tables, which the lock guards."""
 
     number: int
     cache: TableCache = field(default_factory=TableCache)

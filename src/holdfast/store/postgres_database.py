@@ -55,7 +55,7 @@ _COUNTERS: Final = ("rewritten", "unscrubbed", "messages", "facts", "records", "
 
 
 class PostgresDatabase:
-    """The rows of one tenant, in one transaction over one connection; of all, where `tenant` is `ALL_TENANTS`."""
+    """The rows of one tenant, in one transaction over one connection; of all tenants, if `tenant` is `ALL_TENANTS`."""
 
     def __init__(
         self,
@@ -147,11 +147,18 @@ class PostgresDatabase:
     def among(self, column: str, wanted: Sequence[int] | Sequence[str] | Sequence[bytes]) -> tuple[str, list[object]]:
         """Return the condition that a column is one of some values, and the values of its `?`."""
         values: list[Any] = list(wanted)
-        first = values[0] if values else 0
-        kind = "text" if isinstance(first, str) else "bytea" if isinstance(first, bytes) else "bigint"
         if column in {"number", "passage", "run"}:  # of the column's type: only those are looked up in a hash table
-            kind, values = "integer", [value for value in values if abs(value) < _MAX_INTEGER]
-        return (f"{column} = ANY(?::{kind}[])", [values]) if values else ("false", [])
+            kind = "integer"
+            values = [value for value in values if abs(value) < _MAX_INTEGER]
+        elif values and isinstance(values[0], str):
+            kind = "text"
+        elif values and isinstance(values[0], bytes):
+            kind = "bytea"
+        else:
+            kind = "bigint"
+        if not values:
+            return "false", []
+        return f"{column} = ANY(?::{kind}[])", [values]
 
     # --- vectors ------------------------------------------------------------------
 
@@ -172,7 +179,7 @@ class PostgresDatabase:
     def open_matrix(
         self, space: Space, columns: Columns, scopes: Sequence[int] | None, known: Matrix | None
     ) -> ServerMatrix | None:
-        """Return the vectors of a space, which stay on the server; None where there are none."""
+        """Return the vectors of a space, which stay on the server; None if there are none."""
         kind = SignMatrix if columns.windows < self.max_loaded_signs else ServerMatrix
         if not isinstance(known, ServerMatrix) or type(known) is not kind:
             (number,) = self.execute(f"SELECT {self._space}", _key(space)).fetchone() or (None,)
@@ -273,9 +280,15 @@ class ArrayDumper(Dumper):
 
     def dump(self, array: npt.NDArray[np.int32] | npt.NDArray[np.void], /) -> bytes:
         """Return dimensions, NULLs, type, length and lower bound, then the size and value of each element."""
-        kind, values = ("tid", array) if array.dtype.kind == "V" else ("int4", array.astype(">i4"))
+        if array.dtype.kind == "V":
+            kind = "tid"
+            values: npt.NDArray[Any] = array
+        else:
+            kind = "int4"
+            values = array.astype(">i4")
         elements = np.empty(len(array), [("size", ">i4"), ("value", values.dtype)])
-        elements["size"], elements["value"] = values.itemsize, values
+        elements["size"] = values.itemsize
+        elements["value"] = values
         return struct.pack("!5i", 1, 0, psycopg.postgres.types[kind].oid, len(array), 1) + elements.tobytes()
 
 

@@ -65,11 +65,14 @@ class ServerMatrix(Matrix):
 
     def refresh(self, db: Database, columns: Columns, scopes: Sequence[int] | None) -> None:
         """Read from this transaction from now on; `scopes` are those of the reader, None for all."""
-        self._db, self._scopes = db, scopes
+        self._db = db
+        self._scopes = scopes
         self._own = f"{db.own}space = {self.number}"
         self._visible: Bools | None = None
-        self._first, self._owner = columns["first_window"], columns["passage"]
-        self._cached, self._vectors = np.zeros(0, np.int64), np.zeros((0, self.dimension), np.int8)
+        self._first = columns["first_window"]
+        self._owner = columns["passage"]
+        self._cached = np.zeros(0, np.int64)
+        self._vectors = np.zeros((0, self.dimension), np.int8)
         self._sent: _Sent | None = None
 
     def prefetch(self, query: Floats, *, windows: int, visible: Bools | None = None) -> None:
@@ -84,17 +87,21 @@ class ServerMatrix(Matrix):
         self._sent = self._send(self._chosen)
 
     def cosine(self, query: Floats, *, windows: int, visible: Bools | None = None) -> Floats:  # noqa: ARG002
-        """How alike the query of `prefetch` is to the windows chosen then; the others have 0."""
+        """Return the cosine of the query of `prefetch` with the windows chosen then; the others have 0."""
         alike = self._cosine_of(self._chosen, self._wanted, windows)
         if not self._are_all:  # more than a window that was not read has
             alike[self._chosen] = np.maximum(alike[self._chosen], _LEAST)
         return alike
 
     def _propose(self, wanted: Bytes, windows: int, visible: Bools | None) -> Windows:  # noqa: ARG002 - of a subclass
-        """Return the windows (in rising order) that share most signs with a vector."""
-        bits, own = f"bit({self.dimension})", self._own
-        seen, values = ("", []) if self._scopes is None else (" AND scope = ANY(?)", [list(self._scopes)])
-        query = f"SELECT passage, place FROM vectors WHERE {own}{seen} ORDER BY (signs::{bits}) <~> ?::{bits} LIMIT ?"
+        """Return the windows (in ascending order) that share most signs with a vector."""
+        bits = f"bit({self.dimension})"
+        condition = self._own
+        values: list[object] = []
+        if self._scopes is not None:
+            condition += " AND scope = ANY(?)"
+            values.append(list(self._scopes))
+        query = f"SELECT passage, place FROM vectors WHERE {condition} ORDER BY (signs::{bits}) <~> ?::{bits} LIMIT ?"
         self._db.execute(_SEARCH)
         rows = self._db.execute(query, (*values, sign_bits(wanted), COMPARED))
         found = np.array(rows.fetchall(), np.int64).reshape(-1, 2)
@@ -127,9 +134,11 @@ class ServerMatrix(Matrix):
         return places[places >= 0], rows[places >= 0]
 
     def _rows(self, windows: Windows) -> Bytes:
-        """Return the vectors of some windows (in rising order); those that are visible are read once for a search."""
+        """Return the vectors of some windows (in ascending order). Visible ones are read once for a search."""
         if self._sent is not None:
-            self._cached, self._vectors, self._sent = self._sent[0], self._read(self._sent), None
+            self._cached = self._sent[0]
+            self._vectors = self._read(self._sent)
+            self._sent = None
         if windows is self._cached:
             return self._vectors
         visible = windows if self._visible is None else windows[self._visible[windows]]
@@ -145,7 +154,7 @@ class ServerMatrix(Matrix):
 
 
 def _find(wanted: Windows, among: Windows) -> Windows:
-    """Return the place of each window among others in rising order; -1 where it is not there."""
+    """Return the place of each window among others in ascending order; -1 if it is not there."""
     places = np.searchsorted(among, wanted)
     return np.where(np.append(among, -1)[places] == wanted, places, -1)
 
@@ -231,7 +240,7 @@ class SignMatrix(ServerMatrix):
 
 
 def index_vectors(connection: psycopg.Connection[tuple[Any, ...]], schema: str, *, windows: int) -> list[str]:
-    """Make the missing indexes of tenants with at least so many windows; return their names. Writers go on."""
+    """Make the missing indexes of tenants with at least `windows` windows; return their names. Writers do not wait."""
     connection.execute("SELECT set_config('search_path', %s || ', public', false)", (schema,))
     connection.execute("SELECT set_config('holdfast.tenant', '-1', false)")
     connection.execute(  # a graph that does not fit is built many times slower

@@ -42,7 +42,7 @@ _COLUMNS: Final = {
 
 
 class TableCache:
-    """What a process has read of the tables of a store, or of one tenant, and keeps for the next transaction.
+    """Everything that a process keeps of the tables of a store, or of one tenant, for the next transaction.
 
     Attributes:
         scopes: The scopes by their number.
