@@ -445,6 +445,18 @@ class TestMemory:
         assert "carrier_signature_tolerance" in block
         assert data("recall", "favourite pizza toppings of the marketing team", home=tmp_path)["block"] == ""
 
+    def test_recall_prints_the_best_first_for_people(self, tmp_path: Path) -> None:
+        """With the title of the session and the number for `holdfast get`; `--block` prints what a model gets."""
+        data("import", EXAMPLE, home=tmp_path)
+        question = "what tolerance does the carrier signature have?"
+        found = data("recall", question, home=tmp_path)
+        best = max(found["hits"], key=lambda hit: hit["score"])
+        printed = run("recall", question, home=tmp_path).stdout
+        assert printed.startswith(f"#{best['message']}  ")
+        assert best["title"] in printed.splitlines()[0]
+        assert "<recalled-context" not in printed
+        assert run("recall", "--block", question, home=tmp_path).stdout.startswith("<recalled-context")
+
     def test_facts_are_remembered_and_forgotten(self, tmp_path: Path) -> None:
         """A remembered fact is listed, takes the place of its slot, and can be forgotten."""
         data("remember", "The API listens on port 8443", "--subject", "api", "--slot", "port", home=tmp_path)

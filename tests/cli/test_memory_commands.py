@@ -194,7 +194,7 @@ class TestAsking:
         assert "keyword" in shown
         none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
         assert call("search", "zzzzqqqq", **none).stderr.endswith("Nothing found.\n")
-        assert "<recalled-context" in call("recall", "signature tolerance of the carrier").stdout
+        assert "<recalled-context" in call("recall", "--block", "signature tolerance of the carrier").stdout
         assert "No block: nothing in memory has to do with this" in call("recall", "zzzzqqqq").stderr
 
     def test_facts_come_and_go(self, data: Run, call: Callable[..., Result]) -> None:

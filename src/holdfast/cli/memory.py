@@ -39,13 +39,14 @@ from holdfast.cli.output import (
     print_result,
 )
 from holdfast.errors import InputError
+from holdfast.memory.titles import make_title
 from holdfast.moments import minute
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
     from holdfast.memory.memory import Memory
-    from holdfast.memory.recall import Hit
+    from holdfast.memory.recall import Hit, Recall
     from holdfast.transcripts import SessionRef
 
 
@@ -116,24 +117,44 @@ def _excerpt(text: str, query_terms: set[str]) -> str:
 @click.command()
 @click.argument("query")
 @click.option("--cap", type=click.IntRange(min=1), default=None, help="The maximum tokens of the block.")
+@click.option("--block", is_flag=True, help="Print the block as a model gets it, oldest first.")
 @opens_memory
 @as_json
-def recall(*, query: str, cap: int | None, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """Print the block that would be recalled for QUERY, from all sessions unless options name one."""
+def recall(*, query: str, cap: int | None, block: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
+    """Print what would be recalled for QUERY, best first, from all sessions unless options name one."""
     scope, across = scope_of(**whose)
     with read_memory(home) as memory:
         result = memory.recall(memory.query((query,), scope=scope, across=across, cap=cap))
         _print_missing(memory)
-        rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across) if as_json else []
+        rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
+        titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
     if as_json:
-        owner = {row.id: owner_of(row.scope) for row in rows}
+        owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
         facts = [asdict(hit) | owner_of(hit.fact.scope) for hit in result.facts]
         emit_json(asdict(result) | {"hits": hits, "facts": facts})
-    elif result.block:
+    elif not result.block:
+        echo(f"Nothing recalled: {result.reason}.", err=True)
+    elif block:
         echo(result.block)
     else:
-        echo(f"No block: {result.reason}.", err=True)
+        _print_recalled(result, {row.id: titles[row.scope] for row in rows}, query_terms=set(terms(query)))
+
+
+def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str]) -> None:
+    for found in result.facts:
+        text = printable(found.fact.content, one_line=True)
+        echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}")
+    if result.facts:
+        echo()
+    for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True):
+        fields = ["", minute(hit.time or None), hit.speaker, titles[hit.message]]
+        about = printable("  ".join(filter(None, fields)), one_line=True)
+        echo_styled(click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(f"  {about}", dim=True))
+        echo_styled(_excerpt(hit.text, query_terms))
+        echo()
+    passages = plural(len(result.hits), "passage")
+    echo(f"{passages}, {result.tokens:,} tokens. `holdfast get NUMBER` prints a message.", err=True)
 
 
 @click.command()

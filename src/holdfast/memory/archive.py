@@ -476,7 +476,7 @@ def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
                 texts.append(unwrap(part.text, keep_context=True))
             case ToolCall():  # a call may repeat recalled text
                 texts.append(strip_text(f"{part.name}: {_render_arguments(part.arguments)}", marks))
-            case ToolResult():
+            case ToolResult() if not _NO_OUTPUT.fullmatch(part.text.strip()):
                 texts.append(part.text)
     return "\n".join(filter(None, texts))
 
@@ -493,6 +493,8 @@ _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refr
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 _COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?: [^\s/]{1,60}){0,2}", re.IGNORECASE)
 """A command to the host, such as `/clear` or `/model gpt-5`."""
+_NO_OUTPUT: Final = re.compile(r"[(<\[]?(?:no|empty) (?:output|content|result)s?[)>\]]?\.?", re.IGNORECASE)
+"""What hosts write for a tool that printed nothing."""
 _DONE: Final = re.compile(r"(?:done|finished)(?: with (?:it|that|this|\d+))?")
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6
