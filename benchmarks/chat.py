@@ -192,7 +192,7 @@ def measure(
             agent.say(_said(number))
             rows.append(steps.taken())
             progress(1)
-        compactions = agent.opened.entry.compaction_count
+        compactions = agent.conversation.entry.compaction_count
         assert agent.notes is not None
         agent.notes.close()
         agent.engine.close()

@@ -26,9 +26,9 @@ import fnmatch, json, os, sys, time
 here = {here!r}
 arguments = sys.argv[1:]
 config = os.path.join(os.environ["XDG_CONFIG_HOME"], "collections.json")
-told = {{name: os.environ.get(name) for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "INDEX_PATH", "X_API_KEY")}}
+environ = {{name: os.environ.get(name) for name in ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "INDEX_PATH", "X_API_KEY")}}
 with open(os.path.join(here, "calls.jsonl"), "a") as log:
-    log.write(json.dumps({{"arguments": arguments, "environ": told, "cwd": os.getcwd()}}) + "\\n")
+    log.write(json.dumps({{"arguments": arguments, "environ": environ, "cwd": os.getcwd()}}) + "\\n")
 try:
     orders = json.load(open(os.path.join(here, "orders.json")))
 except FileNotFoundError:

@@ -52,8 +52,8 @@ class TestOverflow:
         with pytest.raises(ModelError):
             agent.say("Overflow now.")
         compacted = [edit for edit in agent.session.edits() if edit.kind == "compacted"]
-        stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.opened.key]
-        entries = [json.loads(line) for line in agent.opened.transcript.file.read_text().splitlines()]
+        stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.conversation.key]
+        entries = [json.loads(line) for line in agent.conversation.transcript.file.read_text().splitlines()]
         assert len(compacted) == stored["compactionCount"] == sum(e["type"] == "compaction" for e in entries) == 1
         failing[0] = False
         for number in range(8):
@@ -168,12 +168,12 @@ class TestWorkspace:
         (agent.root / "memory").write_text("in the way")
         agent.flush()
         assert any("Notes could not be written" in notice for notice in fixture.view.notices)
-        assert agent.opened.entry.memory_flush_failure_count == 1
-        assert agent.opened.entry.memory_flush_compaction_count is None
+        assert agent.conversation.entry.memory_flush_failure_count == 1
+        assert agent.conversation.entry.memory_flush_compaction_count is None
         (agent.root / "memory").unlink()
         agent.flush()
         assert list((agent.root / "memory").glob("*.md"))
-        assert agent.opened.entry.to_json()["memoryFlushCompactionCount"] == 0
+        assert agent.conversation.entry.to_json()["memoryFlushCompactionCount"] == 0
 
     def test_a_workspace_that_cannot_be_made_is_reported(self, shell: Shell) -> None:
         """The user is told at the start."""
@@ -290,7 +290,7 @@ class TestStatus:
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         agent.compact()
-        stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.opened.key]
+        stored = json.loads((agent.sessions.folder / "sessions.json").read_text())[agent.conversation.key]
         assert "inputTokens" not in stored  # cleared with the compaction, as hosts that read the file expect
         assert "outputTokens" not in stored
         agent.session.learn()

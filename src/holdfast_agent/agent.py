@@ -48,7 +48,7 @@ from holdfast.window import Window
 from holdfast_agent import session_notes, workspace
 from holdfast_agent.memories import Memories
 from holdfast_agent.notes import Notes
-from holdfast_agent.sessions import Opened, Purpose, SessionEntry, Sessions, Spent, id_of
+from holdfast_agent.sessions import Conversation, Purpose, SessionEntry, Sessions, Spent, id_of
 from holdfast_agent.settings import ChatSettings
 from holdfast_agent.toolbox import Confirm
 from holdfast_agent.tools import agent_tools, flush_tools
@@ -105,8 +105,8 @@ class Agent:
     default `model`. Without a `project` each conversation belongs to that of the folder in which it began. `confirm`
     asks the user before a command runs or a file is written; without it neither is possible.
 
-    The conversation that is open is `opened`, with its transcript, and `session` in the engine. `history` is all of it,
-    with secrets unmasked while it is open. Setting `cancel` interrupts whatever is going on.
+    `conversation` is the one that is open, with its transcript; `session` is the same in the engine. `history` is all
+    of it, with secrets unmasked while it is open. Setting `cancel` interrupts whatever is going on.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class Agent:
             on_failure=self.hook_failures.append,
         )
         self._switch_to(sessions.open(key, settings.agent, cwd=str(root)))
-        archived = self.opened.archived
+        archived = self.conversation.archived
         before = None
         if archived is not None:
             before = self._find_session(id_of(archived), sessions.read_cwd(archived))
@@ -228,9 +228,9 @@ class Agent:
     def say(self, text: str, *, heartbeat: bool = False) -> Turn:
         """Send a user message and wait for the answer. If the model fails, the next call continues from it."""
         before = self.session
-        is_due = bool(self.sessions.due(self.opened.key, self.settings.agent))
+        is_due = bool(self.sessions.due(self.conversation.key, self.settings.agent))
         if is_due:
-            self._switch_to(self.sessions.open(self.opened.key, self.settings.agent, cwd=str(self.root)))
+            self._switch_to(self.sessions.open(self.conversation.key, self.settings.agent, cwd=str(self.root)))
         try:
             # Before anything that calls a model or takes time. Its time is saved with the reply, in one write.
             self.record(Message(role="user", parts=(Text(text=text),)))
@@ -306,10 +306,10 @@ class Agent:
         except ModelOverflowError as error:
             if not error.tries:
                 raise
-            opened = self.reset(session_notes.digest_history(self.history, window=self.limit))
+            new = self.reset(session_notes.digest_history(self.history, window=self.limit))
             self.view.notice(
                 f"The request did not fit after {error.tries} tries. A new conversation begins with a digest of the "
-                f"old one, which is kept in {opened.archived.name if opened.archived else 'the archive'}."
+                f"old one, which is kept in {new.archived.name if new.archived else 'the archive'}."
             )
         return self._call_model()
 
@@ -361,24 +361,24 @@ class Agent:
                 self.view.notice(f"Recalled text was removed from a {message.role} message.")
                 message = own
         provider = self.model.name.partition("/")[0] if reply else ""
-        self.history += self.opened.append(message, provider=provider, redact=self.settings.archive.redaction)
+        self.history += self.conversation.append(message, provider=provider, redact=self.settings.archive.redaction)
 
-    def reset(self, messages: Sequence[Message] = ()) -> Opened:
+    def reset(self, messages: Sequence[Message] = ()) -> Conversation:
         """Archive the conversation and begin another with some messages; what was learned from it is kept."""
         before = self.session
-        self._switch_to(self.sessions.reset(self.opened.key, cwd=str(self.root)))
+        self._switch_to(self.sessions.reset(self.conversation.key, cwd=str(self.root)))
         for message in messages:
             self.record(message)
         if messages:
             with self.guard_memory():
                 self.session.append(self.history)
         self._finish(before)
-        return self.opened
+        return self.conversation
 
-    def _switch_to(self, opened: Opened) -> None:
-        self.opened = opened
+    def _switch_to(self, conversation: Conversation) -> None:
+        self.conversation = conversation
         self.window = None
-        self.session = self._find_session(opened.entry.session_id, opened.transcript.cwd or str(self.root))
+        self.session = self._find_session(conversation.entry.session_id, conversation.transcript.cwd or str(self.root))
         self.tools = agent_tools(
             self.session,
             settings=self.settings,
@@ -388,9 +388,9 @@ class Agent:
             memories=self.memories,
         )
         self._tool_tokens = sum(count_json(definition(tool)) for tool in self.tools.tools())
-        context = opened.transcript.context()
+        context = conversation.transcript.context()
         self.history = self._load_history(context)
-        for problem in (*opened.problems, *(problem.what for problem in context.problems)):
+        for problem in (*conversation.problems, *(problem.what for problem in context.problems)):
             self.view.notice(problem)
 
     def _find_session(self, session_id: str, cwd: str) -> Session:
@@ -406,7 +406,7 @@ class Agent:
 
     def _load_history(self, context: Context) -> list[Message]:
         """Load the messages, without forgotten ones; if memory has lost their summary, the transcript has another."""
-        path = self.opened.transcript.path()
+        path = self.conversation.transcript.path()
         has_summary = any(edit.kind == "compacted" for edit in self.session.edits())
         messages: list[Message] = []
         if context.compaction is not None and not has_summary:
@@ -422,16 +422,17 @@ class Agent:
         if before is not None:
             with self.guard_memory():
                 before.learn()
-        if self.opened.why in {"daily", "idle"}:
+        if self.conversation.why in {"daily", "idle"}:
             self.view.notice(
-                f"A new conversation begins ({self.opened.why} reset). The old one is in {self.opened.archived}."
+                f"A new conversation begins ({self.conversation.why} reset). "
+                f"The old one is in {self.conversation.archived}."
             )
-        if self.opened.archived is None or not self.settings.agent.session.memory_file:
+        if self.conversation.archived is None or not self.settings.agent.session.memory_file:
             return
         try:
             with self._working("naming the conversation"):
                 session_notes.write_session_note(
-                    self.opened,
+                    self.conversation,
                     time=self.sessions.clock(),
                     bounds=workspace.bounds_of(self.root, self.settings.agent),
                     model=self._writer(),
@@ -440,15 +441,15 @@ class Agent:
                 )
         except (InputError, StorageError) as error:
             self.view.notice(
-                f"No note of the last conversation was written: {error}. All of it is in {self.opened.archived}."
+                f"No note of the last conversation was written: {error}. All of it is in {self.conversation.archived}."
             )
 
     def forget(self, ids: Sequence[int]) -> int:
         """Forget messages of any conversation for good: in transcripts, in later requests, in memory."""
         rows = self.session.get(ids)
         self.sessions.forget(rows)
-        self.opened.transcript.refresh()
-        self.history = self._load_history(self.opened.transcript.context())
+        self.conversation.transcript.refresh()
+        self.history = self._load_history(self.conversation.transcript.context())
         self.window = None
         count = 0
         for scope in {row.scope for row in rows}:
@@ -473,7 +474,7 @@ class Agent:
                 entry = entry.with_calls(purpose, spent)
             return change(entry)
 
-        self.opened = replace(self.opened, entry=self.sessions.update(self.opened.key, apply))
+        self.conversation = replace(self.conversation, entry=self.sessions.update(self.conversation.key, apply))
 
     def save_tally(self) -> None:
         """Save the tokens of model calls outside of the conversation since the last change."""
@@ -539,9 +540,9 @@ class Agent:
             details = redact_value(details)
         # The first kept message may be one that the transcript does not have, such as the system prompt.
         first_kept = done.plan.first_kept.message.id if done.plan.first_kept is not None else None
-        if first_kept not in {entry.id for entry in self.opened.transcript.path()}:
+        if first_kept not in {entry.id for entry in self.conversation.transcript.path()}:
             first_kept = None
-        self.opened.transcript.append_compaction(
+        self.conversation.transcript.append_compaction(
             summary.text,
             first_kept=first_kept,
             tokens_before=done.tokens_before,
@@ -559,7 +560,7 @@ class Agent:
         Without `used`, the tokens in the window, a compaction follows in any case; with it, the turn runs if they are
         near the threshold.
         """
-        entry = self.opened.entry
+        entry = self.conversation.entry
         settings = self.settings
         now = self.sessions.clock()
         verdict = flush.due(
@@ -569,7 +570,7 @@ class Agent:
             budget=self.limits,
             settings=settings.compaction.memory_flush,
             can_write=settings.agent.workspace.access == "rw",
-            transcript_bytes=self.opened.transcript.file.stat().st_size,
+            transcript_bytes=self.conversation.transcript.file.stat().st_size,
             heartbeat=heartbeat,
             forced=used is None,
         )
@@ -593,7 +594,7 @@ class Agent:
             failure = str(error)
             max_failures = settings.compaction.memory_flush.max_failures
             self.update_entry(lambda known: known.with_failed_flush(failure, now=now, max_failures=max_failures))
-            if self.opened.entry.is_flushed:
+            if self.conversation.entry.is_flushed:
                 self.view.notice(
                     f"Writing notes failed {max_failures} times; the compaction goes on without them. ({error})"
                 )

@@ -31,7 +31,7 @@ _WELCOME: Final = "holdfast chat · /help lists commands · Alt-Enter: new line 
 @click.option("--home", type=click.Path(path_type=Path, file_okay=False), help="The folder of memory and sessions.")
 @click.option("--context-tokens", type=click.IntRange(min=2_000), help="The size of the window.")
 @click.option("--yes", is_flag=True, help="Run commands and write files without asking.")
-@click.option("--init", is_flag=True, help="Write the workspace's files (AGENTS.md, ...) where they are missing.")
+@click.option("--init", is_flag=True, help="Write the files of the workspace (AGENTS.md, ...) that are missing.")
 @click.option("--plain", is_flag=True, help="Plain text without colours, for pipes.")
 @click.option("-p", "--print", "text", help="Send this, print the answer, and leave; stdin is added to it.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")
@@ -118,7 +118,7 @@ def _run_once(options: Options, message: str, *, as_json: bool) -> None:
         if as_json:
             from holdfast.cli.output import emit_json  # noqa: PLC0415 - as above
 
-            entry = agent.opened.entry
+            entry = agent.conversation.entry
             emit_json(
                 {
                     "text": turn.text,

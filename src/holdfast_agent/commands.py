@@ -97,7 +97,7 @@ def complete(start: str) -> list[str]:
 
 
 def _format_fullness(agent: Agent) -> str:
-    used = agent.opened.entry.total_tokens
+    used = agent.conversation.entry.total_tokens
     percent = min(MAX_PERCENT, round(100 * used / agent.limit))
     known = human_tokens(used) if used else "?"
     return f"Context {known}/{human_tokens(agent.limit)} ({percent}%)"
@@ -245,7 +245,7 @@ def compact(agent: Agent, instructions: str) -> str:
 def status(agent: Agent, _: str) -> Iterator[str]:
     """Model, context, tokens, cost, session, memory."""
     agent.save_tally()
-    entry = agent.opened.entry
+    entry = agent.conversation.entry
     yield f"Model: {agent.model.name} · window {human_tokens(agent.limit)}"
     yield f"{_format_fullness(agent)} · compactions {entry.compaction_count}"
     spent = {purpose: entry.spent(purpose) for purpose in ("conversation", *get_args(Purpose))}
@@ -259,8 +259,8 @@ def status(agent: Agent, _: str) -> Iterator[str]:
         if part.calls:
             yield f"- {purpose}: {_format_usage(part)}"
     age = _format_age(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
-    file = agent.opened.transcript.file.name
-    yield f"Session: {agent.opened.key} · {age} · {len(agent.history):,} messages · {file}"
+    file = agent.conversation.transcript.file.name
+    yield f"Session: {agent.conversation.key} · {age} · {len(agent.history):,} messages · {file}"
     stats = agent.engine.stats()
     yield f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}"
     yield from _list_long_term(agent)
@@ -275,7 +275,7 @@ def context(agent: Agent, mode: str) -> CommandResult | str | Iterable[str]:
         case "list" | "show" | "detail" | "deep":
             return _list_context(agent, with_details=mode in {"detail", "deep"})
         case "json":
-            entry = agent.opened.entry.to_json()
+            entry = agent.conversation.entry.to_json()
             names = ("totalTokens", "inputTokens", "outputTokens", "contextTokens")
             session = {name: entry.get(name, 0) for name in names}
             data = {"report": agent.last_window().report.to_json(), "session": session}
@@ -329,8 +329,8 @@ def undo_trim(agent: Agent, _: str) -> str:
 @command("/new")
 def begin_new(agent: Agent, _: str) -> str:
     """Begin a new conversation; the old one is kept."""
-    opened = agent.reset()
-    kept = f" The old one is kept in {opened.archived.name}." if opened.archived else ""
+    conversation = agent.reset()
+    kept = f" The old one is kept in {conversation.archived.name}." if conversation.archived else ""
     return f"A new conversation.{kept} What was learned in it stays."
 
 

@@ -420,8 +420,8 @@ def parse_rows(output: str) -> list[Row]:
 def _find_lines(file: Path, text: str, *, near: int) -> tuple[int, int]:
     """Find the lines of a file that contain a snippet, whose first line may be cut off; otherwise return all lines."""
     lines: list[str] = []
-    with suppress(OSError), file.open("rb") as opened:
-        lines = opened.read(note_files.MAX_NOTE_BYTES).decode("utf-8", "replace").splitlines()
+    with suppress(OSError), file.open("rb") as note:
+        lines = note.read(note_files.MAX_NOTE_BYTES).decode("utf-8", "replace").splitlines()
     everything = (1, max(1, len(lines)))
     wanted = text.strip().splitlines()
     if not wanted:

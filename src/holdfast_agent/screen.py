@@ -202,7 +202,7 @@ def shorten(text: str, max_columns: int) -> str:
 
 def status_line(agent: Agent, *, width: int) -> str:
     """Return the state in one line: fullness, compactions, recalled tokens, cost, model; as much as fits."""
-    entry = agent.opened.entry
+    entry = agent.conversation.entry
     used = entry.total_tokens
     recalled = 0
     if agent.window is not None:
@@ -215,7 +215,7 @@ def status_line(agent: Agent, *, width: int) -> str:
     if entry.estimated_cost_usd:
         parts.append(f"${entry.estimated_cost_usd:.2f}")
     parts.append(printable(agent.model.name, one_line=True))
-    name = agent.opened.key.partition(":")[2]
+    name = agent.conversation.key.partition(":")[2]
     if name != "main:main":
         parts.append(printable(name.removeprefix("main:"), one_line=True))
     line = parts[0] if cell_len(parts[0]) <= width else ""

@@ -25,7 +25,7 @@ from holdfast.redaction import redact
 from holdfast.text import head
 from holdfast.transcripts import journal, read
 from holdfast_agent.paths import Bounds, locate
-from holdfast_agent.sessions import Opened, id_of
+from holdfast_agent.sessions import Conversation, id_of
 from holdfast_agent.toolbox import Toolbox
 
 MAX_FLUSH_STEPS: Final = 8
@@ -85,7 +85,7 @@ def digest_history(history: Sequence[Message], *, window: int) -> list[Message]:
 
 
 def write_session_note(
-    opened: Opened,
+    conversation: Conversation,
     *,
     time: int,
     bounds: Bounds,
@@ -93,25 +93,25 @@ def write_session_note(
     mask: bool = True,
     cancel: Event | None = None,
 ) -> Path | None:
-    """Write the note of the conversation that `opened` has replaced to a new file; None if there is nothing to write.
+    """Write a note of the conversation before this one to a new file; None if there is nothing to write.
 
     The model names the note; without a name in time, or if `cancel` is set, it is named by hour and minute.
     """
-    if opened.archived is None:
+    if conversation.archived is None:
         return None
-    lines = last_words(read(opened.archived).messages, mask=mask)
+    lines = last_words(read(conversation.archived).messages, mask=mask)
     if not lines:
         return None
     if not bounds.writable:
         raise InputError("the workspace is read-only (agent.workspace.access)")
     moment = utc(time)
     name = _ask_for_name(lines, model, cancel) or f"{moment:%H%M}"
-    source = "terminal" if opened.why == "asked" else f"{opened.why} reset"
+    source = "terminal" if conversation.why == "asked" else f"{conversation.why} reset"
     document = (
         f"# Session: {moment:%Y-%m-%d %H:%M:%S} UTC",
         "",
-        f"- **Session Key**: {opened.key}",
-        f"- **Session ID**: {id_of(opened.archived)}",
+        f"- **Session Key**: {conversation.key}",
+        f"- **Session ID**: {id_of(conversation.archived)}",
         f"- **Source**: {source}",
         "",
         "## Conversation Summary",

@@ -1,6 +1,6 @@
 """The conversations of an agent: which one is open, since when, and what it has cost.
 
-`sessions.json` is beside the transcripts and maps a session key (`agent:main:main`) to its entry, with the fields that
+`sessions.json` is next to the transcripts and maps a session key (`agent:main:main`) to its entry, with the fields that
 OpenClaw writes; unknown fields are kept. Any number of processes may use it: every change is made under a lock, and
 readers see either the old or the new file.
 """
@@ -272,7 +272,7 @@ def _check_agent(agent: str) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opened:
+class Conversation:
     """An open conversation, and what had to be repaired to open it.
 
     If it has just begun, `archived` is the transcript of the previous one, and `why` says what ended that: `daily`,
@@ -426,7 +426,7 @@ class Sessions:
             entries[key] = entry.to_json()
         return entry
 
-    def open(self, key: str, settings: AgentSettings | None, *, cwd: str = "") -> Opened:
+    def open(self, key: str, settings: AgentSettings | None, *, cwd: str = "") -> Conversation:
         """Continue a conversation, or begin it; one for which a reset is due by the settings is archived first."""
         problems: list[str] = []
         with self._change(problems) as entries:
@@ -435,17 +435,17 @@ class Sessions:
             why = "asked" if settings is None else reset_reason(entry, self.clock(), settings)
             if exists and not why:
                 transcript = Transcript.open(self.transcript(entry), cwd=cwd, clock=self.clock, new_id=self.new_id)
-                opened = Opened(key=key, transcript=transcript, entry=entry)
+                conversation = Conversation(key=key, transcript=transcript, entry=entry)
             else:
-                opened = self._begin(key, entries, entry, cwd=cwd, why=why)
-        problems += (problem.what for problem in opened.transcript.problems)
-        return replace_fields(opened, problems=tuple(problems))
+                conversation = self._begin(key, entries, entry, cwd=cwd, why=why)
+        problems += (problem.what for problem in conversation.transcript.problems)
+        return replace_fields(conversation, problems=tuple(problems))
 
-    def reset(self, key: str, *, cwd: str = "") -> Opened:
+    def reset(self, key: str, *, cwd: str = "") -> Conversation:
         """Begin a new conversation; the transcript of the old one is kept as `<file>.reset.<time>`."""
         return self.open(key, None, cwd=cwd)
 
-    def _begin(self, key: str, entries: dict[str, Any], before: SessionEntry, *, cwd: str, why: str) -> Opened:
+    def _begin(self, key: str, entries: dict[str, Any], before: SessionEntry, *, cwd: str, why: str) -> Conversation:
         name = self.new_id()
         now = self.clock()
         old = self.transcript(before)
@@ -459,7 +459,7 @@ class Sessions:
         transcript = Transcript.create(file, cwd=cwd, session_id=name, clock=self.clock, new_id=self.new_id)
         entry = before.successor(session_id=name, session_file=file.name, now=now)
         entries[key] = entry.to_json()
-        return Opened(
+        return Conversation(
             key=key, transcript=transcript, entry=entry, is_new=True, why=why if archived else "", archived=archived
         )
 

@@ -22,7 +22,7 @@ from holdfast.redaction import redact
 from holdfast.text import head
 
 MAX_OUTPUT_BYTES: Final = 4 << 20
-"""What is kept of a command's output; of more, the first and the last half."""
+"""How much of a command's output is kept; of a longer one, the first and the last half of this."""
 MAX_ERROR_CHARS: Final = 200
 """Characters of an error output that are passed on."""
 

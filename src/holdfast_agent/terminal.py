@@ -111,7 +111,7 @@ class _Opening(Thread):
 
     def run(self) -> None:
         try:
-            from holdfast_agent.screen import Screen  # noqa: PLC0415 - loaded beside the first screen
+            from holdfast_agent.screen import Screen  # noqa: PLC0415 - loaded while the user types
 
             self.screen = Screen()
             self.agent = open_agent(self._options, view=self.screen, confirm=self._confirm)
@@ -247,7 +247,7 @@ def take_interrupt(session: PromptSession[str]) -> bool:
 
 
 def _ask(question: str, answers: str) -> str:
-    """Ask for one of some letters, until it is one. What was typed before is dropped; the end of the input is `n`."""
+    """Ask until the answer is one of some letters. Input typed before the question is dropped; its end means `n`."""
     from holdfast.cli.output import drop_input  # noqa: PLC0415 - loaded by now
 
     session: PromptSession[str] = PromptSession(question, style=_STYLE)
@@ -279,7 +279,7 @@ class CommandCompleter(Completer):
 
 
 class MaskedHistory(History):
-    """What was typed before, in a private file, with secrets masked."""
+    """The lines that the user typed, in a private file, with secrets masked."""
 
     def __init__(self, home: Callable[[], Path]) -> None:
         super().__init__()

@@ -66,13 +66,13 @@ def agent_tools(
 
 MAX_READ_LINES: Final = 2_000
 MAX_READ_BYTES: Final = 50_000
-"""The most that one `read` shows."""
+"""The maximum that one `read` shows."""
 MAX_EDIT_BYTES: Final = 32 << 20
 MAX_PREVIEW_LINES: Final = 60
-"""The most lines of a change that the user sees before confirming it."""
+"""How many lines of a change the user sees before confirming it."""
 HEAD_CHARS: Final = 8_000
 TAIL_CHARS: Final = 8_000
-"""What the model sees of a long output of a command."""
+"""How much the model sees of a long output: its beginning and its end."""
 DEFAULT_SECONDS: Final = 120
 MAX_SECONDS: Final = 3_600
 _PIECE: Final = 1 << 16
@@ -295,8 +295,8 @@ class SearchNotes(Arguments, frozen=True):
     """
 
     query: Annotated[str, Meta(description="What to look for, in words.")]
-    max_results: Annotated[int | None, Meta(description="The most hits.")] = None
-    min_score: Annotated[float | None, Meta(description="The least score of a hit, 0 to 1.")] = None
+    max_results: Annotated[int | None, Meta(description="The maximum number of hits.")] = None
+    min_score: Annotated[float | None, Meta(description="The minimum score of a hit, 0 to 1.")] = None
 
 
 class GetNote(Arguments, frozen=True):
@@ -397,7 +397,7 @@ class RecallMemories(Arguments, frozen=True):
     """Search long-term memories and facts: preferences, decisions, people, what was learned in any session."""
 
     query: Annotated[str, Meta(description="What to look for, in words.")]
-    limit: Annotated[int, Meta(description="The most memories.")] = 5
+    limit: Annotated[int, Meta(description="The maximum number of memories.")] = 5
 
 
 class StoreMemory(Arguments, frozen=True):

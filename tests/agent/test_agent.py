@@ -51,10 +51,10 @@ class TestTurn:
         assert turn.text == "".join(fixture.view.texts) == "Hello to you!"
         assert (turn.steps, turn.interrupted) == (1, False)
         assert turn.usage.output > 0
-        transcript = read(agent.opened.transcript.file)
+        transcript = read(agent.conversation.transcript.file)
         assert transcript.format == "pi"
         assert [message.text for message in transcript.messages] == ["Hello.", "Hello to you!"]
-        assert agent.opened.entry.total_tokens > 0
+        assert agent.conversation.entry.total_tokens > 0
 
     def test_a_workspace_that_cannot_be_prepared(self, tmp_path: Path) -> None:
         """The user is told, and the conversation goes on."""
@@ -105,10 +105,10 @@ class TestTurn:
         assert agent.say("psst").text == ""
         assert agent.say("Read HEARTBEAT.md.", heartbeat=True).text == ""
         assert "NO_REPLY" not in "".join(fixture.view.texts)
-        assert [m.text for m in read(agent.opened.transcript.file).messages][1] == "NO_REPLY"
+        assert [m.text for m in read(agent.conversation.transcript.file).messages][1] == "NO_REPLY"
 
     def test_a_model_that_fails_leaves_a_conversation_that_goes_on(self, fixture: AgentFixture) -> None:
-        """What was said stays said; the next word finds an answer."""
+        """After a model failure the next call continues the conversation."""
 
         def busy(_: Prompt) -> Answer:
             raise ModelBusyError("busy", model="m")
@@ -194,7 +194,7 @@ class TestInterrupt:
 
     def test_in_a_tool(self, fixture: AgentFixture) -> None:
         """A command that is called off ends, every call has its result, and the turn is over."""
-        agent = fixture.agent([calling("bash", command="sleep 60"), "never said"])
+        agent = fixture.agent([calling("bash", command="sleep 60"), "never sent"])
         fixture.view.on_call = agent.cancel.set
         turn = agent.say("Sleep.")
         assert turn.interrupted
@@ -214,21 +214,21 @@ class TestRoom:
         agent.say("Remember: the vault word is zanzibar.")
         for number in range(40):
             agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
-        assert agent.opened.entry.compaction_count >= 2
+        assert agent.conversation.entry.compaction_count >= 2
         notes = list((fixture.folder / "work" / "memory").glob("*.md"))
         assert notes
-        entry = agent.opened.entry
+        entry = agent.conversation.entry
         assert notes[0].read_text().count("- x") == entry.compaction_count + entry.is_flushed
         asked = [prompt for prompt in prompts(agent) if prompt.tools]
         assert all(count_messages(prompt.messages) <= 16_000 for prompt in asked)
         agent.say("What is the vault word?")
         assert "zanzibar" in prompts(agent)[-1].messages[-1].text
         assert any("Compacted" in notice for notice in fixture.view.notices)
-        entries = [json.loads(line) for line in agent.opened.transcript.file.read_text().splitlines()]
+        entries = [json.loads(line) for line in agent.conversation.transcript.file.read_text().splitlines()]
         compactions = [entry for entry in entries if entry["type"] == "compaction"]
-        assert len(compactions) == agent.opened.entry.compaction_count
+        assert len(compactions) == agent.conversation.entry.compaction_count
         assert all(entry["tokensBefore"] > entry["details"]["tokensAfter"] for entry in compactions)
-        assert "Pre-compaction" not in agent.opened.transcript.file.read_text()
+        assert "Pre-compaction" not in agent.conversation.transcript.file.read_text()
 
     def test_trimming_spares_compactions(self, fixture: AgentFixture) -> None:
         """Where trimming keeps the windows that are sent below the threshold, nobody waits for a summary."""
@@ -238,7 +238,7 @@ class TestRoom:
         reports = agent.session.timeline()
         assert sum(change.kind == "trimmed" for turn in reports for change in turn.changes) >= 2
         assert max(turn.total_tokens for turn in reports) <= 12_000
-        assert agent.opened.entry.compaction_count == 0
+        assert agent.conversation.entry.compaction_count == 0
 
     def test_without_recall_compactions_make_room(self, fixture: AgentFixture) -> None:
         """Without recall nothing brings a message back, so none is trimmed, whatever the user asks."""
@@ -249,7 +249,7 @@ class TestRoom:
         reports = agent.session.timeline()
         assert [change.reason for turn in reports for change in turn.changes if change.kind == "trimmed"] == []
         assert max(turn.total_tokens for turn in reports) <= 12_000
-        assert agent.opened.entry.compaction_count >= 2
+        assert agent.conversation.entry.compaction_count >= 2
 
     def test_by_hand(self, fixture: AgentFixture) -> None:
         """A compaction can be asked for, with instructions; the model tells it."""
@@ -259,7 +259,7 @@ class TestRoom:
         done = agent.compact("Mind the ports")
         assert done.tokens_after < done.tokens_before
         assert any("Mind the ports" in m.text for prompt in prompts(agent) for m in prompt.messages)
-        assert agent.opened.entry.compaction_count == 1
+        assert agent.conversation.entry.compaction_count == 1
 
     def test_a_flush_that_fails_does_not_stop_anything(self, fixture: AgentFixture) -> None:
         """After so many failures the compaction goes on without notes, and the user is told."""
@@ -275,7 +275,7 @@ class TestRoom:
             agent.say(f"Step {number}. " + "more words " * 300)
         agent.compact()
         assert any("without them" in notice for notice in fixture.view.notices)
-        assert agent.opened.entry.compaction_count == 1
+        assert agent.conversation.entry.compaction_count == 1
 
     def test_a_read_only_workspace_is_told_once(self, fixture: AgentFixture) -> None:
         """Where notes cannot be written none are, and the user hears it once."""
@@ -323,7 +323,7 @@ class TestReset:
         assert agent.session.id != before.session.id
         agent.engine.work()
         assert any("6543" in fact.content for fact in agent.session.facts())
-        assert any("A new conversation begins (daily reset)" in told for told in fixture.view.notices)
+        assert any("A new conversation begins (daily reset)" in notice for notice in fixture.view.notices)
 
     def test_the_day_ends(self, fixture: AgentFixture) -> None:
         """After the hour of the daily reset the next word begins a new conversation, and the user is told."""
@@ -337,9 +337,9 @@ class TestReset:
 
 def test_what_it_costs_is_added_up(fixture: AgentFixture) -> None:
     """Tokens of every step are counted for the session."""
-    said = Said(text="a", usage=Usage(input=100, output=10, cache_read=50))
-    agent = fixture.agent([said, said])
+    reply = Said(text="a", usage=Usage(input=100, output=10, cache_read=50))
+    agent = fixture.agent([reply, reply])
     agent.say("x")
     agent.say("y")
-    entry = agent.opened.entry
+    entry = agent.conversation.entry
     assert (entry.input_tokens, entry.output_tokens, entry.cache_read) == (200, 20, 100)

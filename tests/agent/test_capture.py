@@ -85,8 +85,8 @@ def test_a_question_next_to_a_statement_is_left_out() -> None:
 
 def test_at_most_three_of_a_turn() -> None:
     """The first three that are worth it are kept."""
-    said = ["ok", *(f"I prefer option number {number}" for number in range(5))]
-    assert capture(said) == said[1:4]
+    texts = ["ok", *(f"I prefer option number {number}" for number in range(5))]
+    assert capture(texts) == texts[1:4]
 
 
 def test_memory_does_not_feed_on_itself() -> None:

@@ -36,7 +36,7 @@ class Home:
 
     folder: Path
     patch: pytest.MonkeyPatch
-    heard: pytest.CaptureFixture[str]
+    captured: pytest.CaptureFixture[str]
 
     def script(self, *steps: str | Mapping[str, Any]) -> str:
         """The name of a model that answers so."""
@@ -45,20 +45,20 @@ class Home:
         file.write_text("\n".join(lines), "utf-8")
         return f"scripted:{file}"
 
-    def chat(self, *arguments: str, said: str = "") -> Ran:
+    def chat(self, *arguments: str, stdin: str = "") -> Ran:
         """Run the command with something piped in."""
-        self.patch.setattr(sys, "stdin", io.StringIO(said))
+        self.patch.setattr(sys, "stdin", io.StringIO(stdin))
         with pytest.raises(SystemExit) as left:
             main(["chat", "--workspace", str(self.folder / "work"), *arguments])
-        shown = self.heard.readouterr()
+        shown = self.captured.readouterr()
         return Ran(int(left.value.code or 0), shown.out, shown.err)
 
     def run(self, *arguments: str) -> None:
         """Run another command."""
         with pytest.raises(SystemExit) as left:
             main([*arguments])
-        assert not left.value.code, self.heard.readouterr().err
-        self.heard.readouterr()
+        assert not left.value.code, self.captured.readouterr().err
+        self.captured.readouterr()
 
     def transcripts(self, agent: str = "main") -> list[Path]:
         """The conversations of an agent."""
@@ -83,7 +83,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 class TestOnce:
     def test_the_answer_is_on_stdout_and_nothing_else(self, home: Home) -> None:
         """What is piped in is added to what is said, and the answer is all that is printed."""
-        done = home.chat("--model", home.script("It is 42."), "-p", "What is this?", said="a file\n")
+        done = home.chat("--model", home.script("It is 42."), "-p", "What is this?", stdin="a file\n")
         assert (done.returncode, done.stdout) == (0, "It is 42.\n")
         assert [message.text for message in read(home.transcripts()[0]).messages] == [
             "What is this?\n\na file",
@@ -94,7 +94,7 @@ class TestOnce:
         """The answer comes with what it took; tools that ran are counted as steps."""
         (home.folder / "work" / "port.txt").write_text("6543")
         look = {"text": "I look.", "calls": [{"name": "read", "arguments": {"path": "port.txt"}}]}
-        done = home.chat("--model", home.script(look, "It is 6543."), "--json", said="Which port?")
+        done = home.chat("--model", home.script(look, "It is 6543."), "--json", stdin="Which port?")
         data = json.loads(done.stdout)
         assert (data["text"], data["steps"], data["interrupted"]) == ("It is 6543.", 2, False)
         assert data["usage"]["input"] > 0
@@ -137,17 +137,17 @@ class TestOnce:
 class TestLines:
     def test_each_line_is_answered_and_the_conversation_goes_on(self, home: Home) -> None:
         """Lines are said one after the other; another process goes on where the first one ended."""
-        done = home.chat("--model", home.script("One.", "Two."), "--plain", said="first\n\nsecond\n")
+        done = home.chat("--model", home.script("One.", "Two."), "--plain", stdin="first\n\nsecond\n")
         assert done.stdout == "One.\nTwo.\n"
-        done = home.chat("--model", "echo", said="third\n")
+        done = home.chat("--model", "echo", stdin="third\n")
         assert "I would have sent 6 messages" in done.stdout
         assert len(home.transcripts()) == 1
         assert len(read(home.transcripts()[0]).messages) == 6
 
     def test_commands_work_in_a_pipe(self, home: Home) -> None:
         """Slash commands answer on stdout; /exit leaves what follows unsaid."""
-        lines = ["/help", "Hello.", "/status", "/context", "/nonsense", "/exit", "never said"]
-        done = home.chat("--model", home.script("Hi."), "--plain", said="\n".join(lines))
+        lines = ["/help", "Hello.", "/status", "/context", "/nonsense", "/exit", "never sent"]
+        done = home.chat("--model", home.script("Hi."), "--plain", stdin="\n".join(lines))
         assert done.returncode == 0
         for words in ("/compact [", "Hi.", "compactions 0", "workspace files", "There is no /nonsense"):
             assert words in done.stdout
@@ -156,7 +156,7 @@ class TestLines:
     def test_a_turn_that_fails_does_not_end_it(self, home: Home) -> None:
         """The next line is said all the same; the exit code tells that something went wrong."""
         model = home.script({"error": "refused", "message": "no credit"}, "Better now.")
-        done = home.chat("--model", model, said="first\nsecond\n")
+        done = home.chat("--model", model, stdin="first\nsecond\n")
         assert done.stdout == "Better now.\n"
         assert "no credit" in done.stderr
         assert done.returncode == 1
@@ -166,8 +166,8 @@ class TestLines:
         summary = "## Goal\nTalk.\n"
         long = ["words and more words. " * 300] * 8
         steps: list[str | dict[str, Any]] = [*long, "NO_REPLY", {"text": summary, "repeat": True}]
-        said = "\n".join(["tell me more. " * 300] * 8 + ["/compact mind the ports", "/status"])
-        done = home.chat("--model", home.script(*steps), "--context-tokens", "64000", said=said)
+        lines = "\n".join(["tell me more. " * 300] * 8 + ["/compact mind the ports", "/status"])
+        done = home.chat("--model", home.script(*steps), "--context-tokens", "64000", stdin=lines)
         assert "Compacted (" in done.stdout
         assert "compactions 1" in done.stdout
 
@@ -185,7 +185,7 @@ class TestSeveral:
 
     def test_a_new_conversation_keeps_the_old_one(self, home: Home) -> None:
         """`/new` begins another; the old transcript is put away and can still be read."""
-        home.chat("--model", home.script("One.", "Two."), said="first\n/new\nsecond\n")
+        home.chat("--model", home.script("One.", "Two."), stdin="first\n/new\nsecond\n")
         (fresh,) = home.transcripts()
         assert [message.text for message in read(fresh).messages] == ["second", "Two."]
         (old,) = fresh.parent.glob("*.jsonl.reset.*")
@@ -250,7 +250,7 @@ class TestProject:
             home.run("import", str(file))
             home.run("remember", f"The giraffe service uses port {port}", "--project", str(folder))
         lines = "Which port has the zanzibar database?\nWhich port has the giraffe service?\n"
-        home.chat("--model", home.script("One.", "Two."), said=lines)
+        home.chat("--model", home.script("One.", "Two."), stdin=lines)
         with Engine.open(home.folder / "memory") as engine:
             (scope,) = [scope for scope in engine.sessions() if scope.session not in {"a", "b"}]
             recalled = str(engine.session(scope.session, project=str(home.folder / "work")).edits())

@@ -70,7 +70,7 @@ class TestContext:
         assert detail.startswith(listed[:40])
         assert "Tools by schema size:" in detail
         data = json.loads(run(agent, "/context json").text)
-        assert data["session"]["totalTokens"] == agent.opened.entry.total_tokens
+        assert data["session"]["totalTokens"] == agent.conversation.entry.total_tokens
         assert data["report"]["session"] == agent.session.id
         assert "Use: /context" in run(agent, "/context what").text
 
@@ -124,14 +124,14 @@ class TestMemory:
         agent.engine.close()
         again = fixture.agent(["Still here."])
         again.say("And on.")
-        said = [row.message.text for row in again.session.get(range(1, 40))]
-        assert [text for text in said if text.startswith(("Go on", "And on", "The other"))] == [
+        texts = [row.message.text for row in again.session.get(range(1, 40))]
+        assert [text for text in texts if text.startswith(("Go on", "And on", "The other"))] == [
             "The other word is mombasa1234.",
             "Go on.",
             "And on.",
         ]
-        assert not any("[Forgotten.]" in text for text in said)
-        read = transcripts.read(again.opened.transcript.file)
+        assert not any("[Forgotten.]" in text for text in texts)
+        read = transcripts.read(again.conversation.transcript.file)
         assert not any("[Forgotten.]" in message.text for message in read.messages)
 
 

@@ -172,9 +172,9 @@ class TestByThemselves:
 
     def test_captured(self, memories: Memories) -> None:
         """What a user says to remember is kept once; what was new is returned."""
-        said = ["Remember that the cat is called Momo", "what's up?"]
-        assert [kept.content for kept in memories.capture(said)] == [said[0]]
-        assert memories.capture(said) == []
+        messages = ["Remember that the cat is called Momo", "what's up?"]
+        assert [kept.content for kept in memories.capture(messages)] == [messages[0]]
+        assert memories.capture(messages) == []
 
     @pytest.mark.parametrize("off", [{"auto_capture": False}, {"enabled": False}])
     def test_not_captured_without_leave(self, memories: Memories, off: dict[str, bool]) -> None:

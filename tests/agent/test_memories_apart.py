@@ -258,12 +258,12 @@ class TestEmbedder:
     def test_one_that_is_not_there_is_told(self, tmp_path: Path) -> None:
         """A model that nobody has leaves the words, and says why; `none` was asked for, and is no trouble."""
         lost = LongTermEmbedding(provider="onnx", model=str(tmp_path / "none"))
-        for asked, told in ((lost, True), (LongTermEmbedding(provider="none"), False)):
-            with Engine.open(tmp_path, settings=settings(embedding=asked), background=False) as engine:
+        for embedding, has_failed in ((lost, True), (LongTermEmbedding(provider="none"), False)):
+            with Engine.open(tmp_path, settings=settings(embedding=embedding), background=False) as engine:
                 kept = open_memories(engine)
                 kept.store(MOMO)
                 assert len(kept.recall("the cat Momo")) == 1
-                assert ("no model at" in kept.failure, bool(kept.failure)) == (told, told)
+                assert ("no model at" in kept.failure, bool(kept.failure)) == (has_failed, has_failed)
 
     def test_nobody_is_asked_unless_told_to(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A key in the environment is no leave to send memories anywhere."""

@@ -39,12 +39,12 @@ def test_a_heartbeat_is_no_word_of_the_user(fixture: AgentFixture) -> None:
 
     agent = fixture.agent(answer)
     agent.say("First.")
-    first = agent.opened.entry.last_interaction_at
+    first = agent.conversation.entry.last_interaction_at
     agent.say("Read HEARTBEAT.md.", heartbeat=True)
-    assert agent.opened.entry.last_interaction_at == first
+    assert agent.conversation.entry.last_interaction_at == first
     with pytest.raises(ModelError):
         agent.say("Second.")
-    assert agent.opened.entry.last_interaction_at > first
+    assert agent.conversation.entry.last_interaction_at > first
 
 
 def test_notes_that_the_user_calls_off_are_no_failure(fixture: AgentFixture) -> None:
@@ -54,5 +54,5 @@ def test_notes_that_the_user_calls_off_are_no_failure(fixture: AgentFixture) -> 
         agent.say(f"Step {number}. " + "more words " * 300)
     agent.cancel.set()
     agent.flush()
-    assert agent.opened.entry.memory_flush_failure_count == 0
-    assert not agent.opened.entry.is_flushed
+    assert agent.conversation.entry.memory_flush_failure_count == 0
+    assert not agent.conversation.entry.is_flushed

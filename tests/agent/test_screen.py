@@ -93,8 +93,8 @@ class TestScreen:
         seen.screen.show_action(
             Action(kind="write", text="write .git/config\n+ x", guarded="it can make git run commands")
         )
-        told = "  This always needs your confirmation: it can make git run commands.\n"
-        assert seen.text == f"  write .git/config\n  + x\n{told}"
+        warning = "  This always needs your confirmation: it can make git run commands.\n"
+        assert seen.text == f"  write .git/config\n  + x\n{warning}"
 
     def test_a_window_is_drawn(self, tmp_path: Path) -> None:
         """`/context` draws the window; words come below it."""

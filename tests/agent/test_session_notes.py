@@ -38,7 +38,7 @@ def left(fixture: AgentFixture) -> dict[str, str]:
     return {file.name: file.read_text("utf-8") for file in sorted(found)}
 
 
-def said(role: Any, text: str) -> Message:
+def make_message(role: Any, text: str) -> Message:
     """A message."""
     return Message(role=role, parts=(Text(text=text),))
 
@@ -220,7 +220,7 @@ class TestTrouble:
         """Whoever has none gets hour and minute."""
         agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
-        ended = replace(agent.opened, archived=agent.opened.transcript.file)
+        ended = replace(agent.conversation, archived=agent.conversation.transcript.file)
         path = write_session_note(ended, time=fixture.now, bounds=Bounds(root=agent.root), cancel=Event())
         assert path is not None
         assert path.name == "2026-09-21-1413.md"
@@ -230,8 +230,8 @@ class TestTrouble:
         agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
         (agent.root / "memory").write_text("in the way")
-        assert write_session_note(agent.opened, time=1, bounds=Bounds(root=agent.root)) is None
-        ended = replace(agent.opened, archived=agent.opened.transcript.file)
+        assert write_session_note(agent.conversation, time=1, bounds=Bounds(root=agent.root)) is None
+        ended = replace(agent.conversation, archived=agent.conversation.transcript.file)
         with pytest.raises(StorageError):
             write_session_note(ended, time=1, bounds=Bounds(root=agent.root))
 
@@ -241,19 +241,19 @@ class TestWords:
         """System prompts, results, commands, silence and calls are no words of theirs; a path is no command."""
         call = Said(calls=(ToolCall(id="c", name="read", arguments={}),)).calls
         talk = [
-            said("system", "Be nice."),
-            said("user", "/status"),
-            said("user", "/compact: the ports"),
-            said("user", "/etc/hosts looks odd"),
+            make_message("system", "Be nice."),
+            make_message("user", "/status"),
+            make_message("user", "/compact: the ports"),
+            make_message("user", "/etc/hosts looks odd"),
             Message(role="assistant", parts=(*call,)),
-            said("assistant", "NO_REPLY"),
-            said("assistant", "Done. 你好"),
+            make_message("assistant", "NO_REPLY"),
+            make_message("assistant", "Done. 你好"),
         ]
         assert last_words(talk) == ["user: /etc/hosts looks odd", "assistant: Done. 你好"]
 
     def test_the_last_fifteen(self) -> None:
         """What came before is in the transcript."""
-        found = last_words([said("user", f"word {number}") for number in range(40)])
+        found = last_words([make_message("user", f"word {number}") for number in range(40)])
         assert found == [f"user: word {number}" for number in range(25, 40)]
 
     def test_nothing_that_was_recalled(self, tmp_path: Path) -> None:
@@ -266,14 +266,14 @@ class TestWords:
         assert window is not None
         (block,) = (item.block.text for item in window.items if item.block)
         agent.say(f"{block}\n\nAnd now?")
-        assert "<recalled-context" not in agent.opened.transcript.file.read_text(encoding="utf-8")
+        assert "<recalled-context" not in agent.conversation.transcript.file.read_text(encoding="utf-8")
         assert last_words(agent.history)[-2:] == ["user: And now?", "assistant: It is 6543."]
         assert any("Recalled text" in notice for notice in fixture.view.notices)
 
     def test_secrets_as_the_settings_say(self) -> None:
         """They are masked, unless masking is off."""
-        assert KEY not in str(last_words([said("user", KEY)]))
-        assert last_words([said("user", KEY)], mask=False) == [f"user: {KEY}"]
+        assert KEY not in str(last_words([make_message("user", KEY)]))
+        assert last_words([make_message("user", KEY)], mask=False) == [f"user: {KEY}"]
 
 
 @pytest.mark.parametrize(

@@ -68,22 +68,22 @@ class TestDue:
 class TestPrompt:
     def test_it_names_the_day_and_the_one_file(self) -> None:
         """The date is filled in, the moment stands below, and only today's file may be written."""
-        said = prompt(SETTINGS, now=NOON)
-        assert said.path == "memory/2026-03-04.md"
-        assert "YYYY" not in said.user + said.system
-        assert "Current time: 2026-03-04 12:00 (UTC)" in said.user
-        assert "only append" in said.user
-        assert "NO_REPLY" in said.user
-        assert "NO_REPLY" in said.system
+        made = prompt(SETTINGS, now=NOON)
+        assert made.path == "memory/2026-03-04.md"
+        assert "YYYY" not in made.user + made.system
+        assert "Current time: 2026-03-04 12:00 (UTC)" in made.user
+        assert "only append" in made.user
+        assert "NO_REPLY" in made.user
+        assert "NO_REPLY" in made.system
 
     def test_rules_hold_for_prompts_of_ones_own(self) -> None:
         """A user's prompts get the date, the rules, and the word for silence."""
         own = MemoryFlush(prompt="Write memory/YYYY-MM-DD.md. Current time: now", system_prompt="Silent.")
-        said = prompt(own, now=NOON)
-        assert said.user.startswith("Write memory/2026-03-04.md. Current time: now")
-        assert said.user.count("Current time:") == 1
-        assert "only append" in said.user
-        assert said.system.endswith("start with NO_REPLY.")
+        made = prompt(own, now=NOON)
+        assert made.user.startswith("Write memory/2026-03-04.md. Current time: now")
+        assert made.user.count("Current time:") == 1
+        assert "only append" in made.user
+        assert made.system.endswith("start with NO_REPLY.")
 
 
 class TestSilence:

@@ -100,7 +100,7 @@ def read_bytes(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value: how it is parsed before the check, and its description where the type alone is not enough."""
+    """A kind of value: how it is parsed before the check, and its description if the type alone is not enough."""
 
     read: Callable[[object], object]
     words: str = ""
@@ -142,7 +142,7 @@ Provider: TypeAlias = Annotated[
 DEFAULT_CONTEXT_TOKENS: Final = 200_000
 """The context window that is assumed for an unknown model."""
 DEFAULT_RESERVE_TOKENS: Final = 16_384
-"""What is kept free for the reply if `compaction.reserve_tokens` is unset and the window is large enough."""
+"""Tokens that are kept free for the reply if `compaction.reserve_tokens` is unset and the window is large enough."""
 DEFAULT_RESERVE_TOKENS_FLOOR: Final = 20_000
 """The minimum of the reserve if `compaction.reserve_tokens_floor` is unset and the window is large enough."""
 

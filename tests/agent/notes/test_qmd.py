@@ -99,11 +99,11 @@ class TestAnswers:
         assert places(notes.search("zebra")) == [("memory.md", 1, 1)]
         assert places(notes.search("deploy")) == [("MEMORY.md", 3, 4)]
 
-    @pytest.mark.parametrize(("mode", "told"), [("vsearch", "vectors"), ("query", "hybrid")])
-    def test_modes(self, world: World, mode: str, told: str) -> None:
+    @pytest.mark.parametrize(("mode", "expected"), [("vsearch", "vectors"), ("query", "hybrid")])
+    def test_modes(self, world: World, mode: str, expected: str) -> None:
         """Vectors and re-ranking are other commands; for them new text is embedded, in its own interval."""
         notes = world.open(search_mode=mode)
-        assert notes.search("deploy").mode == told
+        assert notes.search("deploy").mode == expected
         assert world.calls(mode)
         background(notes)
         assert len(world.calls("embed")) == 1

@@ -53,10 +53,10 @@ class TestFailures:
             "there is no command 'no-such-qmd': install QMD, or set agent.memory_search.qmd.command"
         )
         search = note_tools(notes)[0]
-        told = json.loads(search.run({"query": "deploy"}, Event()).text)
-        assert told["fallback"]["from"] == "qmd"
-        assert "our own index was searched: there is no command" in told["warning"]
-        assert told["results"][0]["citation"].startswith("MEMORY.md#L1")
+        answer = json.loads(search.run({"query": "deploy"}, Event()).text)
+        assert answer["fallback"]["from"] == "qmd"
+        assert "our own index was searched: there is no command" in answer["warning"]
+        assert answer["results"][0]["citation"].startswith("MEMORY.md#L1")
 
     def test_a_command_that_cannot_run(self, world: World) -> None:
         """A file that is no program is a failure like any other."""
@@ -64,7 +64,7 @@ class TestFailures:
         assert "cannot be started" in reason(world.open().search("deploy"))
 
     @pytest.mark.parametrize(
-        ("order", "told"),
+        ("order", "expected"),
         [
             ({"status": 3, "stderr": "warming up\nno model\n"}, "qmd search` failed with status 3: no model"),
             ({"status": 3, "print": f"key {KEY}"}, "failed with status 3: key "),
@@ -75,7 +75,7 @@ class TestFailures:
             ({"sleep": 60}, "qmd search` took longer than"),
         ],
     )
-    def test_searches_that_fail(self, world: World, order: dict[str, Any], told: str) -> None:
+    def test_searches_that_fail(self, world: World, order: dict[str, Any], expected: str) -> None:
         """A failing status, a bad answer and a silent command are reasons; QMD is asked again the next time."""
         first = world.open()
         first.start()
@@ -83,7 +83,7 @@ class TestFailures:
         world.order(search=order)
         notes = world.open(limits={"timeout_ms": 300 if "sleep" in order else 300_000})
         why = reason(notes.search("deploy"))
-        assert told in why
+        assert expected in why
         assert KEY not in why
         world.order()
         assert first.search("deploy").provider == "qmd"
@@ -138,11 +138,11 @@ class TestFailures:
     def test_doctor(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """`holdfast doctor` says who searches the notes, and why it is not QMD."""
         monkeypatch.setenv("HOLDFAST_AGENT__MEMORY_SEARCH__BACKEND", "qmd")
-        for command, told in ((os.fspath(world.bin / "qmd"), "search of notes: "), ("no-qmd", "our own index")):
+        for command, expected in ((os.fspath(world.bin / "qmd"), "search of notes: "), ("no-qmd", "our own index")):
             monkeypatch.setenv("HOLDFAST_AGENT__MEMORY_SEARCH__QMD__COMMAND", command)
             shown = CliRunner().invoke(holdfast, ["doctor", "--home", os.fspath(world.folder)]).stdout
             assert "search of notes: " in shown
-            assert told in shown
+            assert expected in shown
         assert missing_command(MemorySearch(), project=Path.cwd()) is None
 
 

@@ -160,8 +160,8 @@ class TestArchive:
 
     def test_a_message_comes_back_whole(self, world: World) -> None:
         """Who said it, when, and the words."""
-        said = Message(role="user", parts=(Text(text="部署到 Hetzner"),), timestamp=1_770_732_000_000)
-        (number,) = world.engine.session("s0").append([said])
+        message = Message(role="user", parts=(Text(text="部署到 Hetzner"),), timestamp=1_770_732_000_000)
+        (number,) = world.engine.session("s0").append([message])
         expected = f"[archived message {number}, said by user, 2026-02-10 14:00]\n部署到 Hetzner"
         assert world.use("archive_get", id=number).text == expected
 
@@ -171,6 +171,6 @@ class TestArchive:
 
     def test_another_agents_archive_is_out_of_sight(self, world: World) -> None:
         """A number of another agent's message is as good as none."""
-        said = Message(role="user", parts=(Text(text="a private matter of the other"),))
-        (number,) = world.engine.session("s0", agent="other").append([said])
+        message = Message(role="user", parts=(Text(text="a private matter of the other"),))
+        (number,) = world.engine.session("s0", agent="other").append([message])
         assert world.use("archive_get", id=number).is_error

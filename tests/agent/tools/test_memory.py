@@ -24,7 +24,7 @@ def use(notes: Notes, name: str, **arguments: Any) -> ToolResult:
     return Toolbox(functions=note_tools(notes)).run(ToolCall(id="c", name=name, arguments=arguments))
 
 
-def opened(folder: Path, settings: ChatSettings = WORDS) -> Notes:
+def open_notes(folder: Path, settings: ChatSettings = WORDS) -> Notes:
     """A workspace with a note."""
     (folder / "ws" / "memory").mkdir(parents=True, exist_ok=True)
     text = "# Tue\n\n- we deploy with Kamal\n- 数据库是 PostgreSQL\n"
@@ -37,7 +37,7 @@ class TestSearch:
 
     def test_the_answer(self, tmp_path: Path) -> None:
         """Results, provider, model, fallback, citations and mode, as the original tool gives them."""
-        with opened(tmp_path) as notes:
+        with open_notes(tmp_path) as notes:
             answer = json.loads(use(notes, "memory_search", query="deploy", maxResults=1).text)
         (hit,) = answer.pop("results")
         assert list(hit) == ["path", "startLine", "endLine", "score", "snippet", "source", "citation"]
@@ -49,7 +49,7 @@ class TestSearch:
     def test_citations(self, tmp_path: Path, mode: str, cited: bool) -> None:  # noqa: FBT001 - a table
         """They are added to hits unless switched off."""
         known = change_agent(WORDS, memory_search=msgspec.convert({"citations": mode}, MemorySearch))
-        with opened(tmp_path, known) as notes:
+        with open_notes(tmp_path, known) as notes:
             text = use(notes, "memory_search", query="数据库", minScore=0).text
         assert ("#L1-L4" in text) is cited
         assert ("Source:" in text) is cited
@@ -58,7 +58,7 @@ class TestSearch:
         """Who was wanted and why he was not taken is in the answer."""
         monkeypatch.delenv("VOYAGE_API_KEY", raising=False)
         known = change_agent(WORDS, memory_search=MemorySearch(provider="voyage", fallback="hash"))
-        with opened(tmp_path, known) as notes:
+        with open_notes(tmp_path, known) as notes:
             answer = json.loads(use(notes, "memory_search", query="deploy").text)
         assert answer["provider"] == "hash"
         assert answer["fallback"]["from"] == "voyage"
@@ -66,7 +66,7 @@ class TestSearch:
 
     def test_a_failure_is_an_answer_too(self, tmp_path: Path) -> None:
         """A search that cannot be made says so in the form of the original tool, and what to do."""
-        with opened(tmp_path) as notes:
+        with open_notes(tmp_path) as notes:
             notes.start()
             notes.memory.close()
             result = use(notes, "memory_search", query="deploy")
@@ -78,7 +78,7 @@ class TestSearch:
     def test_what_was_passed_over_is_told(self, tmp_path: Path) -> None:
         """A damaged index is made anew, and the answer warns."""
         (tmp_path / "notes.db").write_bytes(b"damage" * 1000)
-        with opened(tmp_path) as notes:
+        with open_notes(tmp_path) as notes:
             assert "built again" in json.loads(use(notes, "memory_search", query="deploy").text)["warning"]
 
     def test_where_something_stands(self) -> None:
@@ -100,7 +100,7 @@ class TestGet:
 
     def test_some_lines(self, tmp_path: Path) -> None:
         """From a line on, so many; all of a short note without; nothing of a missing one."""
-        with opened(tmp_path) as notes:
+        with open_notes(tmp_path) as notes:
             path = "memory/2026-02-10.md"
             assert self.get(notes, path=path, **{"from": 3, "lines": 1}) == "- we deploy with Kamal"
             assert self.get(notes, path=path).startswith("# Tue\n\n- we")
@@ -110,7 +110,7 @@ class TestGet:
 
     def test_a_long_note_goes_on(self, tmp_path: Path) -> None:
         """After 120 lines, or 12,000 characters, the answer says where to go on; one giant line is cut."""
-        with opened(tmp_path) as notes:
+        with open_notes(tmp_path) as notes:
             (notes.root / "MEMORY.md").write_text("\n".join(f"line {n}" for n in range(1, 301)), "utf-8")
             assert self.get(notes, path="MEMORY.md").endswith("line 120\n\n[more follows: from=121 goes on]")
             (notes.root / "memory.md").write_text("\n".join(["y" * 5_000] * 5), "utf-8")
@@ -121,7 +121,7 @@ class TestGet:
     @pytest.mark.parametrize("path", ["AGENTS.md", "memory/x.txt", "memory/../AGENTS.md", "../x.md", "/etc/passwd"])
     def test_only_notes(self, tmp_path: Path, path: str) -> None:
         """Other files of the workspace, and everything outside, are refused."""
-        with opened(tmp_path) as notes:
+        with open_notes(tmp_path) as notes:
             (notes.root / "AGENTS.md").write_text("rules", "utf-8")
             assert use(notes, "memory_get", path=path).is_error
 
@@ -131,7 +131,7 @@ class TestGet:
         (tmp_path / "docs" / "guide.md").write_text("guide", "utf-8")
         (tmp_path / "plan.md").write_text("plan", "utf-8")
         extra = MemorySearch(extra_paths=("../docs", str(tmp_path / "plan.md")))
-        with opened(tmp_path, change_agent(WORDS, memory_search=extra)) as notes:
+        with open_notes(tmp_path, change_agent(WORDS, memory_search=extra)) as notes:
             assert self.get(notes, path=str(tmp_path / "docs" / "guide.md")) == "guide"
             assert self.get(notes, path="../plan.md") == "plan"
 
@@ -139,7 +139,7 @@ class TestGet:
         """A session is shown as talk, by its lines; outside of their folder there is none."""
         begin(tmp_path / "sessions", "s.jsonl").append_message(says("hello 世界"))
         known = change_agent(WORDS, memory_search=MemorySearch(sources=("memory", "sessions")))
-        with opened(tmp_path, known) as notes:
+        with open_notes(tmp_path, known) as notes:
             assert self.get(notes, path="sessions/s.jsonl", **{"from": 2}) == "User: hello 世界"
             assert self.get(notes, path="sessions/none.jsonl") == ""
             assert use(notes, "memory_get", path="sessions/../../x.jsonl").is_error

@@ -119,13 +119,13 @@ class TestTogether:
             return ""
 
         box = Toolbox(functions=(tool("look", slow, is_parallel=True), tool("change", change)))
-        told: list[str] = []
+        shown: list[str] = []
         names = ["look", "look", "change", "change", "look"]
         calls = [call(name, number) for number, name in enumerate(names)]
-        results = box.run_all(calls, on_result=lambda result: told.append(result.call_id))
+        results = box.run_all(calls, on_result=lambda result: shown.append(result.call_id))
         assert log[4:6] == ["change", "change"]
         assert sorted(log[:4]) == ["in", "in", "out", "out"]
-        assert told == [result.call_id for result in results] == [each.id for each in calls]
+        assert shown == [result.call_id for result in results] == [each.id for each in calls]
 
     def test_what_was_called_off_is_answered_too(self) -> None:
         """Once the user calls it off no further tool runs, and every call has its result."""
