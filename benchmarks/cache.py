@@ -19,13 +19,13 @@ from holdfast.context.plan import place, plan_edits, recall_room
 from holdfast.context.validate import validate
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
+from holdfast.history import History
 from holdfast.memory.archive import unwrap
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import RecallQuery
 from holdfast.messages import Message
 from holdfast.providers import render_request
 from holdfast.settings import Settings, load
-from holdfast.state import SessionState
 from holdfast.store.base import Scope
 from holdfast.tokens import count_text
 
@@ -194,7 +194,7 @@ def _windows(
 
 def _anew(messages: Sequence[Message], memory: Memory, *, limit: int) -> Iterator[Mapping[str, Any] | None]:
     """Every window decided from nothing, as by a program that keeps no record of what it did."""
-    talk = SessionState(_SCOPE, memory, count_text)
+    talk = History(_SCOPE, memory, count_text)
     for stop in find_requests(messages):
         talk.update(messages[:stop])
         try:
@@ -203,7 +203,7 @@ def _anew(messages: Sequence[Message], memory: Memory, *, limit: int) -> Iterato
             yield None
 
 
-def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, Any]:
+def _decided(talk: History, memory: Memory, *, limit: int) -> Mapping[str, Any]:
     limits = budget(memory.settings, window=limit)
     query = _asked(talk)
     items = plan_edits(
@@ -224,6 +224,6 @@ def _decided(talk: SessionState, memory: Memory, *, limit: int) -> Mapping[str, 
     return render_request(validate([item.sent for item in items], _PROVIDER).messages, _PROVIDER)
 
 
-def _asked(talk: SessionState) -> str:
+def _asked(talk: History) -> str:
     spoken = (unwrap(item.message.text) for item in reversed(talk.items) if item.message.role == "user")
     return next(filter(None, spoken), "")

@@ -17,13 +17,12 @@ from pathlib import Path
 from threading import Event
 from typing import Any, Final
 
-from holdfast.engine import Engine
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt, Reply
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.programs import own_command
 from holdfast.settings import Embedding
-from holdfast_agent.agent import Agent
+from holdfast_agent.agent import Agent, Records, open_engine
 from holdfast_agent.notes import Notes
 from holdfast_agent.sessions import Sessions, session_key
 from holdfast_agent.settings import AgentSettings, ChatSettings, Workspace
@@ -206,17 +205,28 @@ def _opened(folder: Path, steps: Steps) -> Agent:
     (folder / "work").mkdir()
     (folder / "work" / "notes.md").write_text("A line of notes.\n" * 40, "utf-8")
     numbers = itertools.count(1)
-    engine = Engine.open(folder, settings=settings, background=False)
+    model = _Provider(steps)
+    records = Records()
+    engine = open_engine(
+        folder,
+        settings=settings,
+        model=model,
+        root=folder / "work",
+        key=session_key(),
+        records=records,
+        background=False,
+    )
     sessions = Sessions(home=folder, clock=lambda: time.time_ns() // 1_000_000, new_id=lambda: f"{next(numbers):032x}")
     notes = Notes(folder / "work", settings, folder / "notes.db")
     agent = Agent(
         engine,
-        _Provider(steps),
+        model,
         settings=settings,
         sessions=sessions,
         key=session_key(),
         root=folder / "work",
         notes=notes,
+        records=records,
     )
     _time(agent, steps, _AGENT_STEPS)
     _time(agent.session, steps, _SESSION_STEPS)

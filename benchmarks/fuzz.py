@@ -153,7 +153,7 @@ def _assemble(
     session: Session, given: Sequence[Incoming], *, format: str | None, limit: int, overhead: int
 ) -> tuple[Fuzzed, Sequence[Item]]:
     """Assemble the window of one request for the provider of its format, and check it for all providers."""
-    limits = budget(session.engine.settings, window=limit, overhead=overhead)
+    limits = budget(session.settings, window=limit, overhead=overhead)
     try:
         window = session.assemble(given, format=format, limit=limit, overhead=overhead)
     except WindowTooSmallError:

@@ -261,8 +261,7 @@ def count_lost(home: Path, names: list[str]) -> int:
         archived: set[str] = set()
         for scope in engine.sessions():
             session = engine.session(scope.session, project=scope.project, agent=scope.agent)
-            session.state.restore()
-            archived.update(item.message.text.strip() for item in session.state.history)
+            archived.update(row.message.text.strip() for row in session.get())
         return sum(" ".join(make_words(name)) not in archived for name in names)
 
 

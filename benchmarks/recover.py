@@ -18,10 +18,10 @@ from typing import Any, Final, TypeAlias
 
 from benchmarks import load_texts
 from holdfast.cli.replay import find_requests
+from holdfast.compaction.events import Hooks
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, WindowTooSmallError
-from holdfast.events import Hooks
 from holdfast.messages import Message, Text, ToolCall, ToolResult, units
 from holdfast.settings import Settings, load
 from holdfast.tokens import count_message, count_messages

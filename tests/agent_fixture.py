@@ -10,12 +10,12 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from holdfast.engine import Engine
+from holdfast.compaction.events import Hooks
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.settings import Embedding
-from holdfast_agent.agent import Agent
+from holdfast_agent.agent import Agent, Records, open_engine
 from holdfast_agent.sessions import Sessions, session_key
 from holdfast_agent.settings import AgentSettings, ChatSettings, Workspace
 from waiting import UNHURRIED
@@ -86,13 +86,24 @@ class AgentFixture:
         self.now += 1
         return self.now
 
-    def agent(self, steps: Any, *, window: int = 200_000) -> Agent:
+    def agent(self, steps: Any, *, window: int = 200_000, hooks: Hooks | None = None) -> Agent:
         """Open an agent whose model replies with these steps."""
         model = Scripted(steps, name="scripted/test", context_tokens=window)
         numbers = itertools.count(self.now)
         (self.folder / "work").mkdir(exist_ok=True)
+        records = Records()
+        engine = open_engine(
+            self.memory or self.folder / "memory",
+            settings=self.settings,
+            model=model,
+            root=self.folder / "work",
+            key=session_key(),
+            records=records,
+            hooks=hooks,
+            background=False,
+        )
         return Agent(
-            Engine.open(self.memory or self.folder / "memory", settings=self.settings, background=False),
+            engine,
             model,
             settings=self.settings,
             sessions=Sessions(home=self.folder, clock=self.clock, new_id=lambda: f"{next(numbers):032x}"),
@@ -100,6 +111,7 @@ class AgentFixture:
             root=self.folder / "work",
             confirm=lambda _: self.allow,
             view=self.view,
+            records=records,
         )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from holdfast.compaction.events import Hooks
 from holdfast.engine import Engine
-from holdfast.events import Hooks
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.providers import check, read
@@ -166,7 +166,7 @@ class TestTrouble:
             windows = talk_to(engine, 30)
             assert compactions(engine) == 0
         told = [warning for window in windows for warning in window.report.warnings]
-        assert any("compaction: the summary takes" in warning for warning in told)
+        assert any("is longer than the messages it replaces" in warning for warning in told)
         assert len(told) <= 4  # it is not tried again with every message
 
 
@@ -232,7 +232,7 @@ class TestConcurrency:
 
             def told() -> bool:
                 warnings.extend(engine.session("s").assemble(again, limit=LIMIT).report.warnings)
-                return any("changed meanwhile" in warning for warning in warnings)
+                return any("changed during the compaction" in warning for warning in warnings)
 
             until(told)
             assert compactions(engine) == 0

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.compaction.events import Compacted, Compacting, Hooks, SummaryRequest
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, ModelBusyError, ModelCancelledError, WindowTooSmallError
-from holdfast.events import Compacted, Compacting, Hooks, SummaryRequest
 from holdfast.messages import Message
 from holdfast.models.retry import Retrying
 from holdfast.models.scripted import Scripted
@@ -236,7 +236,7 @@ class TestHooks:
             assert done.summary.rung == "digest"
         with (
             opened(tmp_path / "c", hooks=Hooks(summary=lambda _: "x" * 10**6)) as engine,
-            pytest.raises(CompactionError, match="what it would stand for"),
+            pytest.raises(CompactionError, match="longer than the messages it replaces"),
         ):
             engine.session("s").compact(session(40), limit=LIMIT)
 

@@ -75,9 +75,8 @@ class TestTwoProcesses:
                     other.session("s").compact(longer, limit=LIMIT)
                 return "## Goal\nRefactor.\n\n## Key facts\nThe port is 6543.\n"
 
-            engine.model = Scripted(slow)
             with pytest.raises(CompactionError, match="compacted meanwhile"):
-                engine.session("s").compact(said, limit=LIMIT)
+                engine.session("s").compact(said, limit=LIMIT, model=Scripted(slow))
             assert [edit.kind for edit in engine.session("s").edits()].count("compacted") == 1
 
 

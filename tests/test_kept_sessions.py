@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast import Engine
-from holdfast.settings import Embedding, ServerSettings, Settings
+from holdfast.settings import Archive, Embedding, ServerSettings, Settings
 
 MB = 2**20
 NOW = 1_760_000_000_000
@@ -25,7 +25,8 @@ LIMIT = 4_000_000
 def make_settings(megabytes: int) -> Settings:
     """Make settings that keep sessions of so many megabytes."""
     limits = ServerSettings(max_session_bytes=megabytes * MB)
-    return Settings(embedding=Embedding(provider="none"), server=limits)
+    patient = Archive(timeout_seconds=600)  # a session whose call is given up is kept until that call returns
+    return Settings(archive=patient, embedding=Embedding(provider="none"), server=limits)
 
 
 def talk(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
@@ -124,7 +125,7 @@ def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) ->
         tracemalloc.start()
         try:
             engine.session("s").assemble(json.loads(given), limit=LIMIT)
-            estimate = engine.session("s").state.size
+            estimate = engine.session("s").held_bytes
             gc.collect()
             before = tracemalloc.get_traced_memory()[0]
             engine.session("next")

@@ -183,7 +183,6 @@ class TestChat:
 
         fixture = AgentFixture(tmp_path)
         agent = fixture.agent(answer)
-        agent.engine.model = agent.model
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
         agent.compact()

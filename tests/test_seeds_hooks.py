@@ -13,8 +13,8 @@ import pytest
 
 from agent_fixture import BASE, AgentFixture, talker
 from holdfast import Engine, Hooks
+from holdfast.compaction.events import Compacted, Compacting, SummaryRequest, SummaryResult
 from holdfast.errors import CompactionError, ModelCancelledError, SettingsError
-from holdfast.events import Compacted, Compacting, SummaryRequest, SummaryResult
 from holdfast.settings import Compaction, Settings
 from holdfast_agent.settings import load as load_settings
 from test_seeds_chat import Shell, shell  # noqa: F401 - a fixture
@@ -209,7 +209,7 @@ class TestChat:
         (shell.folder / "lib" / "my_seed_hooks.py").write_text(
             "heard = []\n"
             "def before(event):\n    heard.append(event)\n"
-            "from holdfast.events import SummaryResult\n"
+            "from holdfast.compaction.events import SummaryResult\n"
             "def cancels(request):\n    return SummaryResult(cancel=True)\n"
         )
         shell.patch.syspath_prepend(str(shell.folder / "lib"))
@@ -241,8 +241,7 @@ def test_a_desk_agent_reports_the_failure_of_a_hook(tmp_path: Path) -> None:
         raise RuntimeError("no")
 
     fixture = AgentFixture(tmp_path)
-    agent = fixture.agent(talker(lambda _: "filler words " * 300))
-    agent.engine.hooks = Hooks(listeners=[broken], on_failure=agent.hook_failures.append)
+    agent = fixture.agent(talker(lambda _: "filler words " * 300), hooks=Hooks(listeners=[broken]))
     for number in range(8):
         agent.say(f"Step {number}. " + "more words " * 300)
     agent.compact()

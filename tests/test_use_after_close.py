@@ -29,8 +29,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
 }
 """The arguments of the methods that need some."""
 INTERNAL = {
-    *("ask_memory", "compact_if_due", "compact_near_limit", "fit_without_memory", "for_project", "notify"),
-    *("drop_sessions", "is_memory_hanging", "open_session", "queue_compaction", "require_open", "take_warnings"),
+    *("ask_memory", "compact_near_limit", "find_resources", "fit_without_memory", "is_memory_hanging"),
+    *("make_unnamed_session", "notify", "open_session", "require_open"),
 }
 
 

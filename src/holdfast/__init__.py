@@ -16,8 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from holdfast.aio import AsyncEngine as AsyncEngine
     from holdfast.aio import AsyncSession as AsyncSession
-    from holdfast.compact import Compaction as Compaction
+    from holdfast.compaction.events import Compacted as Compacted
+    from holdfast.compaction.events import Compacting as Compacting
+    from holdfast.compaction.events import Hooks as Hooks
+    from holdfast.compaction.events import SummaryRequest as SummaryRequest
+    from holdfast.compaction.events import SummaryResult as SummaryResult
     from holdfast.compaction.plan import CompactionPlan as CompactionPlan
+    from holdfast.compaction.run import Compaction as Compaction
     from holdfast.context.edits import Edit as Edit
     from holdfast.engine import Engine as Engine
     from holdfast.errors import ClosedError as ClosedError
@@ -37,12 +42,7 @@ if TYPE_CHECKING:
     from holdfast.errors import UnavailableError as UnavailableError
     from holdfast.errors import WindowError as WindowError
     from holdfast.errors import WindowTooSmallError as WindowTooSmallError
-    from holdfast.events import Compacted as Compacted
-    from holdfast.events import Compacting as Compacting
-    from holdfast.events import Hooks as Hooks
-    from holdfast.events import SummaryRequest as SummaryRequest
-    from holdfast.events import SummaryResult as SummaryResult
-    from holdfast.memory.archive import Ingested as Ingested
+    from holdfast.memory.archive import AppendResult as AppendResult
     from holdfast.memory.exclusion import Exclusions as Exclusions
     from holdfast.memory.facts import FactHit as FactHit
     from holdfast.memory.memory import Stats as Stats
@@ -77,15 +77,15 @@ __version__ = "0.2.0"
 
 _HOMES: Final = {
     "holdfast.aio": "AsyncEngine AsyncSession",
-    "holdfast.compact": "Compaction",
+    "holdfast.compaction.run": "Compaction",
     "holdfast.compaction.plan": "CompactionPlan",
     "holdfast.context.edits": "Edit",
     "holdfast.engine": "Engine",
     "holdfast.errors": "ClosedError CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
     " InvalidWindowError MissingExtraError ModelCancelledError ModelError SettingsError StorageError TranscriptError"
     " UnavailableError WindowError WindowTooSmallError",
-    "holdfast.events": "Compacted Compacting Hooks SummaryRequest SummaryResult",
-    "holdfast.memory.archive": "Ingested",
+    "holdfast.compaction.events": "Compacted Compacting Hooks SummaryRequest SummaryResult",
+    "holdfast.memory.archive": "AppendResult",
     "holdfast.memory.exclusion": "Exclusions",
     "holdfast.memory.facts": "FactHit",
     "holdfast.memory.memory": "Stats",

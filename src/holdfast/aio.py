@@ -14,10 +14,10 @@ from threading import Event
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 from weakref import ref
 
+from holdfast.compaction.events import Hooks
 from holdfast.engine import Engine
-from holdfast.events import Hooks
 from holdfast.models.base import Model
-from holdfast.session import CALLER, Session
+from holdfast.session import CALLER, AutoCompaction, Session
 from holdfast.settings import Settings
 
 P = ParamSpec("P")
@@ -107,13 +107,25 @@ class AsyncEngine(_Async[Engine]):
         *,
         settings: Settings | None = None,
         model: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
+        reader: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,
+        auto: AutoCompaction | None = None,
         background: bool = True,
         clock: Callable[[], int] | None = None,
+        personal: bool = False,
     ) -> Self:
         """Open the memory in a folder, as `Engine.open` does."""
         engine = await asyncio.to_thread(
-            Engine.open, path, settings=settings, model=model, hooks=hooks, background=background, clock=clock
+            Engine.open,
+            path,
+            settings=settings,
+            model=model,
+            reader=reader,
+            hooks=hooks,
+            auto=auto,
+            background=background,
+            clock=clock,
+            personal=personal,
         )
         return cls(engine)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
@@ -14,15 +13,14 @@ from weakref import WeakValueDictionary
 
 from holdfast import settings as configuration
 from holdfast.calls import DeadlineError, Watchdog
-from holdfast.errors import ClosedError, HoldfastError, InputError, ModelError, UnavailableError
-from holdfast.events import Hooks
+from holdfast.compaction.events import Hooks
+from holdfast.errors import ClosedError, HoldfastError, InputError, ModelError
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
-from holdfast.session import Session
+from holdfast.session import AutoCompaction, Resources, Session
 from holdfast.settings import Loaded, ProjectSettings, Settings
 from holdfast.settings.loading import PROJECT_FILE
 from holdfast.settings.projects import MAX_PROJECTS, folder_of
-from holdfast.state import SessionState
 from holdfast.store.base import Scope
 from holdfast.tokens import TokenCounter, counter
 
@@ -43,12 +41,16 @@ HOOK_SECONDS: Final = 2.0
 """How long `close` waits for listeners that still run."""
 CLOSE_SECONDS: Final = 10.0
 """How long `close` waits for the background thread, and for a memory that hangs."""
-MAX_HANGING: Final = 4
-"""Calls of one caller to a memory that does not answer; further ones are refused at once."""
-SECONDS_PER_MESSAGE: Final = 0.05
-"""How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class _ProjectResources:
+    """What the sessions of a project share, and the settings that it was made with."""
+
+    loaded: Loaded[Settings]
+    resources: Resources
 
 
 class Engine:
@@ -57,35 +59,47 @@ class Engine:
     One engine may be used from any number of threads, and one memory by any number of processes at once.
 
     Attributes:
-        model: The model that writes summaries, and extracts facts unless `reader` is set; None to use rules.
-        reader: Another model that extracts facts.
-        hooks: Functions that are called around compactions.
-        warnings: Settings that were ignored. Every report repeats them.
         projects: The settings of each project; None if all sessions have those of the engine. Internal.
     """
 
     def __init__(
-        self, memory: Memory, *, model: Model | None = None, hooks: Hooks | None = None, background: bool = False
+        self,
+        memory: Memory,
+        *,
+        model: Model | None = None,
+        reader: Model | None = None,
+        hooks: Hooks | None = None,
+        auto: AutoCompaction | None = None,
+        background: bool = False,
+        warnings: tuple[str, ...] = (),
     ) -> None:
-        self.memory = memory
-        self.model: Model | None = model
-        self.reader: Model | None = None
-        self.warnings: tuple[str, ...] = ()
         self.projects: ProjectSettings | None = None
-        self.hooks = hooks or Hooks()
-        self.auto = memory.settings.compaction.auto
-        self.count = _open_counter(memory.settings, model)
-        self.closing = Event()
-        self._loaded: Loaded[Settings] | None = None
-        self._views: dict[Path | None, Engine] = {}
+        self._closing = Event()
+        self._watchdog = Watchdog()
+        self._lock = Lock()
         self._sessions: WeakValueDictionary[Scope, Session] = WeakValueDictionary()
         self._recent: dict[Scope, Session] = {}
-        self._lock = Lock()
+        self._by_project: dict[Path | None, _ProjectResources] = {}
         self._due: dict[Session, int] = {}
         self._failures: dict[Scope, list[str]] = {}
-        self._watchdog = Watchdog()
-        self._worker = Worker(self._work_in_background) if background and not memory.store.readonly else None
-        if self._worker is not None:
+        self._resources = Resources(
+            memory=memory,
+            count=_open_counter(memory.settings, model),
+            model=model,
+            reader=reader,
+            hooks=hooks or Hooks(),
+            auto=auto or memory.settings.compaction.auto,
+            warnings=warnings,
+            closing=self._closing,
+            watchdog=self._watchdog,
+            notify=self.notify,
+            queue_compaction=self._queue_compaction,
+            take_warnings=self._take_warnings,
+            end_request=self._drop_sessions,
+        )
+        self._worker: Worker | None = None
+        if background and not memory.store.readonly:
+            self._worker = Worker(self._work_in_background)
             memory.store.listen(self._worker.notify)
             self._worker.start()
 
@@ -96,7 +110,9 @@ class Engine:
         *,
         settings: Settings | None = None,
         model: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
+        reader: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,
+        auto: AutoCompaction | None = None,
         background: bool = True,
         clock: Callable[[], int] | None = None,
         personal: bool = False,
@@ -110,14 +126,16 @@ class Engine:
             model: Writes summaries and extracts facts: a name (`anthropic/NAME`, `ollama/NAME`, `scripted:FILE`), a
                 `Model`, or a function that takes messages (dicts with `role` and `content`) and returns text. Unset,
                 `compaction.model` and `knowledge.model` of the settings; without them both are done by rule.
+            reader: Another model that extracts facts, instead of `model`.
             hooks: Functions to call around compactions.
+            auto: Where sessions are compacted near their limit, instead of `compaction.auto` of the settings.
             background: Whether a thread does the pending work: vectors, facts, compactions.
             clock: Returns the time in Unix milliseconds; the system's clock unless given.
             personal: Whether all sessions are those of one person. Then passages of the other sessions of a project
                 are recalled too, unless `archive.cross_session` is off.
 
         Raises:
-            SettingsError: A setting or the name of the model is wrong.
+            SettingsError: A setting or the name of a model is wrong.
             StorageError: The memory cannot be opened.
         """
         warnings: tuple[str, ...] = ()
@@ -125,19 +143,58 @@ class Engine:
             raise InputError(f"settings={settings!r}: give Settings(...), or leave it out to read the settings files")
         if settings is None:
             loaded = configuration.load(files=configuration.default_files())
-            settings, warnings = loaded.settings, loaded.warnings
+            settings = loaded.settings
+            warnings = loaded.warnings
+        if reader is None and model is None:
+            reader = settings.knowledge.model
         writer = _open_model(model or settings.compaction.model, settings)
-        reader = None if model else _open_model(settings.knowledge.model, settings)
-        timed = {} if clock is None else {"clock": clock}
-        memory = Memory.open(path, settings=settings, is_personal=personal, **timed)
-        engine = cls(memory, model=writer, hooks=hooks, background=background)
-        engine.reader = reader
-        engine.warnings = warnings
-        return engine
+        fact_reader = _open_model(reader, settings)
+        options: dict[str, Any] = {"is_personal": personal}
+        if clock is not None:
+            options["clock"] = clock
+        return cls(
+            Memory.open(path, settings=settings, **options),
+            model=writer,
+            reader=fact_reader,
+            hooks=hooks,
+            auto=auto,
+            background=background,
+            warnings=warnings,
+        )
+
+    @property
+    def memory(self) -> Memory:
+        """The memory. Internal."""
+        return self._resources.memory
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self._resources.settings
+
+    @property
+    def model(self) -> Model | None:
+        """The model that writes summaries, and extracts facts unless there is a reader; None to use rules."""
+        return self._resources.model
+
+    @property
+    def reader(self) -> Model | None:
+        """Another model that extracts facts."""
+        return self._resources.reader
+
+    @property
+    def hooks(self) -> Hooks:
+        """Functions that are called around compactions."""
+        return self._resources.hooks
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Settings that were ignored. Every report repeats them."""
+        return self._resources.warnings
 
     def close(self) -> None:
         """Close the memory. Pending work is done the next time."""
-        self.closing.set()
+        self._closing.set()
         if self._worker is not None:
             self._worker.stop()
         self.hooks.wait(HOOK_SECONDS)
@@ -149,7 +206,7 @@ class Engine:
 
     def require_open(self) -> None:
         """Raise a ClosedError if the engine is closed. Internal."""
-        if self.closing.is_set():
+        if self._closing.is_set():
             raise ClosedError
 
     def __enter__(self) -> Self:
@@ -158,11 +215,6 @@ class Engine:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    @property
-    def settings(self) -> Settings:
-        """The settings in force."""
-        return self.memory.settings
 
     def session(
         self,
@@ -190,24 +242,28 @@ class Engine:
 
     def open_session(self, scope: Scope) -> Session:
         """Get the session of a scope: that of facts and imported messages may have no name. Internal."""
-        engine = self.for_project(scope.project)
+        resources = self.find_resources(scope.project)
         with self._lock:
             found = self._sessions.get(scope)
-            if found is None or found.engine is not engine:  # new, or with settings that have changed
-                found = Session(engine, scope)
+            if found is None or found.resources is not resources:  # new, or with settings that have changed
+                found = Session(scope, resources)
             self._sessions[scope] = found
             self._recent.pop(scope, None)
             self._recent[scope] = found
-        self.drop_sessions()
+        self._drop_sessions()
         return found
 
-    def drop_sessions(self) -> None:
-        """Drop the sessions that were used longest ago if too many are kept, or too large ones. Internal.
+    def make_unnamed_session(self) -> Session:
+        """Make a session that is not kept, for a request whose session cannot be found. Internal."""
+        return Session(Scope(), self._resources)
+
+    def _drop_sessions(self) -> None:
+        """Drop the sessions that were used longest ago if too many are kept, or too large ones.
 
         The last one stays. A session that somebody uses goes on; one that is dropped is read from the store again.
         """
         with self._lock:
-            sizes = {scope: session.state.size for scope, session in self._recent.items()}
+            sizes = {scope: session.held_bytes for scope, session in self._recent.items()}
             total = sum(sizes.values())
             for scope in list(self._recent)[:-1]:
                 if len(self._recent) <= MAX_SESSIONS and total <= self.settings.server.max_session_bytes:
@@ -216,43 +272,47 @@ class Engine:
                 self._due.pop(session, None)  # its next request asks for a compaction again
                 total -= sizes[scope]
 
-    def for_project(self, project: str) -> Engine:
-        """Return this engine with the settings of a project: with the same memory, sessions and thread. Internal."""
+    def find_resources(self, project: str) -> Resources:
+        """Return what the sessions of a project share: the memory with the settings of the project. Internal."""
         if self.projects is None:
-            return self
+            return self._resources
         folder = folder_of(project)
         loaded = self.projects.load(folder)
         with self._lock:
-            view = self._views.pop(folder, None)
-            if view is None or view._loaded is not loaded:  # noqa: SLF001 - of the same class
-                view = self._with_settings(loaded, folder)
-            self._views[folder] = view  # the project that was used last is the last to go
-            while len(self._views) > MAX_PROJECTS:
-                del self._views[next(iter(self._views))]
-            return view
+            known = self._by_project.pop(folder, None)
+            if known is None or known.loaded is not loaded:
+                known = _ProjectResources(loaded, self._make_resources(loaded, folder))
+            self._by_project[folder] = known  # the project that was used last is the last to go
+            while len(self._by_project) > MAX_PROJECTS:
+                del self._by_project[next(iter(self._by_project))]
+            return known.resources
 
-    def _with_settings(self, loaded: Loaded[Settings], folder: Path | None) -> Engine:
-        view = copy.copy(self)
-        view._loaded = loaded  # noqa: SLF001 - of the same class
-        view.memory = self.memory.with_settings(loaded.settings)
-        view.auto = loaded.settings.compaction.auto
-        warnings = [*loaded.warnings]
+    def _make_resources(self, loaded: Loaded[Settings], folder: Path | None) -> Resources:
+        settings = loaded.settings
+        warnings = list(loaded.warnings)
         if folder is not None:
             warnings += _warn_of_shared(loaded, folder, own=self.settings)
-        view.model = None
-        view.reader = None
+        model: Model | None = None
+        reader: Model | None = None
         try:
-            view.model = _open_model(loaded.settings.compaction.model, loaded.settings)
-            view.reader = _open_model(loaded.settings.knowledge.model, loaded.settings)
+            model = _open_model(settings.compaction.model, settings)
+            reader = _open_model(settings.knowledge.model, settings)
         except HoldfastError as error:  # summaries and facts are then made by rule
             warnings.append(str(error))
         try:
-            view.count = _open_counter(loaded.settings, view.model)
+            count = _open_counter(settings, model)
         except HoldfastError as error:
-            view.count = counter("estimate")
+            count = counter("estimate")
             warnings.append(str(error))
-        view.warnings = tuple(warnings)
-        return view
+        return replace(
+            self._resources,
+            memory=self.memory.with_settings(settings),
+            count=count,
+            model=model,
+            reader=reader,
+            auto=settings.compaction.auto,
+            warnings=tuple(warnings),
+        )
 
     def sessions(
         self, *, tenant: str | None = None, project: str | None = None, agent: str | None = None
@@ -289,10 +349,10 @@ class Engine:
         """Do all pending work now, and return how many compactions, passages and jobs were done."""
         self.require_open()
         done = 0
-        while not self.closing.is_set() and self._compact_next():
+        while not self._closing.is_set() and self._compact_next():
             done += 1
         done += self.memory.embed()
-        while not self.closing.is_set() and self._extract_next():
+        while not self._closing.is_set() and self._extract_next():
             done += 1
         return done
 
@@ -302,60 +362,31 @@ class Engine:
         Args:
             scope: Only calls for which a call of this session would be refused; by default all calls.
         """
-        hanging = self._watchdog.hanging()
         if scope is None:
-            return bool(hanging)
-        # A slow call says nothing about other callers: one who sends what takes long must not take their memory. Of the
-        # same caller, a few more are tried: only if those hang too, it is the store.
-        caller = replace(scope, session="")
-        own = [one for one in hanging if isinstance(one, Scope) and replace(one, session="") == caller]
-        return scope in own or caller in own or len(own) >= MAX_HANGING
+            return bool(self._watchdog.hanging())
+        return self._resources.is_memory_hanging(scope)
 
     def ask_memory(self, call: Callable[[], T], *, scope: Scope, messages: int = 0) -> T:
-        """Make a call to the memory, and stop waiting for it in time: a locked file or a server may hang. Internal.
-
-        Args:
-            call: The call, which has a thread of its own. It may go on after it was given up.
-            scope: The session that it is for; without a session, the caller.
-            messages: How many messages it may have to archive.
-
-        Raises:
-            UnavailableError: It takes too long, or an earlier call still hangs.
-        """
-        seconds = self.settings.archive.timeout_seconds + SECONDS_PER_MESSAGE * messages
-        if self.is_memory_hanging(scope):
-            raise self._unavailable("an earlier call has not returned yet")
-        try:
-            return self._watchdog.run(call, seconds=seconds, name="holdfast-memory", about=scope)
-        except DeadlineError as error:
-            raise self._unavailable(str(error)) from error
-
-    def _unavailable(self, reason: str) -> UnavailableError:
-        return UnavailableError(
-            f"memory does not answer: {reason}. Look for a process that is suspended or holds the store, or raise"
-            " archive.timeout_seconds",
-            path=self.memory.store.place,
-        )
+        """Make a call to the memory, and stop waiting for it in time; see `Resources.ask_memory`. Internal."""
+        return self._resources.ask_memory(call, scope=scope, messages=messages)
 
     def notify(self) -> None:
         """Wake the background thread. Internal."""
         if self._worker is not None:
             self._worker.notify()
 
-    def queue_compaction(self, session: Session, coming: int) -> None:
-        """Let the background compact a session. Internal."""
+    def _queue_compaction(self, session: Session, coming: int) -> None:
+        """Let the background compact a session."""
         self._due[session] = coming
         self.notify()
 
-    def take_warnings(self, state: SessionState) -> list[str]:
-        """Collect what the next report of a session must say about settings, background work and damaged rows."""
-        error = self._worker.error if self._worker is not None else ""
-        warnings = [f"background: {error}"] if error else []
-        warnings += self.warnings
-        warnings += self._failures.pop(replace(state.scope, session=""), [])
-        while state.notes:  # a hook on a thread of its own may add to them meanwhile
-            warnings.append(state.notes.pop(0))
-        return [*warnings, *map(str, self.memory.gaps(state.scope))]
+    def _take_warnings(self, scope: Scope) -> list[str]:
+        """Return what the next report of a scope must say about background work."""
+        warnings: list[str] = []
+        if self._worker is not None and self._worker.error:
+            warnings.append(f"background: {self._worker.error}")
+        warnings += self._failures.pop(replace(scope, session=""), [])
+        return warnings
 
     def _work_in_background(self) -> bool:
         """Do one step: a compaction of this engine, or pending work of the store if no other process does it."""
@@ -380,8 +411,9 @@ class Engine:
         job = take_job(self.memory)
         if job is None:
             return False
-        engine = self.for_project(job.scope.project)
-        found = run_job(engine.memory, engine.reader or engine.model, job, cancel=self.closing)
+        resources = self.find_resources(job.scope.project)
+        reader = resources.reader or resources.model
+        found = run_job(resources.memory, reader, job, cancel=self._closing)
         if failure := describe_failure(job, found):
             # The next report of this agent in this project says so.
             failures = self._failures.setdefault(replace(job.scope, session=""), [])
@@ -389,7 +421,7 @@ class Engine:
             del failures[:-MAX_FAILURES]
             while len(self._failures) > MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
-        if strict and found.trouble and not self.closing.is_set():
+        if strict and found.trouble and not self._closing.is_set():
             raise ModelError(found.trouble)
         return True
 

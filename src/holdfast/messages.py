@@ -326,3 +326,15 @@ def _find_last_result(messages: Sequence[Message], start: int, waiting: Abstract
         if any(result.call_id in waiting for result in messages[index].results):
             end = index + 1
     return end
+
+
+def count_equal(before: Sequence[object], now: Sequence[object]) -> int:
+    """Count how many values two lists begin with alike."""
+    if before == now[: len(before)]:  # most often the old list is the beginning of the new one
+        return len(before)
+    count = 0
+    for old, new in zip(before, now, strict=False):
+        if old != new:
+            break
+        count += 1
+    return count

@@ -8,7 +8,7 @@ from functools import partial
 from threading import Event
 from typing import Any, Final
 
-from holdfast.compact import Compaction
+from holdfast.compaction.run import Compaction
 from holdfast.errors import CompactionError, ModelOverflowError, StorageError, WindowTooSmallError
 from holdfast.models.base import Model, OnText, Prompt, Reply, Tool
 from holdfast.providers import Incoming
@@ -61,7 +61,7 @@ def complete_with_recovery(
     After an overflow the session is compacted; if there is nothing left to compact, or the provider counts more tokens
     than we do, the window is made smaller. This is done at most three times; then a ModelOverflowError says what to do.
     """
-    limit = request.limit or session.engine.settings.model.context_tokens or model.context_tokens
+    limit = request.limit or session.settings.model.context_tokens or model.context_tokens
     attempt = _Attempt(session, messages, request, model, limit)
     for overflows in range(MAX_RETRIES + 1):
         try:

@@ -1,50 +1,74 @@
-"""A session: one conversation, its state, and the operations on it."""
+"""A session: one conversation, its state, and the operations on it.
+
+`Session` is the only place that records. What it calls takes values and returns values: `History` archives and numbers
+the messages of the client, `EditLog` replays recorded edits, `Timeline` knows the requests so far, `turn` makes a
+window of them, and `compaction` a summary.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from threading import Event, RLock, current_thread
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from weakref import ref
 
 from holdfast import turn
+from holdfast.calls import DeadlineError, Watchdog
+from holdfast.compaction.events import Hooks
 from holdfast.context.budget import Budget, budget
-from holdfast.context.edits import Edit, Pinned, Restored, tokens
+from holdfast.context.edits import Edit, Item, Pinned, Restored, tokens
 from holdfast.context.plan import added_tokens_of
-from holdfast.context.validate import validate
-from holdfast.errors import HoldfastError, InputError, ModelCancelledError, UnavailableError
-from holdfast.memory.archive import FIRST, Ingested, Masks
+from holdfast.context.validate import ValidationCache, validate
+from holdfast.edit_log import MAX_TRIES, EditLog, Recorded, Replay
+from holdfast.errors import (
+    ClosedError,
+    CompactionError,
+    HoldfastError,
+    InputError,
+    ModelCancelledError,
+    UnavailableError,
+    WindowError,
+)
+from holdfast.history import History, Update
+from holdfast.memory.archive import FIRST, AppendResult, Masks
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import find_recall_switch
 from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Message
-from holdfast.past import rebuild
 from holdfast.providers import Incoming
+from holdfast.redaction import redact
 from holdfast.report import ContextReport
+from holdfast.settings import Settings
 from holdfast.signals import without_questions
-from holdfast.state import TURN, SessionState
-from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
-from holdfast.tokens import count_json, count_message
+from holdfast.store.base import FactRow, FactType, Job, MessageRow, Scope, Select
+from holdfast.timeline import Timeline, read_reports, rebuild_window
+from holdfast.tokens import TokenCounter, count_json, count_message
+from holdfast.turn import Request, Steps
 from holdfast.window import Window
 
-if TYPE_CHECKING:
-    from holdfast.compact import Compaction
-    from holdfast.compaction.summarise import Progress
-    from holdfast.engine import Engine
+if TYPE_CHECKING:  # few processes compact: those that do import it then
+    from holdfast.compaction.plan import CompactionPlan
+    from holdfast.compaction.run import Compaction
+    from holdfast.compaction.summarise import Progress, Summary
     from holdfast.models.base import Model
 
 T = TypeVar("T")
 
+AutoCompaction: TypeAlias = Literal["off", "inline", "background"]
+"""Where a session is compacted near its limit: nowhere, while a request is made, or by the engine's thread."""
 ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
 MAX_TURN_MESSAGES: Final = 50
 """The messages among which the newest one of the user is looked for: a turn may have many calls and results."""
 RETRY_AFTER: Final = 8
 """Messages after which an automatic compaction that failed is tried again."""
-
+MAX_HANGING: Final = 4
+"""Calls of one caller to a memory that does not answer; further ones are refused at once."""
+SECONDS_PER_MESSAGE: Final = 0.05
+"""How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 
 CALLER: ContextVar[object] = ContextVar("caller")
 """Who calls a session, if that is not its thread: a task, or None for a caller that cannot be told from others."""
@@ -54,24 +78,170 @@ def _get_caller() -> object:
     return CALLER.get(ref(current_thread()))
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Resources:
+    """What the sessions of a project share. The engine makes it; nothing in it changes later.
+
+    Attributes:
+        memory: The memory, with the settings of the project.
+        count: The token counter.
+        model: The model that writes summaries, and extracts facts unless `reader` is set; None to use rules.
+        reader: Another model that extracts facts.
+        hooks: Functions that are called around compactions.
+        auto: Where sessions are compacted near their limit; None to choose by what there is.
+        warnings: Settings that were ignored. Every report repeats them.
+        closing: Set when the engine closes.
+        watchdog: Runs calls to the memory, which may hang.
+        notify: Wakes the background thread.
+        queue_compaction: Lets the background thread compact a session that expects this many more tokens.
+        take_warnings: Returns what the next report of a scope must say about background work, once.
+        end_request: Called after each request: the engine may drop sessions that were not used for long.
+    """
+
+    memory: Memory
+    count: TokenCounter
+    model: Model | None
+    reader: Model | None
+    hooks: Hooks
+    auto: AutoCompaction | None
+    warnings: tuple[str, ...]
+    closing: Event
+    watchdog: Watchdog
+    notify: Callable[[], None]
+    queue_compaction: Callable[[Session, int], None]
+    take_warnings: Callable[[Scope], list[str]]
+    end_request: Callable[[], None]
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.memory.settings
+
+    def require_open(self) -> None:
+        """Raise a ClosedError if the engine is closed."""
+        if self.closing.is_set():
+            raise ClosedError
+
+    def is_memory_hanging(self, scope: Scope) -> bool:
+        """Return whether a call of this session to the memory would be refused, because earlier ones hang.
+
+        A slow call says nothing about other callers: one who sends what takes long must not take their memory. Of the
+        same caller, a few more calls are tried: only if those hang too, it is the store.
+        """
+        caller = replace(scope, session="")
+        own: list[Scope] = []
+        for hanging in self.watchdog.hanging():
+            if isinstance(hanging, Scope) and replace(hanging, session="") == caller:
+                own.append(hanging)
+        return scope in own or caller in own or len(own) >= MAX_HANGING
+
+    def ask_memory(self, call: Callable[[], T], *, scope: Scope, messages: int = 0) -> T:
+        """Make a call to the memory, and stop waiting for it in time: a locked file or a server may hang.
+
+        Args:
+            call: The call, which has a thread of its own. It may go on after it was given up.
+            scope: The session that it is for; without a session, the caller.
+            messages: How many messages it may have to archive.
+
+        Raises:
+            UnavailableError: It takes too long, or an earlier call still hangs.
+        """
+        seconds = self.settings.archive.timeout_seconds + SECONDS_PER_MESSAGE * messages
+        if self.is_memory_hanging(scope):
+            raise self._make_error("an earlier call has not returned yet")
+        try:
+            return self.watchdog.run(call, seconds=seconds, name="holdfast-memory", about=scope)
+        except DeadlineError as error:
+            raise self._make_error(str(error)) from error
+
+    def _make_error(self, reason: str) -> UnavailableError:
+        return UnavailableError(
+            f"memory does not answer: {reason}. Look for a process that is suspended or holds the store, or raise"
+            " archive.timeout_seconds",
+            path=self.memory.store.place,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _State:
+    """What this process knows of a session. The lock of the session guards every use."""
+
+    history: History
+    edits: EditLog
+    timeline: Timeline
+    validation: ValidationCache = field(default_factory=ValidationCache)
+
+    def copy(self) -> _State:
+        """Return a state of its own: a thread that hangs in the store may change the old one later."""
+        return _State(history=self.history.copy(), edits=self.edits.copy(), timeline=self.timeline.copy())
+
+    def update(self, messages: Sequence[Incoming], *, format: str | None, masks: Masks) -> Update:
+        """Archive what is new in a history, durably, and compare reported usage with what was estimated."""
+        update = self.history.update(messages, format=format, masks=masks)
+        if update.is_continued:
+            self.timeline.calibrate(update.new)
+        self.timeline.end_calibration()
+        return update
+
+    def load(self) -> tuple[str, ...]:
+        """Read what other processes recorded, and return warnings of what cannot be read."""
+        self.timeline.load()
+        fetched = self.edits.load()
+        self.history.forget(fetched.forgotten)
+        return fetched.warnings
+
+    def replay(self, limits: Budget) -> Replay:
+        """Return the window before anything new is cut from it."""
+        return self.edits.replay(self.history.system, self.history.messages, limit=limits.safe_limit)
+
+    def record(self, edits: Sequence[Edit], *, time: int, jobs: Sequence[Job] = ()) -> Recorded:
+        """Record edits of the history, durably, with jobs that belong to them."""
+        recorded = self.edits.record(edits, time=time, newest=self.history.newest_number, jobs=jobs)
+        self.history.forget(recorded.fetched.forgotten)
+        return recorded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Archived:
+    """A request whose new messages are archived.
+
+    Attributes:
+        request: The request, with what archiving found.
+        place: The place of its reply in the conversation.
+        warnings: One line for each recorded edit that could not be read.
+    """
+
+    request: Request
+    place: str
+    warnings: tuple[str, ...]
+
+
 class Session:
     """One conversation. Get it from `Engine.session`; it may be used from any number of threads and processes.
 
     Attributes:
-        engine: The engine that it belongs to.
         scope: Who owns it: tenant, project, agent and session id.
-        lock: Held by the thread that works on it.
-        model: A model of the caller that writes summaries where the engine has none. It is called while a request of
-            the session is made, unless `compaction.auto` says otherwise.
-        state: What this process knows of it. Internal.
+        model: A model of the caller that writes summaries if the engine has none. It is called while a request of the
+            session is made, unless `compaction.auto` says otherwise.
+        resources: What it shares with other sessions of its project. Internal.
+        lock: Held by the thread that works on it. Internal.
+        notes: What the next report must say: failures of background compactions and of hooks. Internal.
     """
 
-    def __init__(self, engine: Engine, scope: Scope) -> None:
-        self.engine = engine
+    def __init__(self, scope: Scope, resources: Resources) -> None:
         self.scope = scope
+        self.resources = resources
         self.lock = RLock()
         self.model: Model | None = None
-        self.state = SessionState(scope, engine.memory, engine.count)
+        self.notes: list[str] = []
+        self._limits: Budget | None = None  # of the last request
+        self._compact_from = 0  # how long the history must be before a failed compaction is tried again
+        self._summary_parts: dict[str, str] = {}  # finished parts of a summary whose compaction did not complete
+        self._state = _State(
+            history=History(scope, resources.memory, resources.count),
+            edits=EditLog(scope, resources.memory.store),
+            timeline=Timeline(scope, resources.memory, resources.count),
+        )
 
     @property
     def id(self) -> str:
@@ -79,9 +249,20 @@ class Session:
         return self.scope.session
 
     @property
-    def _memory(self) -> Memory:
-        self.engine.require_open()
-        return self.engine.memory
+    def memory(self) -> Memory:
+        """The memory that the session is archived in. Internal."""
+        self.resources.require_open()
+        return self.resources.memory
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force."""
+        return self.resources.settings
+
+    @property
+    def held_bytes(self) -> int:
+        """The bytes that this process keeps of the session, estimated. Internal: no lock is needed."""
+        return self._state.history.held_bytes + self._state.edits.held_bytes
 
     # --- requests ----------------------------------------------------------------
 
@@ -124,21 +305,137 @@ class Session:
             InvalidWindowError: The window breaks a rule of the provider that could not be repaired.
             InputError: `limit` or `reserve` is out of range.
         """
-        request = self._make_turn(limit, reserve, model=model, tools=tools, overhead=overhead)
-        masks = self.state.mask_ahead(messages, format=format)
-        request = replace(
-            request, facts=facts, is_recalling=recall, question=question, caller=_get_caller(), masks=masks
-        )
-        if not self.lock.acquire(timeout=self.engine.settings.archive.timeout_seconds):
+        self.resources.require_open()
+        request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools, overhead=overhead)
+        request = replace(request, facts=facts, is_recalling=recall, question=question)
+        masks = self._state.history.mask_ahead(messages, format=format)
+        if not self.lock.acquire(timeout=self.settings.archive.timeout_seconds):
             reason = "archive: another call of this session does not end"
-            return turn.assemble_without_memory(
-                self, messages, request, format=format, provider=provider, reason=reason
-            )
+            return self._assemble_without_memory(messages, request, format=format, reason=reason)
         try:
-            return turn.assemble(self, messages, request, format=format, provider=provider)
+            return self._assemble(messages, request, format=format, masks=masks, caller=_get_caller())
         finally:
             self.lock.release()
-            self.engine.drop_sessions()
+            self.resources.end_request()
+
+    def _assemble(
+        self, messages: Sequence[Incoming], request: Request, *, format: str | None, masks: Masks, caller: object
+    ) -> Window:
+        """Archive, compact if that is due, plan, record and report. The caller holds the lock.
+
+        A failure of memory never blocks a request: the window then has the newest messages that fit.
+        """
+        state = self._state  # a call that hangs goes on with this one, while the session gets a copy
+        steps = Steps()
+        doing = "archive"
+        try:
+            with steps.measure("archive"):
+                archived = self.resources.ask_memory(
+                    lambda: _archive_request(state, messages, request, format=format, masks=masks, caller=caller),
+                    scope=self.scope,
+                    messages=len(messages),
+                )
+            request = archived.request
+            self.notes += archived.warnings
+            self._limits = request.limits
+            doing = "compact"
+            with steps.measure("compact"):
+                self._compact_if_due(is_recalling=request.is_recalling)
+            self.resources.notify()
+            doing = "plan"
+            notes = tuple(self.notes)
+            window = self.resources.ask_memory(
+                lambda: self._assemble_archived(state, archived, notes=notes, earlier_steps=steps.milliseconds),
+                scope=self.scope,
+            )
+        except WindowError:
+            raise
+        except HoldfastError as error:
+            self._leave_hanging_call()
+            return self._assemble_without_memory(messages, request, format=format, reason=f"{doing}: {error}")
+        del self.notes[: len(notes)]
+        return window
+
+    def _assemble_archived(
+        self, state: _State, archived: _Archived, *, notes: Sequence[str], earlier_steps: Mapping[str, float]
+    ) -> Window:
+        """Plan the window, record its new edits, and record its report. Nothing but `state` is changed.
+
+        Edits are recorded durably before the window is sent. If another process records one meanwhile, the window is
+        planned again with that edit.
+        """
+        request = archived.request
+        read_warnings: list[str] = []
+        for tries_left in reversed(range(MAX_TRIES)):
+            window, outcome = turn.assemble(
+                state.history,
+                state.edits,
+                state.timeline,
+                self.resources.memory,
+                request,
+                validation=state.validation,
+            )
+            steps = Steps()
+            numbers: tuple[int, int] | None = None
+            with steps.guard("record"):
+                recorded = state.record(outcome.edits, time=request.now)
+                read_warnings += recorded.fetched.warnings
+                if recorded.conflict is not None:
+                    if tries_left:
+                        continue
+                    raise recorded.conflict
+                numbers = recorded.numbers
+                state.edits.remember_window(
+                    window.items,
+                    system=state.history.system,
+                    messages=state.history.messages,
+                    limit=request.limits.safe_limit,
+                )
+            break
+        state.timeline.last_time = request.now
+        notes = (*notes, *read_warnings)
+        milliseconds = {**earlier_steps, **window.report.milliseconds, **steps.milliseconds}
+        report = replace(window.report, milliseconds=milliseconds)
+        report = _add_warnings(report, [*steps.failures, *self._take_warnings(notes)])
+        state.timeline.add_turn(report, window.items, edits=len(state.edits.edits))
+        try:
+            state.timeline.record(
+                report,
+                time=request.now,
+                edits=numbers,
+                limit=request.limits.safe_limit,
+                provider=window.provider,
+                system=state.history.system,
+                numbers=state.history.numbers,
+            )
+        except HoldfastError as error:
+            report = _add_warnings(report, [f"report: {error}"])
+        failures = (*window.failures, *steps.failures, *notes)
+        return replace(window, report=report, failures=failures, place=archived.place)
+
+    def _assemble_without_memory(
+        self, messages: Sequence[Incoming], request: Request, *, format: str | None, reason: str
+    ) -> Window:
+        """Make the window of the newest messages that fit, without the store; `reason` says why."""
+        state = self._state
+        request = replace(request, limits=replace(request.limits, scale=state.timeline.token_scale))
+        items = state.history.read_unarchived(messages, format=format)
+        window, _ = turn.assemble_without_memory(
+            items, state.edits, state.timeline, self.settings, request, reason=reason
+        )
+        notes = tuple(self.notes)
+        del self.notes[: len(notes)]
+        report = _add_warnings(window.report, self._take_warnings(notes))
+        state.timeline.add_turn(report, window.items, edits=len(state.edits.edits))
+        return replace(window, report=report, failures=(*window.failures, *notes))
+
+    def _take_warnings(self, notes: Sequence[str]) -> list[str]:
+        """Collect what a report says about background work, ignored settings and damaged rows."""
+        warnings = self.resources.take_warnings(self.scope)
+        warnings += self.resources.warnings
+        warnings += notes
+        warnings += map(str, self.resources.memory.gaps(self.scope))
+        return warnings
 
     def fit_without_memory(
         self,
@@ -156,22 +453,32 @@ class Session:
 
         It is for callers whose memory fails before they know the session; `reason` goes into the report.
         """
-        request = self._make_turn(limit, reserve, model=model, tools=tools)
-        return turn.assemble_without_memory(self, messages, request, format=format, provider=provider, reason=reason)
+        self.resources.require_open()
+        request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools)
+        return self._assemble_without_memory(messages, request, format=format, reason=reason)
 
     def preview(
         self, messages: Sequence[Incoming], *, format: str | None = None, provider: str
     ) -> list[Message] | None:
-        """Return what a request that goes on from the last one would send, without archiving or editing anything.
+        """Return what a request that continues the last one would send, without archiving or editing anything.
 
-        None where this process has sent no request of the session whose history these messages continue.
+        None if this process has sent no request of the session whose history these messages continue.
         """
-        self.engine.require_open()
+        self.resources.require_open()
         with self.lock:
-            items = self.state.preview(messages, format=format)
-        return None if items is None else list(validate([item.sent for item in items], provider).messages)
+            if self._limits is None:
+                return None
+            continuation = self._state.history.read_continuation(messages, format=format)
+            if continuation is None:
+                return None
+            replay = self._state.replay(self._limits)
+        messages_sent = [item for item in replay.items if item.kind != "system"]
+        items = [*continuation.system, *messages_sent, *continuation.new]
+        return list(validate([item.sent for item in items], provider).messages)
 
-    def append(self, messages: Sequence[Incoming], *, format: str | None = None, after: str | None = None) -> Ingested:
+    def append(
+        self, messages: Sequence[Incoming], *, format: str | None = None, after: str | None = None
+    ) -> AppendResult:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
 
         They are durable and searchable when this returns. Messages that the session ends with already are not archived
@@ -188,22 +495,24 @@ class Session:
         Raises:
             InputError: `after` is no place.
         """
-        self.engine.require_open()
+        self.resources.require_open()
         if after and not str(after).startswith(FIRST):
             raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
         caller = _get_caller()
-        masks = self.state.mask_ahead(messages, format=format, is_reply=True)
+        masks = self._state.history.mask_reply_ahead(messages, format=format)
 
-        def append(state: SessionState) -> tuple[Ingested, list[Message]]:
-            return state.append(messages, format=format, caller=caller, after=after, masks=masks)
+        def append(state: _State) -> tuple[AppendResult, list[Message]]:
+            return state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
 
         with self.lock:
-            numbers, read = self._ask_memory(append, messages=len(messages))
-            self.state.calibrate(read)
-            if self.state.limits is not None:
-                self.compact_if_due(coming=sum(count_message(message, count=self.engine.count) for message in read))
-        self.engine.notify()
-        return numbers
+            result, read = self._ask_memory(append, messages=len(messages))
+            self._state.timeline.calibrate(read)
+            coming = 0
+            for message in read:
+                coming += count_message(message, count=self.resources.count)
+            self._compact_if_due(coming=coming)
+        self.resources.notify()
+        return result
 
     def size(
         self,
@@ -214,25 +523,23 @@ class Session:
         reserve: int | None = None,
     ) -> int:
         """Count the tokens of the next request before anything new is cut from it."""
-        self.engine.require_open()
-        limits = self._limits(limit, reserve)
-        masks = self.state.mask_ahead(messages or (), format=format)
+        self.resources.require_open()
+        limits = self._make_limits(limit, reserve)
+        masks = self._state.history.mask_ahead(messages or (), format=format)
         with self.lock:
-            self._update(messages, format=format, masks=masks)
-            limits = replace(limits, scale=self.state.token_scale)
-            return tokens(self.state.replay(limit=limits.safe_limit)[0])
+            limits = self._update(messages, limits, format=format, masks=masks)
+            return tokens(self._state.replay(limits).items)
 
     def token_scale(self) -> float:
         """Return the factor from estimated to provider tokens: by its last reported usage, else with the margin."""
-        self.engine.require_open()
+        self.resources.require_open()
         with self.lock:
-            self.state.load_turn()
-            return self.state.token_scale
+            self._state.timeline.load()
+            return self._state.timeline.token_scale
 
     def timeline(self) -> list[ContextReport]:
         """List the reports of all past turns, oldest first."""
-        records = self._memory.store.read_records(Select(scope=self.scope), kind=TURN)
-        return [ContextReport.from_json(record.data) for record in records]
+        return read_reports(self.memory.store, self.scope)
 
     def window(self, turn: int) -> Window:
         """Make the window of a past turn again, as it was sent; secrets are masked, as in the archive.
@@ -240,8 +547,7 @@ class Session:
         Raises:
             InputError: There is no such turn, or its window was not recorded or is forgotten.
         """
-        self.engine.require_open()
-        return rebuild(self, turn)
+        return rebuild_window(self.memory.store, self.scope, turn, count=self.resources.count)
 
     # --- compaction --------------------------------------------------------------
 
@@ -278,86 +584,195 @@ class Session:
             ModelCancelledError: It was cancelled.
             InputError: `limit` or `reserve` is out of range.
         """
-        self.engine.require_open()
-        limits = self._limits(limit, reserve)
-        masks = self.state.mask_ahead(messages or (), format=format)
+        self.resources.require_open()
+        limits = self._make_limits(limit, reserve)
+        masks = self._state.history.mask_ahead(messages or (), format=format)
         with self.lock:
-            self._update(messages, format=format, masks=masks)
-            limits = replace(limits, scale=self.state.token_scale)
-        from holdfast.compact import Compaction, plan_compaction, run_compaction  # noqa: PLC0415 - few processes compact
+            limits = self._update(messages, limits, format=format, masks=masks)
+        from holdfast.compaction.run import Compaction  # noqa: PLC0415 - few processes compact
         from holdfast.models.naming import as_model  # noqa: PLC0415 - as above
 
         if dry_run:
-            plan = plan_compaction(self, limits, force=force)
+            with self.lock:
+                plan = self._plan_compaction(self._state, limits, force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
-        writer = as_model(model, settings=self.engine.settings) if model else None
-        done = run_compaction(
-            self, limits, force=force, instructions=instructions, model=writer, cancel=cancel, on_progress=on_progress
+        writer = None
+        if model:
+            writer = as_model(model, settings=self.settings)
+        done = self._run_compaction(
+            self._state,
+            limits,
+            force=force,
+            instructions=instructions,
+            model=writer,
+            cancel=cancel,
+            on_progress=on_progress,
         )
-        self.state.summary_parts.clear()
-        self.engine.notify()
+        self._summary_parts.clear()
+        self.resources.notify()
         return done
 
-    def compact_if_due(self, *, coming: int = 0, is_recalling: bool = True) -> None:
-        """Compact near the limit of the last request, here or in the background. Internal: requests call it.
+    def _compact_if_due(self, *, coming: int = 0, is_recalling: bool = True) -> None:
+        """Compact near the limit of the last request, here or in the background.
 
         If the settings turn recall off, nothing else makes room: then it is done without a model too, by rule. Without
-        recall, one that was left to the background is done here before a message has to be cut.
+        recall, a compaction that was left to the background is done here before a message has to be cut.
         """
-        settings = self.engine.settings
-        is_off = bool(find_recall_switch(settings))
-        is_recalling = is_recalling and not is_off
-        auto = self.engine.auto
-        if auto is None and self.engine.model:
-            auto = "background"
-        elif auto is None:
-            auto = "inline" if self.model or is_off else "off"
-        if auto == "off" or not settings.compaction.enabled or not self._is_near_limit(coming):
+        limits = self._limits
+        auto = self._choose_auto()
+        if limits is None or auto == "off" or not self.settings.compaction.enabled:
             return
-        if auto == "inline" or (not is_recalling and self._is_over_limit(coming)):
+        if not self._is_near_limit(limits, coming):
+            return
+        if find_recall_switch(self.settings):
+            is_recalling = False
+        if auto == "inline" or (not is_recalling and self._is_over_limit(limits, coming)):
             self.compact_near_limit(coming)
         else:
-            self.engine.queue_compaction(self, coming)
+            self.resources.queue_compaction(self, coming)
+
+    def _choose_auto(self) -> AutoCompaction:
+        """Return where the session is compacted near its limit."""
+        if self.resources.auto is not None:
+            return self.resources.auto
+        if self.resources.model:
+            return "background"
+        if self.model or find_recall_switch(self.settings):
+            return "inline"
+        return "off"
 
     def compact_near_limit(self, coming: int) -> None:
         """Compact if it is due now. There is no caller to raise to: errors go into the next report. Internal."""
-        from holdfast.compact import plan_compaction, run_compaction  # noqa: PLC0415 - as above
-
-        state = self.state
+        state = self._state
         with self.lock:
-            if state.limits is None or not self._is_near_limit(coming):
+            limits = self._limits
+            if limits is None or not self._is_near_limit(limits, coming):
                 return
-            limits = state.limits
-            state.compact_from = len(state.history) + RETRY_AFTER
-            if plan_compaction(self, limits, force=True).outcome == "nothing":
+            self._compact_from = len(state.history.messages) + RETRY_AFTER
+            if self._plan_compaction(state, limits, force=True).outcome == "nothing":
                 return
         try:
-            done = run_compaction(self, limits, force=True, cancel=self.engine.closing)
+            done = self._run_compaction(state, limits, force=True, cancel=self.resources.closing)
         except ModelCancelledError:  # the engine closes
             return
         except HoldfastError as error:
-            state.notes.append(f"compaction: {error}")
+            self.notes.append(f"compaction: {error}")
             return
-        state.notes += (f"compaction: {warning}" for warning in done.warnings)
-        state.summary_parts.clear()
-        state.compact_from = 0
-        self.engine.notify()
+        for warning in done.warnings:
+            self.notes.append(f"compaction: {warning}")
+        self._summary_parts.clear()
+        self._compact_from = 0
+        self.resources.notify()
 
-    def _is_near_limit(self, coming: int) -> bool:
-        """Whether a compaction is due by what is really sent: where trimming keeps the window small, none is."""
-        state, limits = self.state, self.state.limits
-        if limits is None or len(state.history) < state.compact_from:
+    def _is_near_limit(self, limits: Budget, coming: int) -> bool:
+        """Whether a compaction is due by what is really sent: if trimming keeps the window small, none is."""
+        if len(self._state.history.messages) < self._compact_from:
             return False
-        used = tokens(state.replay(limit=limits.safe_limit)[0]) + limits.overhead + coming
+        used = tokens(self._state.replay(limits).items) + limits.overhead + coming
         return 0 < limits.flush_at <= used
 
-    def _is_over_limit(self, coming: int) -> bool:
+    def _is_over_limit(self, limits: Budget, coming: int) -> bool:
         """Whether the next window would have to be cut."""
-        limits = self.state.limits
-        if limits is None:
-            return False
-        items = self.state.replay(limit=limits.safe_limit)[0]
+        items = self._state.replay(limits).items
         return tokens(items) + added_tokens_of([item.message for item in items]) + coming > limits.prompt
+
+    def _plan_compaction(self, state: _State, limits: Budget, *, force: bool) -> CompactionPlan:
+        """Plan the compaction of what the session has. The caller holds the lock."""
+        from holdfast.compaction.run import plan_compaction  # noqa: PLC0415 - few processes compact
+
+        return plan_compaction(
+            self._select_compactable(state, limits),
+            limits,
+            sent=tokens(state.replay(limits).items),
+            settings=self.settings,
+            force=force,
+            count=self.resources.count,
+        )
+
+    def _select_compactable(self, state: _State, limits: Budget) -> tuple[Item, ...]:
+        from holdfast.compaction.run import select_compactable  # noqa: PLC0415 - few processes compact
+
+        standing = state.edits.find_in_force(state.history.messages, limit=limits.safe_limit)
+        return select_compactable(state.history.items, standing)
+
+    def _run_compaction(
+        self,
+        state: _State,
+        limits: Budget,
+        *,
+        force: bool,
+        instructions: str | None = None,
+        model: Model | None = None,
+        cancel: Event | None = None,
+        on_progress: Callable[[Progress], None] | None = None,
+    ) -> Compaction:
+        """Compact the session. Its history is unchanged until the edit is recorded, which is the last step.
+
+        The session is locked only to plan and to record, so that requests go on while the summary is made.
+
+        Raises:
+            CompactionError: There is nothing to compact, nothing shorter could be made, or the session has changed
+                meanwhile.
+        """
+        from holdfast.compaction.run import Compaction, Writer  # noqa: PLC0415 - few processes compact
+
+        with self.lock:
+            plan = self._plan_compaction(state, limits, force=force)
+            known_edits = len(state.edits.edits)
+        if plan.outcome != "ready":
+            raise CompactionError(plan.reason)
+        writer = Writer(
+            scope=self.scope,
+            settings=self.settings,
+            hooks=self.resources.hooks,
+            model=model or self.resources.model or self.model,
+            count=self.resources.count,
+            report=self.notes.append,
+        )
+        summary = writer.write(
+            plan,
+            limits,
+            instructions=instructions,
+            cancel=cancel,
+            on_progress=on_progress,
+            finished_parts=self._summary_parts,
+        )
+        with self.lock:
+            self._record_compaction(state, plan, summary, instructions=instructions, known_edits=known_edits)
+            tokens_after = tokens(self._select_compactable(state, limits))
+        writer.announce(plan, tokens_after=tokens_after)
+        return Compaction(
+            plan=plan,
+            summary=summary,
+            tokens_before=plan.tokens_before,
+            tokens_after=tokens_after,
+            warnings=summary.warnings,
+        )
+
+    def _record_compaction(
+        self, state: _State, plan: CompactionPlan, summary: Summary, *, instructions: str | None, known_edits: int
+    ) -> None:
+        """Record the edit of a compaction, with the jobs that read the summarised messages for facts."""
+        from holdfast.memory.learning import jobs  # noqa: PLC0415 - few processes compact
+
+        reason = "compacted"
+        if instructions:
+            focus = redact(instructions) if self.settings.archive.redaction else instructions
+            reason = f"compacted: {focus}"
+        edit = plan.edit(summary.framed, cost=summary.tokens, reason=reason)
+        work: list[Job] = []
+        if self.settings.knowledge.extraction:
+            work = jobs(plan.ids, scope=self.scope, time=self.resources.memory.clock())
+
+        def check() -> None:
+            """Refuse a summary of history that has changed, or that was compacted meanwhile."""
+            for other in state.edits.edits[known_edits:]:
+                if other.kind == "compacted":
+                    raise CompactionError("this conversation has been compacted meanwhile: go on with that summary")
+            if not set(state.history.numbers).issuperset(plan.ids):
+                raise CompactionError("the conversation changed during the compaction; call compact() again")
+
+        self._record_after_others(state, [edit], jobs=work, check=check)
 
     # --- memory --------------------------------------------------------------------
 
@@ -366,7 +781,7 @@ class Session:
 
         `across` includes passages of the agent's other sessions; by default as `archive.cross_session` says.
         """
-        return self._memory.recall(self._memory.query((query,), scope=self.scope, cap=cap, across=across))
+        return self.memory.recall(self.memory.query((query,), scope=self.scope, cap=cap, across=across))
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
         """Find the passages that match a question, best first; `across` includes the agent's other sessions.
@@ -374,14 +789,16 @@ class Session:
         The newest message of the user is left out if it only asks something: it is the question that is being answered.
         """
         asked = self._find_open_question(across=across)
-        return self._memory.search(query, scope=self.scope, across=across, limit=limit, without_messages=asked)
+        return self.memory.search(query, scope=self.scope, across=across, limit=limit, without_messages=asked)
 
     def _find_open_question(self, *, across: bool) -> tuple[int, ...]:
         """Return the number of the newest message of the user, if it only asks something."""
         newest = Select(scope=self.scope, across=across, newest=True, limit=MAX_TURN_MESSAGES)
-        for row in reversed(self._memory.store.read_messages(newest)):
+        for row in reversed(self.memory.store.read_messages(newest)):
             if row.message.role == "user":
-                return () if without_questions(row.message.text) else (row.id,)
+                if without_questions(row.message.text):
+                    return ()
+                return (row.id,)
         return ()
 
     def get(self, ids: Sequence[int] | None = None, *, across: bool = True, around: int = 0) -> list[MessageRow]:
@@ -390,9 +807,9 @@ class Session:
         Without numbers, return the whole conversation. Damaged messages are left out; `Engine.stats` names them.
         """
         if ids is None:
-            return self._memory.store.read_messages(Select(scope=self.scope))
+            return self.memory.store.read_messages(Select(scope=self.scope))
         _require_numbers(ids)
-        return self._memory.get(ids, scope=self.scope, across=across, around=around)
+        return self.memory.get(ids, scope=self.scope, across=across, around=around)
 
     def remember(
         self,
@@ -403,11 +820,11 @@ class Session:
         slot: str = "",
     ) -> FactRow:
         """Store a fact; it supersedes those of the same subject and slot, and a decision that it says is replaced."""
-        return self._memory.remember(content, scope=self.scope, type=type, subject=subject, slot=slot)
+        return self.memory.remember(content, scope=self.scope, type=type, subject=subject, slot=slot)
 
     def facts(self, *, across: bool = True) -> list[FactRow]:
         """List the current facts; `across` includes those of the agent's other sessions."""
-        return self._memory.facts(scope=self.scope, across=across)
+        return self.memory.facts(scope=self.scope, across=across)
 
     def learn(self) -> int:
         """Queue the messages of the session for fact extraction, and return how many will be read.
@@ -416,9 +833,9 @@ class Session:
         """
         from holdfast.memory.learning import queue  # noqa: PLC0415 - as above
 
-        reader = self.engine.reader or self.engine.model
-        count = queue(self._memory, scope=self.scope, reader=reader.name if reader else "rules")
-        self.engine.notify()
+        reader = self.resources.reader or self.resources.model
+        count = queue(self.memory, scope=self.scope, reader=reader.name if reader else "rules")
+        self.resources.notify()
         return count
 
     def forget(self, ids: Sequence[int] | None = None) -> int:
@@ -426,13 +843,13 @@ class Session:
         if ids is not None:
             _require_numbers(ids)
         with self.lock:
-            forgotten = self._memory.forget(scope=self.scope, ids=ids)
-            self.state = self.state.renew()
+            forgotten = self.memory.forget(scope=self.scope, ids=ids)
+            self._start_over()
         return forgotten
 
     def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:
         """Forget facts for good, with their earlier versions."""
-        return self._memory.forget(scope=self.scope, fact_ids=ids, across=across)
+        return self.memory.forget(scope=self.scope, fact_ids=ids, across=across)
 
     def exclude(self, ids: Sequence[int] = (), *, facts: Sequence[str] = (), excluded: bool = True) -> int:
         """Exclude messages and facts from recall, or include them again, and return how many were found.
@@ -441,95 +858,181 @@ class Session:
         next cut.
         """
         _require_numbers(ids)
-        return self._memory.exclude(ids, scope=self.scope, fact_ids=facts, across=True, excluded=excluded)
+        return self.memory.exclude(ids, scope=self.scope, fact_ids=facts, across=True, excluded=excluded)
 
     def exclusions(self) -> Exclusions:
         """Return the messages and facts that recall leaves out."""
-        return self._memory.exclusions(scope=self.scope)
+        return self.memory.exclusions(scope=self.scope)
 
     # --- edits -----------------------------------------------------------------------
 
     def edits(self) -> tuple[Edit, ...]:
         """List all recorded edits of the session's windows, oldest first."""
-        self.engine.require_open()
+        self.resources.require_open()
         with self.lock:
-            self.state.load()
-            return tuple(self.state.edits)
+            self.notes += self._state.load()
+            return tuple(self._state.edits.edits)
 
     def pin(self, ids: Sequence[int], *, pinned: bool = True) -> int:
         """Keep messages in every window from now on, or no longer; those that were removed come back."""
         _require_numbers(ids)
-        known = self._memory.pin(ids, scope=self.scope, pinned=pinned)
+        known = self.memory.pin(ids, scope=self.scope, pinned=pinned)
         with self.lock:
-            self._edit(Pinned(on=pinned), self.state.with_pairs(ids))
+            self._edit(Pinned(on=pinned), self._state.history.add_pairs(ids))
         return known
 
     def undo_trim(self) -> int:
         """Bring back what the last cut removed, as far as it fits the next window, and return how many it removed."""
-        self.engine.require_open()
+        self.resources.require_open()
         with self.lock:
-            self.state.load()
-            ids = self.state.last_trim()
+            self.notes += self._state.load()
+            ids = self._state.edits.find_last_trim(self._state.history.messages)
             self._edit(Restored(), ids)
         return len(ids)
 
     def _edit(self, change: Pinned | Restored, ids: Sequence[int]) -> None:
-        edit = Edit(change=change, ids=tuple(ids), reason="asked for", tokens_before=0, tokens_after=0)
-        self.state.load()
-        self.state.record_after_others([edit] if ids else (), time=self._memory.clock())
+        if ids:
+            edit = Edit(change=change, ids=tuple(ids), reason="asked for", tokens_before=0, tokens_after=0)
+            self._record_after_others(self._state, [edit])
+
+    def _record_after_others(
+        self,
+        state: _State,
+        edits: Sequence[Edit],
+        *,
+        jobs: Sequence[Job] = (),
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Record edits after those that other processes record meanwhile. The caller holds the lock.
+
+        `check` is called before each try, and raises an error if the edits no longer hold.
+        """
+        now = self.resources.memory.clock()
+        for tries_left in reversed(range(MAX_TRIES)):
+            self.notes += state.load()
+            check()
+            recorded = state.record(edits, time=now, jobs=jobs)
+            self.notes += recorded.fetched.warnings
+            if recorded.conflict is None:
+                return
+            if not tries_left:
+                raise recorded.conflict
 
     # --- shared ----------------------------------------------------------------------
 
-    def _update(self, messages: Sequence[Incoming] | None, *, format: str | None, masks: Masks) -> None:
-        def update(state: SessionState) -> None:
+    def _update(
+        self, messages: Sequence[Incoming] | None, limits: Budget, *, format: str | None, masks: Masks
+    ) -> Budget:
+        """Archive the messages of a call, or else restore the archived ones. Return the limits with the token scale."""
+
+        def update(state: _State) -> tuple[str, ...]:
             if messages is not None:
                 state.update(messages, format=format, masks=masks)
             else:
-                state.restore()
-            state.load()
+                state.history.restore()
+            return state.load()
 
-        self._ask_memory(update, messages=len(messages or ()))
+        self.notes += self._ask_memory(update, messages=len(messages or ()))
+        return replace(limits, scale=self._state.timeline.token_scale)
 
-    def _ask_memory(self, call: Callable[[SessionState], T], *, messages: int) -> T:
-        """Make a call to the memory that changes the state; one that hangs goes on with a state of its own."""
-        state = self.state
+    def _ask_memory(self, call: Callable[[_State], T], *, messages: int) -> T:
+        """Make a call to the memory that changes the state."""
+        state = self._state
         try:
-            return self.engine.ask_memory(lambda: call(state), scope=state.scope, messages=messages)
+            return self.resources.ask_memory(lambda: call(state), scope=self.scope, messages=messages)
         except UnavailableError:
-            if self.engine.is_memory_hanging(state.scope):
-                self.state = state.copy()
+            self._leave_hanging_call()
             raise
 
-    def _make_turn(
+    def _leave_hanging_call(self) -> None:
+        """Go on with a copy of the state if a call to the memory hangs: it may still change the old one."""
+        if self.resources.is_memory_hanging(self.scope):
+            self._state = self._state.copy()
+
+    def _start_over(self) -> None:
+        """Drop what this process knows of the session, but for the requests that wait for a reply."""
+        self._state = _State(
+            history=self._state.history.renew(),
+            edits=EditLog(self.scope, self.resources.memory.store),
+            timeline=Timeline(self.scope, self.resources.memory, self.resources.count),
+        )
+        self.notes = []
+        self._limits = None
+        self._compact_from = 0
+        self._summary_parts = {}
+
+    def _make_request(
         self,
         limit: int | None,
         reserve: int | None,
         *,
         model: str | None,
+        provider: str | None,
         tools: Sequence[Mapping[str, Any]],
         overhead: int = 0,
-    ) -> turn.Turn:
-        overhead += sum(count_json(tool, count=self.engine.count) for tool in tools)
-        named = [tool["function"] if isinstance(tool.get("function"), Mapping) else tool for tool in tools]
-        names = (str(tool.get("name", "")) for tool in named)
-        return turn.Turn(
-            limits=self._limits(limit, reserve, model=model, overhead=overhead),
-            now=self._memory.clock(),
-            model=model or self.engine.settings.model.name or "",
-            provider="anthropic" if model and "claude" in model.lower() else "openai_chat",
-            archive_tool=next((name for name in names if name.endswith(ARCHIVE_TOOL)), ""),
+    ) -> Request:
+        """Make a request of the arguments of `assemble`."""
+        archive_tool = ""
+        for tool in tools:
+            overhead += count_json(tool, count=self.resources.count)
+            function = tool.get("function")
+            name = str((function if isinstance(function, Mapping) else tool).get("name", ""))
+            if name.endswith(ARCHIVE_TOOL) and not archive_tool:
+                archive_tool = name
+        default_provider = "openai_chat"
+        if model and "claude" in model.lower():
+            default_provider = "anthropic"
+        return Request(
+            limits=self._make_limits(limit, reserve, model=model, overhead=overhead),
+            now=self.resources.memory.clock(),
+            model=model or self.settings.model.name or "",
+            provider=provider,
+            default_provider=default_provider,
+            archive_tool=archive_tool,
         )
 
-    def _limits(self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0) -> Budget:
-        known = self.engine.model or self.model
+    def _make_limits(
+        self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0
+    ) -> Budget:
+        known = self.resources.model or self.model
+        model_window = None
+        if known and model is None:
+            model_window = known.context_tokens
         return budget(
-            self.engine.settings,
+            self.settings,
             window=limit,
             model=model,
-            model_window=known.context_tokens if known and model is None else None,
+            model_window=model_window,
             overhead=overhead,
             reserve=reserve,
         )
+
+
+def _archive_request(
+    state: _State,
+    messages: Sequence[Incoming],
+    request: Request,
+    *,
+    format: str | None,
+    masks: Masks,
+    caller: object,
+) -> _Archived:
+    """Archive what is new, durably, without recalled text, and read the edits of other processes."""
+    update = state.update(messages, format=format, masks=masks)
+    place = state.history.begin_request(caller=caller)
+    warnings = state.load()
+    if state.timeline.reported_edits is None:  # edits of earlier processes are in their reports
+        state.timeline.reported_edits = len(state.edits.edits)
+    limits = replace(request.limits, scale=state.timeline.token_scale)
+    request = replace(request, limits=limits, stripped=update.stripped)
+    return _Archived(request=request, place=place, warnings=warnings)
+
+
+def _add_warnings(report: ContextReport, warnings: Sequence[str]) -> ContextReport:
+    """Add warnings to a report, each text once."""
+    if not warnings:
+        return report
+    return replace(report, warnings=tuple(dict.fromkeys((*report.warnings, *warnings))))
 
 
 def _require_numbers(ids: Sequence[int]) -> None:

@@ -1,74 +1,70 @@
-"""The path of one turn: from the messages of a session to the window that is sent.
+"""One turn: from the history of a session to the window that is sent.
 
-`assemble` is the whole path, top to bottom:
+    replay the recorded edits -> prune -> trim -> recall -> place -> validate -> report
 
-    strip old recall -> archive new messages -> prune -> trim -> recall -> place -> record -> validate -> report
-
-Edits are recorded and replayed. Between two cuts a window only grows at its end, so the provider's prompt cache holds.
-Memory trouble never blocks a request: without memory, the window has the newest messages that fit, and the report says
-why.
+`assemble` takes values and returns values: it archives nothing and records nothing. `Session.assemble` archives before
+it and records after it. Between two cuts a window only grows at its end, so the provider's prompt cache holds.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
-from functools import partial
-from itertools import takewhile
-from operator import attrgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import Final
 
 from msgspec import structs
 
 from holdfast import providers
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, apply, tokens
-from holdfast.context.plan import Plan, clear_blocks, explain_no_block, find_block_place, place, plan_edits, recall_room
-from holdfast.context.validate import ValidWindow, validate
-from holdfast.errors import SPACE_ADVICE, ConflictError, HoldfastError, WindowError
-from holdfast.memory.archive import NO_MASKS, Masks
+from holdfast.context.edits import Edit, Item, apply, branch_edits, drop_forgotten, in_force, tokens
+from holdfast.context.plan import (
+    Plan,
+    Position,
+    clear_blocks,
+    explain_no_block,
+    find_block_place,
+    place,
+    plan_edits,
+    recall_room,
+)
+from holdfast.context.validate import ValidationCache, ValidWindow, validate
+from holdfast.edit_log import EditLog
+from holdfast.errors import SPACE_ADVICE, HoldfastError, WindowError
+from holdfast.history import History
 from holdfast.memory.block import Fact, fact_line
+from holdfast.memory.memory import Memory
 from holdfast.memory.query import find_recall_switch
-from holdfast.memory.recall import SHOWN, Recall
-from holdfast.providers import Incoming
+from holdfast.memory.recall import SHOWN, Hit, Recall
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
-from holdfast.state import MAX_TRIES, SessionState
+from holdfast.settings import Settings
 from holdfast.store.base import FactRow
+from holdfast.timeline import Timeline
 from holdfast.window import Window
 
-if TYPE_CHECKING:
-    from holdfast.session import Session
-
 MAX_PAUSE: Final = 10**15
-"""Milliseconds between two requests, whatever the clock says; more would not fit a duration."""
+"""The longest pause between two requests, in milliseconds, whatever the clock says: more would not fit a duration."""
 MIN_BLOCK: Final = 64
 """Tokens below which no block is recalled."""
 
-Planned: TypeAlias = tuple[tuple[Item, ...], tuple[Edit, ...]]
-"""A window, and the edits that are new about it."""
 
-
-@dataclass(slots=True, kw_only=True)
-class Turn:
-    """One request while it is made.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One request of a session, as the caller made it and as the session archived it.
 
     Attributes:
-        limits, now: The limits of its window, and when it is made, in Unix milliseconds.
+        limits: The limits of its window.
+        now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
         is_recalling: Whether memory is recalled for it.
-        question: What the user asks, where the caller sends that after the window.
+        question: What the user asks, if the caller sends that after the window.
         model: The name of the model that it goes to, if it is known.
-        archive_tool: The name of the tool that shows archived messages, where the model has one.
-        provider: The provider whose rules the window must keep; at first, the one where no message shows a format.
-        caller: The thread or task that makes it.
-        masks: Its new messages, masked before the session was locked.
-        milliseconds, warnings: How long each step took, and what failed and was skipped.
-        recall: What memory returned.
-        edits: The numbers of its new edits, as a range, once they are recorded.
-        place: The place of its reply in the conversation, once its messages are archived.
+        archive_tool: The name of the tool that shows archived messages, if the model has one.
+        provider: The provider whose rules the window must keep; None to use the format of the newest message.
+        default_provider: The provider if no message shows a format.
+        stripped: One line for each new message from which recalled text was removed.
     """
 
     limits: Budget
@@ -78,17 +74,37 @@ class Turn:
     question: str = ""
     model: str = ""
     archive_tool: str = ""
-    provider: str = "openai_chat"
-    caller: object = None
-    masks: Masks = NO_MASKS
+    provider: str | None = None
+    default_provider: str = "openai_chat"
+    stripped: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a turn decided, found and measured.
+
+    Attributes:
+        edits: The new edits. They must be recorded before the window is sent.
+        recall: What memory returned for the question.
+        failures: What failed and was skipped.
+        milliseconds: How long each step took.
+    """
+
+    edits: tuple[Edit, ...]
+    recall: Recall
+    failures: tuple[str, ...]
+    milliseconds: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Measures the steps of a request, and collects the failures that do not stop it."""
+
     milliseconds: dict[str, float] = field(default_factory=dict)
-    warnings: list[str] = field(default_factory=list)
-    recall: Recall = field(default_factory=Recall)
-    edits: tuple[int, int] | None = None
-    place: str = ""
+    failures: list[str] = field(default_factory=list)
 
     @contextmanager
-    def step(self, name: str) -> Iterator[None]:
+    def measure(self, name: str) -> Iterator[None]:
         """Time a step."""
         start = time.perf_counter()
         try:
@@ -99,308 +115,404 @@ class Turn:
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:
         """Time a step in which memory may fail: the request goes on, and the report says why."""
-        with self.step(name):
+        with self.measure(name):
             try:
                 yield
             except WindowError:
                 raise
             except HoldfastError as error:
-                self.warnings.append(f"{name}: {error}")
+                self.failures.append(f"{name}: {error}")
 
 
 def assemble(
-    session: Session, messages: Sequence[Incoming], turn: Turn, *, format: str | None, provider: str | None
-) -> Window:
-    """Make the window for the next request of a session. The caller holds the lock of the session."""
-    state, engine = session.state, session.engine
-    doing = "archive"
-    try:
-        archive = partial(_archive, state, messages, turn, format=format)
-        engine.ask_memory(archive, scope=state.scope, messages=len(messages))
-        doing = "compact"
-        with turn.step("compact"):
-            session.compact_if_due(is_recalling=turn.is_recalling)
-        doing = "plan"
-        plan = partial(_assemble_archived, session, state, turn, provider=provider)
-        return engine.ask_memory(plan, scope=state.scope)
-    except WindowError:
-        raise
-    except HoldfastError as error:
-        if engine.is_memory_hanging(state.scope):
-            session.state = state.copy()
-        return assemble_without_memory(
-            session, messages, turn, format=format, provider=provider, reason=f"{doing}: {error}"
+    history: History,
+    edits: EditLog,
+    timeline: Timeline,
+    memory: Memory,
+    request: Request,
+    *,
+    validation: ValidationCache,
+) -> tuple[Window, Outcome]:
+    """Make the window of a history that is archived.
+
+    Args:
+        history: The messages of the request.
+        edits: The recorded edits of the session.
+        timeline: The requests before this one.
+        memory: The memory to recall from.
+        request: The request.
+        validation: The valid beginning of the last window, so that only the rest is validated.
+
+    Returns:
+        The window, and what was decided, found and measured. New edits are not recorded yet.
+
+    Raises:
+        WindowTooSmallError: What must stay in the window does not fit.
+        InvalidWindowError: The window breaks a rule of the provider that could not be repaired.
+    """
+    steps = Steps()
+    settings = memory.settings
+    provider = request.provider or history.detect_format(default=request.default_provider)
+    texts = history.find_question(max_messages=settings.recall.query_messages, newest=request.question)
+    switch = "no recall was asked for"  # the reason why nothing is recalled; empty if something may be
+    if request.is_recalling:
+        switch = find_recall_switch(settings)
+    with steps.measure("plan"):
+        plan = _plan(
+            history,
+            edits,
+            timeline,
+            memory,
+            request,
+            steps=steps,
+            texts=texts,
+            provider=provider,
+            is_recalling=not switch,
         )
-
-
-def _archive(state: SessionState, messages: Sequence[Incoming], turn: Turn, *, format: str | None) -> None:
-    """Archive what is new, durably, without recalled text, and read the edits of other processes."""
-    with turn.step("archive"):
-        state.update(messages, format=format, masks=turn.masks)
-        turn.place = state.begin_request(caller=turn.caller)
-        state.load()
-    if state.reported_edits is None:
-        state.reported_edits = len(state.edits)
-    turn.limits = state.limits = replace(turn.limits, scale=state.token_scale)
-
-
-def _assemble_archived(session: Session, state: SessionState, turn: Turn, *, provider: str | None) -> Window:
-    """Make the window of a history that is archived."""
-    session.engine.notify()
-    provider = turn.provider = provider or state.provider(default=turn.provider)
-    items, new = _plan_and_record(state, turn)
-    with turn.step("verify"):
-        valid = _validate(state, turn, items, provider)
-    trouble = (*turn.warnings, *state.notes)
-    turn.warnings += session.engine.take_warnings(state)
-    block = turn.recall.block if turn.question else ""
-    report = _record_report(state, turn, _make_report(state, turn, items, new, valid))
-    return Window(
-        items=items,
+    recall = Recall(reason=switch or "memory failed")
+    with steps.guard("recall"):
+        if not switch:
+            recall, placed = _recall(history, edits, timeline, memory, request, plan=plan, texts=texts)
+            plan = plan.add(placed)
+    with steps.measure("verify"):
+        valid = _validate_question_alone(request, plan.items, provider)
+        if valid is None:
+            links = _link_reasoning(history, provider)
+            valid = validation.validate(plan.items, provider, reasoning=links)
+    outcome = Outcome(edits=plan.edits, recall=recall, failures=tuple(steps.failures), milliseconds=steps.milliseconds)
+    window = Window(
+        items=plan.items,
         provider=provider,
         valid=valid,
-        report=report,
-        block=block,
-        trouble=trouble,
-        place=turn.place,
+        report=_report(edits, timeline, request, items=plan.items, valid=valid, outcome=outcome),
+        block=recall.block if request.question else "",
+        failures=outcome.failures,
     )
+    return window, outcome
 
 
 def assemble_without_memory(
-    session: Session, messages: Sequence[Incoming], turn: Turn, *, format: str | None, provider: str | None, reason: str
-) -> Window:
-    """Make a window of the newest messages that fit, without the store; `reason` says why.
+    items: Sequence[Item], edits: EditLog, timeline: Timeline, settings: Settings, request: Request, *, reason: str
+) -> tuple[Window, Outcome]:
+    """Make a window of the newest messages that fit, without the store.
 
-    Edits that are known are applied, so that the beginning of the window stays the same. New ones are not recorded:
-    what they remove comes back, and is archived, with the next request for which memory works.
+    Known edits are applied, so that the beginning of the window stays the same. New ones must not be recorded: what
+    they remove comes back, and is archived, with the next request for which memory works.
+
+    Args:
+        items: The messages of the request, as `History.read_unarchived` returns them.
+        edits: The edits that are known.
+        timeline: The requests before this one.
+        settings: The settings in force.
+        request: The request.
+        reason: Why memory is not used. It goes into the report.
     """
-    state = session.state
-    turn = replace(
-        turn,
-        limits=replace(turn.limits, scale=state.token_scale),
-        milliseconds={},  # a thread that hangs may still write into the old ones
-        warnings=[reason],
-        recall=Recall(reason="memory failed"),
-        edits=None,
-    )
-    with turn.step("plan"):
-        items, standing = state.replay_unarchived(messages, format=format, limit=turn.limits.safe_limit)
-        settings = state.memory.settings
+    steps = Steps()
+    steps.failures.append(reason)
+    with steps.measure("plan"):
+        archived = {item.id for item in items if item.kind == "message" and item.id >= 0}
+        standing = in_force(branch_edits(edits.edits, archived), limit=request.limits.safe_limit)
+        replayed = apply(drop_forgotten(items), standing)
         plan = plan_edits(
-            items,
+            replayed,
             standing,
-            budget=turn.limits,
+            budget=request.limits,
             settings=structs.replace(settings, pruning=structs.replace(settings.pruning, mode="off")),
-            question_follows=bool(turn.question),
+            question_follows=bool(request.question),
             is_recorded=False,
-            count=state.count,
+            count=timeline.count,
         )
-    history = [item.message for item in items]
-    turn.provider = provider or providers.format_of(history, default=turn.provider)
-    with turn.step("verify"):
-        valid = _validate_question_alone(turn, plan.items, turn.provider)
+    messages = [item.message for item in replayed]
+    provider = request.provider or providers.format_of(messages, default=request.default_provider)
+    with steps.measure("verify"):
+        valid = _validate_question_alone(request, plan.items, provider)
         if valid is None:
-            links = providers.link_reasoning(history)
-            valid = validate([item.sent for item in plan.items], turn.provider, reasoning=links)
-    if removed := len(items) - len(plan.items):
-        turn.warnings.append(f"{removed} older messages do not fit and are left out until memory works again")
-    trouble = (*turn.warnings, *state.notes)
-    turn.warnings += session.engine.take_warnings(state)
-    window = tuple(item if item.id >= 0 else replace(item, id=0) for item in plan.items)
-    new = [structs.replace(edit, ids=tuple(number for number in edit.ids if number > 0)) for edit in plan.edits]
-    report = _make_report(state, turn, window, new, valid)
-    return Window(items=window, provider=turn.provider, valid=valid, report=report, trouble=trouble, has_memory=False)
+            links = providers.link_reasoning(messages)
+            valid = validate([item.sent for item in plan.items], provider, reasoning=links)
+    removed = len(replayed) - len(plan.items)
+    if removed:
+        steps.failures.append(f"{removed} older messages do not fit and are left out until memory works again")
+    # The negative numbers of messages that are not archived were for the plan alone.
+    window_items = tuple(item if item.id >= 0 else replace(item, id=0) for item in plan.items)
+    named_edits: list[Edit] = []
+    for edit in plan.edits:
+        archived_ids = tuple(number for number in edit.ids if number > 0)
+        named_edits.append(structs.replace(edit, ids=archived_ids))
+    outcome = Outcome(
+        edits=tuple(named_edits),
+        recall=Recall(reason="memory failed"),
+        failures=tuple(steps.failures),
+        milliseconds=steps.milliseconds,
+    )
+    window = Window(
+        items=window_items,
+        provider=provider,
+        valid=valid,
+        report=_report(edits, timeline, request, items=window_items, valid=valid, outcome=outcome),
+        failures=outcome.failures,
+        has_memory=False,
+    )
+    return window, outcome
 
 
-def _validate(state: SessionState, turn: Turn, items: tuple[Item, ...], provider: str) -> ValidWindow:
-    alone = _validate_question_alone(turn, items, provider)
-    if alone is not None:
-        return alone
-    history = [item.message for item in state.history] if provider == "openai_responses" else []
-    return state.validation.validate(items, provider, reasoning=providers.link_reasoning(history))
+# --- plan ------------------------------------------------------------------------------
 
 
-def _validate_question_alone(turn: Turn, items: Sequence[Item], provider: str) -> ValidWindow | None:
-    """Return the window before a question that is the only message; None if there are others."""
-    if not turn.question or any(item.kind != "system" for item in items):
-        return None
-    return ValidWindow(provider=provider, messages=tuple(item.sent for item in items), wire=(), repairs=())
-
-
-def _plan_and_record(state: SessionState, turn: Turn) -> Planned:
-    """Plan the window and record its new edits, durably; again where another process recorded one meanwhile."""
-    for tries_left in reversed(range(MAX_TRIES)):
-        items, new = _plan(state, turn)
-        first = state.next_edit
-        with turn.guard("record"):
-            try:
-                state.record(new, time=turn.now)
-            except ConflictError:
-                if tries_left:
-                    continue
-                raise
-            state.shown, state.shown_with = items, state.replay_key(limit=turn.limits.safe_limit)
-            turn.edits = (first, first + len(new))
-        break
-    state.last_time = turn.now
-    return items, new
-
-
-def _plan(state: SessionState, turn: Turn) -> Planned:
-    """Replay the recorded edits, then prune, trim, recall and place."""
-    settings = state.memory.settings
-    query = state.question(most=settings.recall.query_messages, newest=turn.question)
-    switch = find_recall_switch(settings) if turn.is_recalling else "no recall was asked for"
+def _plan(
+    history: History,
+    edits: EditLog,
+    timeline: Timeline,
+    memory: Memory,
+    request: Request,
+    *,
+    steps: Steps,
+    texts: Sequence[str],
+    provider: str,
+    is_recalling: bool,
+) -> Plan:
+    """Replay the recorded edits, then prune and trim."""
 
     def score() -> dict[int, float]:
-        """Score messages by relevance to the question; where memory fails, the oldest go first."""
+        """Score messages by relevance to the question; if memory fails, the oldest go first."""
         scores: dict[int, float] = {}
-        with turn.guard("relevance"):
-            scores |= state.memory.scores(query, scope=state.scope)
+        with steps.guard("relevance"):
+            scores |= memory.scores(texts, scope=history.scope)
         return scores
 
-    if settings.pruning.mode is None and turn.provider == "anthropic":  # prune once its cache is cold
+    settings = memory.settings
+    if settings.pruning.mode is None and provider == "anthropic":  # prune once its cache is cold
         settings = structs.replace(settings, pruning=structs.replace(settings.pruning, mode="cache-ttl"))
-    with turn.step("plan"):
-        items, standing = state.replay(limit=turn.limits.safe_limit)
-        pause = None if state.last_time is None else min(max(0, turn.now - state.last_time), MAX_PAUSE)
-        planned = plan_edits(
-            items,
-            standing,
-            budget=turn.limits,
-            settings=settings,
-            query=" ".join(query),
-            scores=score,
-            idle=None if pause is None else timedelta(milliseconds=pause),
-            tool=turn.archive_tool,
-            question_follows=bool(turn.question),
-            is_recalling=not switch,
-            count=state.count,
-        )
-    with turn.guard("recall"):
-        if switch:
-            turn.recall = Recall(reason=switch)
-        else:
-            planned = planned.add(_place_recall(state, turn, query, planned))
-    return planned.items, planned.edits
-
-
-def _place_recall(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan) -> tuple[Edit, ...]:
-    """Recall what the window does not show, and place it; earlier blocks are removed where there is no room."""
-    position = state.memory.settings.recall.position
-    asks_nothing = not any(text.strip() for text in texts)
-    reason = explain_no_block(plan.items, position="head" if turn.question else position)
-    turn.recall = Recall(reason="the question has no words" if asks_nothing else reason)
-    if turn.question:  # the caller places the block before it
-        if (cap := recall_room(plan.items, turn.limits, position="head")) >= MIN_BLOCK:
-            _recall_block(state, turn, texts, plan, cap=cap)
-        return ()
-    into = find_block_place(plan.items)
-    if position == "tail" and into is not None and into.block is None and state.was_sent(into):
-        # A block would change a message that the provider's cache has.
-        turn.recall = Recall(reason="this question was sent without a block")
-        return ()
-    for removed in dict.fromkeys((clear_blocks(plan.items, turn.limits, position=position), ())):
-        items = apply(plan.items, removed)
-        cap = recall_room(items, turn.limits, position=position)
-        if cap >= MIN_BLOCK and not asks_nothing:
-            block = _recall_block(state, turn, texts, replace(plan, items=items), cap=cap)
-            if block is None or not removed or _is_new(turn.recall, plan.items):
-                return (*removed, block) if block else ()
-            turn.recall = Recall(reason=SHOWN, notes=turn.recall.notes)
-    return ()
-
-
-def _recall_block(state: SessionState, turn: Turn, texts: Sequence[str], plan: Plan, *, cap: int) -> Edit | None:
-    """Recall the block for a question; None where memory returns nothing."""
-    turn.recall = Recall(reason="memory failed")  # as long as it has returned nothing
-    memory, settings = state.memory, state.memory.settings
-    # Of a shortened message, most can only be recalled.
-    shortened = {number for edit in (*state.edits, *plan.edits) if edit.kind == "pruned" for number in edit.ids}
-    in_window = {item.id for item in plan.items} - shortened
-    query = memory.query(
-        texts, scope=state.scope, now=turn.now, cap=cap, in_window=in_window, automatic=True, facts=turn.facts
+    replay = edits.replay(history.system, history.messages, limit=request.limits.safe_limit)
+    idle = None
+    if timeline.last_time is not None:
+        pause = min(max(0, request.now - timeline.last_time), MAX_PAUSE)
+        idle = timedelta(milliseconds=pause)
+    return plan_edits(
+        replay.items,
+        replay.edits,
+        budget=request.limits,
+        settings=settings,
+        query=" ".join(texts),
+        scores=score,
+        idle=idle,
+        tool=request.archive_tool,
+        question_follows=bool(request.question),
+        is_recalling=is_recalling,
+        count=history.count,
     )
-    quoted, shown = _find_quoted(plan.items)
-    recall = memory.recall(replace(query, quoted=quoted, shown=shown))
-    if settings.embedding.provider == "none":  # chosen by the user, so not reported
-        recall = replace(recall, notes=tuple(note for note in recall.notes if note not in memory.choice.reasons))
-    turn.recall = recall
-    return place(
-        plan.items,
+
+
+# --- recall ----------------------------------------------------------------------------
+
+
+def _recall(
+    history: History,
+    edits: EditLog,
+    timeline: Timeline,
+    memory: Memory,
+    request: Request,
+    *,
+    plan: Plan,
+    texts: Sequence[str],
+) -> tuple[Recall, tuple[Edit, ...]]:
+    """Recall what the window does not show, and return the edits that place it.
+
+    Earlier blocks are removed if they leave no room for a new one that says something new.
+    """
+    # Of a shortened message, most can only be recalled.
+    shortened: set[int] = set()
+    for edit in (*edits.edits, *plan.edits):
+        if edit.kind == "pruned":
+            shortened.update(edit.ids)
+
+    def recall(items: Sequence[Item], room: int) -> tuple[Recall, Edit | None]:
+        return _recall_block(history, memory, request, items, texts=texts, cap=room, shortened=shortened)
+
+    position = memory.settings.recall.position
+    if request.question:  # the caller places the block before it, and nothing in the window changes
+        room = recall_room(plan.items, request.limits, position="head")
+        if room < MIN_BLOCK:
+            return Recall(reason=_explain_no_recall(plan.items, texts, position="head")), ()
+        found, _ = recall(plan.items, room)
+        return found, ()
+    into = find_block_place(plan.items)
+    if position == "tail" and into is not None and into.block is None and timeline.was_sent(into):
+        # A block would change a message that the provider's cache has.
+        return Recall(reason="this question was sent without a block"), ()
+    nothing = Recall(reason=_explain_no_recall(plan.items, texts, position=position))
+    if not any(text.strip() for text in texts):
+        return nothing, ()
+    cleared = clear_blocks(plan.items, request.limits, position=position)
+    if cleared:
+        items = apply(plan.items, cleared)
+        room = recall_room(items, request.limits, position=position)
+        if room >= MIN_BLOCK:
+            found, block = recall(items, room)
+            if block is None:
+                return found, ()
+            if _is_new(found, plan.items):
+                return found, (*cleared, block)
+            nothing = Recall(reason=SHOWN, notes=found.notes)
+    room = recall_room(plan.items, request.limits, position=position)
+    if room < MIN_BLOCK:
+        return nothing, ()
+    found, block = recall(plan.items, room)
+    if block is None:
+        return found, ()
+    return found, (block,)
+
+
+def _explain_no_recall(items: Sequence[Item], texts: Sequence[str], *, position: Position) -> str:
+    if not any(text.strip() for text in texts):
+        return "the question has no words"
+    return explain_no_block(items, position=position)
+
+
+def _recall_block(
+    history: History,
+    memory: Memory,
+    request: Request,
+    items: Sequence[Item],
+    *,
+    texts: Sequence[str],
+    cap: int,
+    shortened: set[int],
+) -> tuple[Recall, Edit | None]:
+    """Recall the block for a question, and return the edit that places it; None if memory returns nothing."""
+    settings = memory.settings
+    query = memory.query(
+        texts,
+        scope=history.scope,
+        now=request.now,
+        cap=cap,
+        in_window={item.id for item in items} - shortened,
+        automatic=True,
+        facts=request.facts,
+    )
+    recall = memory.recall(replace(query, quoted=_find_quoted(items), shown=_read_blocks(items)))
+    if settings.embedding.provider == "none":  # the user chose it, so it is not reported
+        notes = tuple(note for note in recall.notes if note not in memory.choice.reasons)
+        recall = replace(recall, notes=notes)
+    block = place(
+        items,
         recall.block,
         position=settings.recall.position,
         ids=sorted({hit.message for hit in recall.hits}),
         passages=[hit.passage for hit in recall.hits if hit.is_whole],
-        count=state.count,
+        count=history.count,
     )
+    return recall, block
 
 
-def _find_quoted(items: Sequence[Item]) -> tuple[set[int], list[str]]:
-    """Return the passages that blocks of the window quote whole, and the blocks."""
-    blocks = [item.block for item in items if item.block]
-    return {number for block in blocks for number in block.passages}, [block.text for block in blocks]
+def _find_quoted(items: Sequence[Item]) -> set[int]:
+    """Return the passages that blocks of a window quote whole."""
+    quoted: set[int] = set()
+    for item in items:
+        if item.block:
+            quoted.update(item.block.passages)
+    return quoted
+
+
+def _read_blocks(items: Sequence[Item]) -> list[str]:
+    """Return the texts of the blocks of a window."""
+    return [item.block.text for item in items if item.block]
 
 
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
     """Whether a fact, the best passage by score or by words, or half of all passages, is in no earlier block."""
-    blocks = "\n".join(_find_quoted(items)[1])
-    if any(fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks for hit in recall.facts):
-        return True
-    old = [hit for hit in recall.hits if hit.text in blocks]
-    new = [hit for hit in recall.hits if hit.text not in blocks]
+    blocks = "\n".join(_read_blocks(items))
+    for hit in recall.facts:
+        if fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks:
+            return True
+    old: list[Hit] = []
+    new: list[Hit] = []
+    for passage in recall.hits:
+        if passage.text in blocks:
+            old.append(passage)
+        else:
+            new.append(passage)
+    if not new:
+        return False
     if len(new) >= len(old):
-        return bool(new)
-    return any(
-        max(map(measure, new), default=0.0) > max(map(measure, old))
-        for measure in (attrgetter("score"), attrgetter("parts.share"))
-    )
+        return True
+    if max(hit.score for hit in new) > max(hit.score for hit in old):
+        return True
+    return max(hit.parts.share for hit in new) > max(hit.parts.share for hit in old)
 
 
-def _make_report(
-    state: SessionState, turn: Turn, items: tuple[Item, ...], new: Sequence[Edit], valid: ValidWindow
+# --- verify and report -----------------------------------------------------------------
+
+
+def _link_reasoning(history: History, provider: str) -> Mapping[str, str]:
+    """Return which reasoning belongs to which message. Only the Responses API has such links."""
+    if provider != "openai_responses":
+        return providers.link_reasoning([])
+    return providers.link_reasoning([item.message for item in history.messages])
+
+
+def _validate_question_alone(request: Request, items: Sequence[Item], provider: str) -> ValidWindow | None:
+    """Return the window before a question that is the only message; None if there are others."""
+    if not request.question:
+        return None
+    if any(item.kind != "system" for item in items):
+        return None
+    return ValidWindow(provider=provider, messages=tuple(item.sent for item in items), wire=(), repairs=())
+
+
+def _report(
+    edits: EditLog,
+    timeline: Timeline,
+    request: Request,
+    *,
+    items: tuple[Item, ...],
+    valid: ValidWindow,
+    outcome: Outcome,
 ) -> ContextReport:
-    """Report the turn."""
-    compacted = [edit for edit in state.edits[state.reported_edits or 0 :] if edit.kind == "compacted"]
-    total = tokens(items) + turn.limits.overhead
-    if (over := total - turn.limits.compact_at) > 0:
-        turn.warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
-    pairs = zip(state.sent, items, strict=False)
-    same = takewhile(lambda pair: pair[0] is pair[1] or pair[0].sent == pair[1].sent, pairs)
-    warnings = [*turn.warnings, *turn.recall.notes, *warn_opaque(items)]
-    if turn.limits.note:
-        warnings.append(turn.limits.note)
-    report = ContextReport(
-        session=state.scope.session,
-        turn=state.turn + 1,
+    """Report a turn. What fails while it is recorded is added later."""
+    limits = request.limits
+    unreported = edits.edits[timeline.reported_edits or 0 :]
+    changes = [edit for edit in unreported if edit.kind == "compacted"]  # by this process or another one
+    changes += outcome.edits
+    total = tokens(items) + limits.overhead
+    warnings = list(outcome.failures)
+    over = total - limits.compact_at
+    if over > 0:
+        warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
+    warnings += outcome.recall.notes
+    warnings += warn_opaque(items)
+    if limits.note:
+        warnings.append(limits.note)
+    return ContextReport(
+        session=timeline.scope.session,
+        turn=timeline.turn + 1,
         total_tokens=total,
-        raw_max_tokens=turn.limits.window,
-        limit_source=turn.limits.source,
-        reserved_tokens=turn.limits.reserve,
-        percentage=round(100 * total / turn.limits.window, 1),
-        categories=categories(items, budget=turn.limits),
-        changes=tuple(map(change, (*compacted, *new))),
-        recalled=turn.recall.hits,
-        recalled_facts=tuple(hit.fact.id for hit in turn.recall.facts),
-        recall_reason=turn.recall.reason,
-        model=turn.model or None,
-        prefix_kept=tokens(old for old, _ in same) / tokens(state.sent) if state.sent else None,
-        repairs=(*state.stripped, *map(str, valid.repairs)),
+        raw_max_tokens=limits.window,
+        limit_source=limits.source,
+        reserved_tokens=limits.reserve,
+        percentage=round(100 * total / limits.window, 1),
+        categories=categories(items, budget=limits),
+        changes=tuple(map(change, changes)),
+        recalled=outcome.recall.hits,
+        recalled_facts=tuple(hit.fact.id for hit in outcome.recall.facts),
+        recall_reason=outcome.recall.reason,
+        model=request.model or None,
+        prefix_kept=_measure_kept_prefix(timeline.sent, items),
+        repairs=(*request.stripped, *map(str, valid.repairs)),
         warnings=tuple(dict.fromkeys(warnings)),
-        milliseconds=turn.milliseconds,
+        milliseconds=outcome.milliseconds,
         files=workspace_files(items),
-        token_scale=turn.limits.scale,
-        is_calibrated=state.scale is not None,
+        token_scale=limits.scale,
+        is_calibrated=timeline.scale is not None,
     )
-    state.turn = report.turn
-    state.sent, state.sent_tokens, state.reported_edits = items, total, len(state.edits)
-    return report
 
 
-def _record_report(state: SessionState, turn: Turn, report: ContextReport) -> ContextReport:
-    """Store a report, so that any past turn can be shown."""
-    try:
-        state.record_turn(report, time=turn.now, edits=turn.edits, limit=turn.limits.safe_limit, provider=turn.provider)
-    except HoldfastError as error:
-        return replace(report, warnings=(*report.warnings, f"report: {error}"))
-    return report
+def _measure_kept_prefix(before: Sequence[Item], now: Sequence[Item]) -> float | None:
+    """Return the share of the last window, by tokens, that the new one begins with; None if there is no last one."""
+    if not before:
+        return None
+    kept = 0
+    for old, new in zip(before, now, strict=False):
+        if old is not new and old.sent != new.sent:
+            break
+        kept += old.total
+    return kept / tokens(before)

@@ -23,7 +23,7 @@ class Window:
         valid: The valid form of it for that provider.
         report: What was kept, pruned, trimmed and recalled, and why.
         block: What is recalled for a question that is not among the messages: send it before the question.
-        trouble: What failed while it was made. The report has it too, beside warnings about the memory as a whole.
+        failures: What failed while it was made. The report has it too, next to warnings about the memory as a whole.
         place: The place of its reply in the conversation, for `after` of `Session.append`; empty if memory failed.
         has_memory: Whether memory worked. If not, it has the newest messages that fit, and nothing was archived.
     """
@@ -33,7 +33,7 @@ class Window:
     valid: ValidWindow
     report: ContextReport
     block: str = ""
-    trouble: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
     place: str = ""
     has_memory: bool = True
 

@@ -16,8 +16,9 @@ from queue import SimpleQueue
 from threading import Event
 from typing import Any, Final, TypeAlias
 
-from holdfast.compact import Compaction
 from holdfast.compaction import flush
+from holdfast.compaction.events import Hooks
+from holdfast.compaction.run import Compaction
 from holdfast.compaction.summarise import Progress
 from holdfast.context.budget import Budget, budget
 from holdfast.context.plan import added_tokens_of
@@ -36,6 +37,7 @@ from holdfast.memory.block import strip_message
 from holdfast.memory.learning import FAILED
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Model, OnText, Prompt, Reply
+from holdfast.models.naming import as_model
 from holdfast.providers.models import cost
 from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redaction import redact_value
@@ -98,10 +100,58 @@ class CountedModel:
         return reply
 
 
+@dataclass(frozen=True, slots=True)
+class Records:
+    """What the engine of an agent reports to it, from any thread.
+
+    Attributes:
+        tally: Model calls outside of the conversation that are not counted yet.
+        hook_failures: Failures of listeners that are not shown yet.
+    """
+
+    tally: Tally = field(default_factory=SimpleQueue)
+    hook_failures: list[str] = field(default_factory=list)
+
+
+def open_engine(
+    home: Path | None,
+    *,
+    settings: ChatSettings,
+    model: Model,
+    root: Path,
+    key: str,
+    records: Records,
+    hooks: Hooks | None = None,
+    background: bool = True,
+) -> Engine:
+    """Open the engine of an agent. Its models are those of the settings, else `model`, and their calls are counted.
+
+    `root` is the agent's folder and `key` that of its conversation, as events of compactions name them.
+    """
+    writer = as_model(settings.compaction.model, settings=settings) if settings.compaction.model else model
+    reader = as_model(settings.knowledge.model, settings=settings) if settings.knowledge.model else writer
+    return Engine.open(
+        home,
+        settings=settings,
+        model=CountedModel(writer, "summaries", records.tally),
+        reader=CountedModel(reader, "extraction", records.tally),
+        personal=True,
+        hooks=replace(
+            hooks or Hooks(),
+            workspace=str(root),
+            session_key=key,
+            message_provider="terminal",
+            on_failure=records.hook_failures.append,
+        ),
+        auto="off",  # the agent flushes and compacts itself
+        background=background,
+    )
+
+
 class Agent:
     """A conversation with a model: it is continued, or begun, when the agent is made. It does not run on Windows.
 
-    Without a model of its own the engine uses `model` for summaries; `flush_model` writes notes before a compaction, by
+    `open_engine` opens its engine, which reports to `records`; `flush_model` writes notes before a compaction, by
     default `model`. Without a `project` each conversation belongs to that of the folder in which it began. `confirm`
     asks the user before a command runs or a file is written; without it neither is possible.
 
@@ -123,6 +173,7 @@ class Agent:
         confirm: Confirm | None = None,
         view: View | None = None,
         flush_model: Model | None = None,
+        records: Records | None = None,
     ) -> None:
         if os.open not in os.supports_dir_fd:
             raise InputError(
@@ -141,8 +192,7 @@ class Agent:
         self.view: View = view or Quiet()
         self.window: Window | None = None
         self.cancel = Event()
-        self.tally = Tally()
-        self.hook_failures: list[str] = []
+        self.records = records or Records()
         self.memories = Memories(engine, settings, sessions.agent)
         # The system prompt of the turn that is running: its tools may change the files it is made from.
         self._system: Message | None = None
@@ -155,16 +205,6 @@ class Agent:
             workspace.prepare(root, settings.agent)
         except StorageError as error:
             self.view.notice(f"The workspace {error}. Notes before compactions cannot be written there.")
-        engine.reader = CountedModel(engine.reader or engine.model or model, "extraction", self.tally)
-        engine.model = CountedModel(engine.model or model, "summaries", self.tally)
-        engine.auto = "off"  # the agent flushes and compacts itself
-        engine.hooks = replace(
-            engine.hooks,
-            workspace=str(root),
-            session_key=key,
-            message_provider="terminal",
-            on_failure=self.hook_failures.append,
-        )
         self._switch_to(sessions.open(key, settings.agent, cwd=str(root)))
         archived = self.conversation.archived
         before = None
@@ -467,7 +507,8 @@ class Agent:
 
     def update_entry(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
         """Change the entry of the conversation in `sessions.json`, and add the tally to it."""
-        calls = [self.tally.get() for _ in range(self.tally.qsize())]  # others may put more in meanwhile
+        tally = self.records.tally
+        calls = [tally.get() for _ in range(tally.qsize())]  # others may put more in meanwhile
 
         def apply(entry: SessionEntry) -> SessionEntry:
             for purpose, spent in calls:
@@ -478,12 +519,12 @@ class Agent:
 
     def save_tally(self) -> None:
         """Save the tokens of model calls outside of the conversation since the last change."""
-        if not self.tally.empty():
+        if not self.records.tally.empty():
             self.update_entry(lambda entry: entry)
 
     def _show_hook_failures(self) -> None:
-        while self.hook_failures:
-            self.view.notice(self.hook_failures.pop(0))
+        while self.records.hook_failures:
+            self.view.notice(self.records.hook_failures.pop(0))
 
     @contextmanager
     def _working(self, what: str) -> Iterator[None]:
@@ -494,7 +535,7 @@ class Agent:
             self.view.working("")
 
     def _writer(self) -> Model:
-        return CountedModel(self.flush_model or self.model, "flush", self.tally)
+        return CountedModel(self.flush_model or self.model, "flush", self.records.tally)
 
     # --- compaction and flush --------------------------------------------------------
 

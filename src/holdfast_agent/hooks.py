@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast import providers
+from holdfast.compaction.events import Compacted, Compacting, Hook, Hooks, SummaryRequest, SummaryResult
 from holdfast.errors import InputError, SettingsError
-from holdfast.events import Compacted, Compacting, Hook, Hooks, SummaryRequest, SummaryResult
 from holdfast_agent.settings import HookSettings
 from holdfast_agent.shell import environment, run_program
 

@@ -100,10 +100,9 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     import time  # noqa: PLC0415 - see the module docstring
     import uuid  # noqa: PLC0415
 
-    from holdfast.engine import Engine  # noqa: PLC0415
     from holdfast.models import open_model  # noqa: PLC0415
     from holdfast.settings import default_files  # noqa: PLC0415
-    from holdfast_agent.agent import Agent  # noqa: PLC0415
+    from holdfast_agent.agent import Agent, Records, open_engine  # noqa: PLC0415
     from holdfast_agent.hooks import load_hooks  # noqa: PLC0415
     from holdfast_agent.notes import Notes  # noqa: PLC0415
     from holdfast_agent.sessions import Sessions, session_key  # noqa: PLC0415
@@ -121,8 +120,16 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
     if confirm is None and options.yes:
         confirm = _allow_unguarded
     root = (options.workspace or Path(settings.agent.workspace.path or ".")).expanduser().resolve()
-    engine = Engine.open(
-        options.home, settings=settings, personal=True, hooks=load_hooks(settings.agent.hooks, root=root)
+    key = session_key(options.agent, options.session)
+    records = Records()
+    engine = open_engine(
+        options.home,
+        settings=settings,
+        model=model,
+        root=root,
+        key=key,
+        records=records,
+        hooks=load_hooks(settings.agent.hooks, root=root),
     )
     sessions = Sessions(
         home=engine.memory.home,
@@ -136,13 +143,14 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         model,
         settings=settings,
         sessions=sessions,
-        key=session_key(options.agent, options.session),
+        key=key,
         root=root,
         notes=notes,
         project=options.project,
         confirm=confirm,
         view=view,
         flush_model=flush_model,
+        records=records,
     )
 
 

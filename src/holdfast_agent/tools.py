@@ -37,7 +37,7 @@ def agent_tools(
     confirm: Confirm | None = None,
     memories: Memories | None = None,
 ) -> Toolbox:
-    """Make all tools that the settings allow; by default the memories are those in the engine's memory.
+    """Make all tools that the settings allow; those for memories only if there are `memories`.
 
     `confirm` asks the user before a command runs or a file is written; without it neither is possible.
     """
@@ -50,9 +50,8 @@ def agent_tools(
         functions.append(make_tool("bash", Bash, lambda given, cancel: given.run(bounds, confirm, cancel)))
     if notes is not None and agent.memory_search.enabled and access != "none":
         functions += note_tools(notes, session)
-    if agent.long_term.enabled:
-        own = memories or Memories(session.engine, settings, session.scope.agent)
-        functions += memory_tools(own, session)
+    if agent.long_term.enabled and memories is not None:
+        functions += memory_tools(memories, session)
     functions.append(make_tool("archive_get", GetArchived, lambda given, _: given.show(session), is_parallel=True))
 
     def archive(call: ToolCall, text: str) -> int:
@@ -373,9 +372,7 @@ def cite(path: str, start: int, end: int) -> str:
 
 def _find_facts(session: Session | None, query: str, *, limit: int = 5) -> list[FactHit]:
     """Find the facts of the agent and project, learned in any session, without long-term memories."""
-    return (
-        [] if session is None else find(current(load(session.engine.memory.store, session.scope)), query, limit=limit)
-    )
+    return [] if session is None else find(current(load(session.memory.store, session.scope)), query, limit=limit)
 
 
 def _at_least_one(number: int | None) -> int | None:

@@ -132,19 +132,19 @@ class TestFacts:
 
     def test_one_that_is_read_meanwhile_is_not_learned(self, tmp_path: Path) -> None:
         """A message that is forgotten while a model reads it leaves no fact behind."""
-        with opened(tmp_path) as engine, opened(tmp_path) as other:
-            engine.session("s").append([user("Remember that the codename is zebraquartz.")])
-            found = number(engine, "zebraquartz")
+        with opened(tmp_path) as other:
+            other.session("s").append([user("Remember that the codename is zebraquartz.")])
+            found = number(other, "zebraquartz")
             fact = {"type": "decision", "content": "The codename is zebraquartz", "evidence": [found]}
 
             def reads(_: Prompt) -> str:
                 other.session("s").forget(ids=[found])
                 return json.dumps({"facts": [fact | {"quote": "the codename is zebraquartz"}]})
 
-            engine.model = Scripted(reads)
-            engine.session("s").learn()
-            engine.work()
-            assert engine.session("s").facts() == []
+            with opened(tmp_path, Scripted(reads)) as engine:
+                engine.session("s").learn()
+                engine.work()
+                assert engine.session("s").facts() == []
 
 
 class TestIdentity:

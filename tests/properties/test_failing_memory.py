@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from failing_stores import FAULTS, FailingStore, HangingStore, open_engine
 from holdfast import providers
 from holdfast.context.budget import budget
-from holdfast.engine import MAX_HANGING, Engine
+from holdfast.engine import Engine
 from holdfast.errors import FormatError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
+from holdfast.session import MAX_HANGING
 from holdfast.settings import Archive, Compaction, Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.opening import STORE_NAME

@@ -157,7 +157,7 @@ class World:
         if not known:
             return
         place = known[share % len(known)]
-        numbers = dict(zip(places, session.state.numbers, strict=True))
+        numbers = dict(zip(places, session._state.history.numbers, strict=True))
         assert len(window.items) >= len(known)
         assert worker.run(lambda: session.forget([numbers[place]])) == 1
         self.gone.add(place)

@@ -148,7 +148,7 @@ def request(session: Session, talk: Sequence[Any], window: int, **options: Any) 
         made = session.assemble(talk, limit=window, **options)
     except WindowTooSmallError:
         return None
-    limits = budget(session.engine.settings, window=window)
+    limits = budget(session.settings, window=window)
     assert sum(item.block.tokens for item in made.items if item.block) <= limits.live_recall
     assert tokens(made.items) == count_messages(messages_of(made.items))
     assert tokens(made.items) <= limits.ceiling

@@ -19,6 +19,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from holdfast import Engine
+from holdfast.memory.memory import Memory
 from holdfast.server.app import METHODS, create_app
 from holdfast.server.connections import Limits, make_config
 from holdfast.server.proxy import Upstreams
@@ -67,11 +68,16 @@ def start(tmp_path: Path) -> Start:
     """Start a server in front of a provider that follows a script."""
 
     @contextmanager
-    def run(script: Script, *, settings: Settings | None = None, **options: Any) -> Iterator[Running]:
-        with (
-            ScriptedProvider(script) as provider,
-            Engine.open(tmp_path / "memory", settings=settings or Settings(recall=UNHURRIED)) as engine,
-        ):
+    def run(
+        script: Script, *, settings: Settings | None = None, warnings: tuple[str, ...] = (), **options: Any
+    ) -> Iterator[Running]:
+        folder = tmp_path / "memory"
+        settings = settings or Settings(recall=UNHURRIED)
+        if warnings:
+            opened = Engine(Memory.open(folder, settings=settings), background=True, warnings=warnings)
+        else:
+            opened = Engine.open(folder, settings=settings)
+        with ScriptedProvider(script) as provider, opened as engine:
             upstreams = Upstreams(anthropic=provider.url, openai=provider.url)
             app = create_app(engine, token=TOKEN, owner_token=OWNER_TOKEN, upstreams=upstreams, **options)
             with serve(app) as url:

@@ -302,18 +302,17 @@ def test_a_session_stays_the_same_object_until_its_settings_change(machine: Mach
         engine.projects = ProjectSettings(load(files=user_files()))
         session = engine.session("s1", project=str(machine.small))
         assert engine.session("s1", project=str(machine.small)) is session
-        assert session.engine.session("s1", project=str(machine.small)) is session
         (machine.small / "holdfast.toml").write_text("[model]\ncontext_tokens = 50000\n")
         changed = engine.session("s1", project=str(machine.small))
         assert changed is not session
-        assert changed.engine.settings.model.context_tokens == 50_000
+        assert changed.settings.model.context_tokens == 50_000
         for number in range(MAX_PROJECTS + 10):
             folder = machine.home / f"project-{number}"
             folder.mkdir()
             (folder / "holdfast.toml").write_text(f"[model]\ncontext_tokens = {30_000 + number}\n")
-            settings = engine.session("s1", project=str(folder)).engine.settings
+            settings = engine.session("s1", project=str(folder)).settings
             assert settings.model.context_tokens == 30_000 + number
-        assert len(engine._views) == MAX_PROJECTS
+        assert len(engine._by_project) == MAX_PROJECTS
 
 
 @pytest.mark.parametrize(

@@ -591,15 +591,14 @@ class TestSafety:
     def test_the_header_names_only_trouble_of_its_request(self, start: Start) -> None:
         """What the whole memory lacks is in the report."""
         body = {"model": "m", "messages": [{"role": "user", "content": "Which port?"}]}
-        with start(lambda _: "Fine.") as server:
-            server.engine.warnings = ("recall.cap is not a setting",)
+        with start(lambda _: "Fine.", warnings=("recall.cap is not a setting",)) as server:
             session = server.engine.session("mine")
             reply = patient.post(
                 f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine", **OWNER}
             )
             assert "x-holdfast-warning" not in reply.headers
             assert server.engine.warnings[0] in session.timeline()[0].warnings
-            session.state.notes.append("compaction: the model did not answer")
+            session.notes.append("compaction: the model did not answer")
             reply = patient.post(
                 f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine", **OWNER}
             )

@@ -56,7 +56,7 @@ def guard(action: str) -> Iterator[None]:
 
 def log_trouble(window: Window) -> None:
     """Log what failed while a window was made."""
-    for reason in window.trouble:
+    for reason in window.failures:
         log.warning("%s", reason)
 
 
@@ -98,7 +98,7 @@ class HistoryMemory:
 
     def limit_of(self, session: Session, model: str) -> int:
         """Return the context window for a request of a session."""
-        known = self.limit or session.engine.settings.model.context_tokens or context_tokens(model)
+        known = self.limit or session.settings.model.context_tokens or context_tokens(model)
         return min(known, self.limits.get(session, known))
 
     def assemble(

@@ -51,7 +51,7 @@ class RequestMemory:
             send: Writes the summaries of the session where the engine has no model.
         """
         exchange = Exchange(memory=self, session=session, format=format, given=body, body=body)
-        known = self.limit or session.engine.settings.model.context_tokens or context_tokens(str(body.get("model")))
+        known = self.limit or session.settings.model.context_tokens or context_tokens(str(body.get("model")))
         exchange.limit = min(known, self.limits.get(session, known))
         if send is not None:
             session.model = FunctionModel(_writer(send, body, format), context_tokens=exchange.limit)

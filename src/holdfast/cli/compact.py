@@ -16,7 +16,7 @@ from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, open_model, session_scope
 from holdfast.cli.output import echo, emit_json, plural
 from holdfast.cli.replay import make_settings
-from holdfast.compact import Compaction
+from holdfast.compaction.run import Compaction
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.providers.models import context_tokens

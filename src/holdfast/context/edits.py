@@ -18,7 +18,10 @@ import msgspec
 from holdfast.errors import FormatError
 from holdfast.messages import Message, RedactedThinking, Text, Thinking, ToolResult
 from holdfast.providers.wire import is_sealed_elsewhere
+from holdfast.tokens import TokenCounter, count_message
 
+EDIT: Final = "edit"
+"""The kind of the records that hold edits, by their number."""
 ItemKind: TypeAlias = Literal["system", "summary", "recall", "message"]
 
 GAP: Final = "\n[...]\n"
@@ -59,6 +62,15 @@ class Item:
         """The message with its block as the last part."""
         block, message = self.block, self.message
         return replace(message, parts=(*message.parts, Text(text=block.text))) if block else message
+
+
+def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: TokenCounter) -> list[Item]:
+    """Count messages, and give them their numbers in the archive."""
+    items: list[Item] = []
+    for message, number in zip(messages, numbers, strict=True):
+        kind: ItemKind = "system" if message.role == "system" else "message"
+        items.append(Item(message=message, id=number, tokens=count_message(message, count=count), kind=kind))
+    return items
 
 
 def tokens(items: Iterable[Item]) -> int:
@@ -289,6 +301,45 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
         block = _make_item(head.text, kind="recall", cost=head.tokens)
         window.insert(_count_leading(window, "system", "summary"), block)
     return tuple(window)
+
+
+def branch_edits(edits: Sequence[Edit], present: set[int]) -> list[Edit]:
+    """Return the edits of a branch: a client that goes back no longer has a message that an edit is anchored to."""
+    known = present | find_forgotten(edits)
+    absent = [edit for edit in edits if edit.anchors and known.isdisjoint(edit.anchors)]
+    if not absent:  # the most frequent case
+        return list(edits)
+    # A client that drops old messages itself has only newer ones: edits that are anchored before them still hold.
+    first = min(present - {0}, default=0)
+    lost = {id(edit) for edit in absent if max(edit.anchors) >= first}
+    return [edit for edit in edits if id(edit) not in lost]
+
+
+def find_forgotten(edits: Iterable[Edit]) -> frozenset[int]:
+    """Return the numbers of the messages that were forgotten."""
+    numbers: set[int] = set()
+    for edit in edits:
+        if isinstance(edit.change, Forgotten):
+            numbers.update(edit.ids)
+    return frozenset(numbers)
+
+
+def drop_forgotten(history: Sequence[Item]) -> Sequence[Item]:
+    """Return a history without forgotten messages, which have no number.
+
+    Those since the last message of the user stay: the next reply answers them.
+    """
+    if all(item.id or item.kind != "message" for item in history):
+        return history
+    last_request = 0
+    for index, item in enumerate(history):
+        if item.message.role == "user":
+            last_request = index
+    kept: list[Item] = []
+    for index, item in enumerate(history):
+        if item.id or item.kind != "message" or index >= last_request:
+            kept.append(item)
+    return kept
 
 
 def _count_leading(items: Iterable[Item], *kinds: ItemKind) -> int:

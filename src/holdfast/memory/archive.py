@@ -62,7 +62,7 @@ def nonces_of(place: str) -> tuple[str, str]:
     return place, APPENDED + place.removeprefix(FIRST)
 
 
-class Ingested(list[int]):
+class AppendResult(list[int]):
     """The numbers of messages that were archived.
 
     Attributes:

@@ -14,7 +14,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final
 
-from holdfast.context.edits import Edit, Forgotten, to_json
+from holdfast.context.edits import EDIT, Edit, Forgotten, to_json
 from holdfast.memory import block
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest
@@ -93,7 +93,7 @@ def _clean_records(
     edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
     key = f"forgotten:{digest(repr((ids, sorted(fact.id for fact in facts))))}"
     owners = sorted(set(map(attrgetter("scope"), (*quoting, *rows))), key=repr)
-    store.add_records([*emptied, *(Record(scope=owner, kind="edit", key=key, data=edit) for owner in owners)])
+    store.add_records([*emptied, *(Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in owners)])
 
 
 def _is_summary(record: Record) -> bool:

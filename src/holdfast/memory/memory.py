@@ -26,7 +26,7 @@ from holdfast.text import terms
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
     from holdfast.embed.base import Embedder
     from holdfast.embed.choice import Choice
-    from holdfast.memory.archive import Ingested
+    from holdfast.memory.archive import AppendResult
     from holdfast.memory.query import RecallQuery
     from holdfast.memory.recall import Hit, Recall
 
@@ -164,7 +164,7 @@ class Memory:
 
     # --- writing ---------------------------------------------------------------
 
-    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> Ingested:
+    def ingest(self, messages: Iterable[Message], *, scope: Scope) -> AppendResult:
         """Archive a conversation from its first message on; durable and searchable when this returns.
 
         Known messages keep their number. Messages without a timestamp get the current time. Recalled text is removed
@@ -176,7 +176,7 @@ class Memory:
         own = [message for message in found if message is not None]
         masked = [archive.mask(message) for message in own] if self.settings.archive.redaction else own
         numbers, _ = archive.append(self.store, masked, scope=scope, time=self.clock(), marks=self.marks)
-        return archive.Ingested(numbers, stripped=stripped)
+        return archive.AppendResult(numbers, stripped=stripped)
 
     def embed(self, *, limit: int | None = None) -> int:
         """Embed passages that have no vectors yet, oldest first, and return how many.

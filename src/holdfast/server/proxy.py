@@ -51,7 +51,6 @@ from holdfast.server.transport import (
     chain_chunks,
     read_up_to,
 )
-from holdfast.session import Session
 from holdfast.store.base import Scope
 from holdfast.text import printable
 from holdfast.window import Window
@@ -182,7 +181,7 @@ class _Exchange:
             found[f"{name}-tokens"] = str(self.window.report.total_tokens)
             found["x-holdfast-milliseconds"] = f"{self.milliseconds:.1f}"
             found[f"{name}-edits"] = ",".join(change.kind for change in self.window.report.changes)
-            self.warnings += self.window.trouble
+            self.warnings += self.window.failures
         if self.warnings:
             found["x-holdfast-warning"] = _header("; ".join(self.warnings))
         return found
@@ -417,8 +416,8 @@ class Proxy:
 
     def _find_limit(self, exchange: _Exchange, headers: Mapping[str, str]) -> int:
         """Return the window of the model, or the smaller one that it has refused for the session."""
-        engine = self._engine.sync if exchange.session is None else exchange.session.sync.engine
-        known = engine.settings.model.context_tokens
+        settings = self._engine.settings if exchange.session is None else exchange.session.sync.settings
+        known = settings.model.context_tokens
         if known is None:
             mark, tokens = LARGE_WINDOW
             window = context_tokens(str(exchange.body.get("model") or ""))
@@ -438,7 +437,7 @@ class Proxy:
             "tools": blocks(body.get("tools")),
         }
         if exchange.failure:
-            session = exchange.session.sync if exchange.session else Session(self._engine.sync, Scope())
+            session = exchange.session.sync if exchange.session else self._engine.sync.make_unnamed_session()
             exchange.window = await asyncio.to_thread(
                 session.fit_without_memory, exchange.messages, reason=exchange.failure, **request
             )
@@ -510,8 +509,8 @@ class Proxy:
         self, sent: httpx.Response, passing: AsyncIterator[bytes], exchange: _Exchange
     ) -> Response:
         """Pass a summary on that the host asked for, with the details that it lost."""
-        engine = self._engine.sync if exchange.session is None else exchange.session.sync.engine
-        settings = engine.settings.compaction
+        owner = self._engine.sync if exchange.session is None else exchange.session.sync
+        settings = owner.settings.compaction
         last = exchange.messages[-1]
         history = exchange.messages[:-1] if exchange.session is not None else [last]
 

@@ -97,7 +97,7 @@ def assemble(
     )
     blocks = [window.block]
     with suppress(HoldfastError):  # the request goes on without them
-        blocks += session.engine.ask_memory(
+        blocks += session.resources.ask_memory(
             lambda: list(_recall_from_subagents(session, window, question)), scope=session.scope
         )
     block = "\n".join(filter(None, blocks))
@@ -109,19 +109,19 @@ def assemble(
 @_method
 def add_subagent(session: Session, *, child: str) -> dict[str, Any]:
     """Note that a session is that of a subagent: what it finds is recalled for questions of this one too."""
-    memory = session.engine.memory
+    memory = session.memory
     memory.store.add_records([Record(scope=session.scope, kind=SUBAGENT, key=child, data={}, time=memory.clock())])
     return {"child": child}
 
 
 def _recall_from_subagents(session: Session, window: Window, question: str) -> Iterator[str]:
     """Make a block for each subagent of a session that has something to say to a question, the newest first."""
-    memory, report = session.engine.memory, window.report
+    memory, report = session.memory, window.report
     settings = memory.settings
     if not question or find_recall_switch(settings):
         return
     left = report.raw_max_tokens - report.reserved_tokens - report.total_tokens
-    left = min(settings.recall.hard_cap_tokens, left) - session.engine.count(window.block)
+    left = min(settings.recall.hard_cap_tokens, left) - session.resources.count(window.block)
     select = Select(scope=session.scope, newest=True, limit=MAX_SUBAGENTS)
     for record in reversed(memory.store.read_records(select, kind=SUBAGENT)):
         if left < MIN_BLOCK:
@@ -144,12 +144,12 @@ def append(
     after: str | None = None,
 ) -> dict[str, Any]:
     """Archive messages that follow those of the session, or the `place` of a window; those of a `key` only once."""
-    store = session.engine.memory.store
+    store = session.memory.store
     if key and store.read_records(Select(scope=session.scope), kind=APPENDED, keys=[key]):
         return {"ids": [], "stripped": [], "is_duplicate": True}
     numbers = session.append(messages, format=format, after=after)
     if key:  # after the messages: where this is not reached, they are archived again, which adds nothing
-        time = session.engine.memory.clock()
+        time = session.memory.clock()
         store.add_records([Record(scope=session.scope, kind=APPENDED, key=key, data={}, time=time)])
     stripped = list(numbers.stripped)
     return {"ids": list(numbers), "stripped": stripped, "place": numbers.place, "is_duplicate": False}
@@ -271,7 +271,7 @@ class Rpc:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._hooks = HostHooks(
-            engine.memory, choose=lambda project: engine.for_project(project).memory, notify=engine.notify
+            engine.memory, choose=lambda project: engine.find_resources(project).memory, notify=engine.notify
         )
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:

@@ -12,6 +12,7 @@ from agent_fixture import change_agent
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.settings import Embedding
+from holdfast_agent.memories import Memories
 from holdfast_agent.notes import Notes
 from holdfast_agent.paths import Bounds
 from holdfast_agent.settings import ChatSettings, LongTerm, MemorySearch, Workspace
@@ -45,7 +46,12 @@ class World:
         return self.says
 
     def box(self, **changes: Any) -> Toolbox:
-        given = {"bounds": Bounds(root=self.folder / "ws"), "notes": self.notes, "confirm": self.confirm}
+        given = {
+            "bounds": Bounds(root=self.folder / "ws"),
+            "notes": self.notes,
+            "confirm": self.confirm,
+            "memories": Memories(self.engine, self.settings),
+        }
         return agent_tools(self.engine.session("s1"), settings=self.settings, **{**given, **changes})
 
     def use(self, name: str, **arguments: Any) -> ToolResult:

@@ -24,8 +24,8 @@ from holdfast.providers.models import cost
 from holdfast.report import ContextReport
 from holdfast.session import Session
 from holdfast.settings import Settings
-from holdfast.state import WINDOW, WindowSource
 from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
+from holdfast.timeline import WINDOW, WindowSource
 from holdfast.window import Window
 
 PAGE: Final = 60
@@ -294,7 +294,7 @@ def messages(
     session: Session, states: Mapping[int, tuple[str, str]], *, before: int | None = None, around: int | None = None
 ) -> list[MessageView]:
     """Return the newest messages of a session, those before a number, or those around one; oldest first."""
-    store, scope = session.engine.memory.store, session.scope
+    store, scope = session.memory.store, session.scope
     if around is not None:
         rows = store.read_messages(Select(scope=scope, before=around + 1, newest=True, limit=PAGE // 2))
         rows += store.read_messages(Select(scope=scope, after=around, limit=PAGE // 2))
@@ -305,14 +305,14 @@ def messages(
 
 def turns(session: Session) -> list[tuple[int, int, WindowSource]]:
     """Return the number, the time and the sizes of each recorded turn, oldest first."""
-    records = session.engine.memory.store.read_records(Select(scope=session.scope), kind=WINDOW)
+    records = session.memory.store.read_records(Select(scope=session.scope), kind=WINDOW)
     return [(int(one.key[:8]), one.time, msgspec.convert(one.data, WindowSource)) for one in records]
 
 
 def last_window(session: Session) -> Window | None:
     """Return the last window that was sent; None where none is stored."""
     try:
-        store = session.engine.memory.store
+        store = session.memory.store
         newest = store.read_records(Select(scope=session.scope, newest=True, limit=1), kind=WINDOW)
         return session.window(int(newest[-1].key[:8])) if newest else None
     except HoldfastError:
@@ -436,14 +436,15 @@ def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes
     """Recall for a question, with changed settings; errors are part of the answer."""
     start = time.perf_counter()
     try:
-        engine = engine.for_project(scope.project)
-        settings = override(engine.settings, changes)
+        resources = engine.find_resources(scope.project)
+        memory = resources.memory
+        settings = override(resources.settings, changes)
         across: Across = True if scope.session else EVERYTHING
-        query = build_query(settings, (question,), scope=scope, now=engine.memory.clock(), cap=cap, across=across)
-        recall = engine.memory.recall(query)
+        query = build_query(settings, (question,), scope=scope, now=memory.clock(), cap=cap, across=across)
+        recall = memory.recall(query)
         spent = (time.perf_counter() - start) * 1000
         shown = {hit.passage for hit in recall.hits}
-        found = engine.memory.search(question, scope=scope, across=across, limit=len(shown) + MISSED)
+        found = memory.search(question, scope=scope, across=across, limit=len(shown) + MISSED)
         missed = tuple(hit for hit in found if hit.passage not in shown)[:MISSED]
     except HoldfastError as error:
         return Answer(title=title, recall=Recall(), missed=(), milliseconds=0.0, problem=str(error))

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from holdfast.context.edits import Item
 from holdfast.report import NAMES, categorise
-from holdfast.state import WindowSource
+from holdfast.timeline import WindowSource
 
 PARTS: Final = NAMES[:-2]
 """The parts of a window that hold text; the reserve and the free rest are not drawn."""

@@ -1,15 +1,28 @@
-"""Any past request can be shown as it was sent, in every wire format, through cuts, recalls, branches and restarts."""
+"""The requests of a session: what was sent last, records of turns, and every past window as it was sent.
+
+Past windows are made again in every wire format, through cuts, recalls, branches and restarts.
+"""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from holdfast import Engine
+from holdfast.context.edits import Item
 from holdfast.errors import InputError
+from holdfast.memory.memory import Memory
+from holdfast.messages import Usage
+from holdfast.report import ContextReport
 from holdfast.settings import Embedding, Recall, Settings
+from holdfast.store.base import Scope
+from holdfast.timeline import Timeline, read_reports
+from holdfast.tokens import count_text
+from talk import items, reply, user
 from wire_talk import TALKS, Talk
 
 SETTINGS = Settings(
@@ -84,3 +97,82 @@ def test_a_window_that_had_no_message(tmp_path: Path) -> None:
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         engine.session("s").assemble([], question="Which port?", limit=8_000)
         assert engine.session("s").window(1).render() == []
+
+
+SCOPE = Scope(session="s")
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    """Open a memory without vectors."""
+    with Memory.open(tmp_path, settings=SETTINGS) as opened:
+        yield opened
+
+
+@pytest.fixture
+def timeline(memory: Memory) -> Timeline:
+    """Make the timeline of a session without requests."""
+    return Timeline(SCOPE, memory, count_text)
+
+
+def make_report(turn: int, *, tokens: int = 100) -> ContextReport:
+    """Make the report of a turn."""
+    return ContextReport(
+        session="s", turn=turn, total_tokens=tokens, raw_max_tokens=1_000, percentage=10.0, categories=()
+    )
+
+
+def record(timeline: Timeline, report: ContextReport, numbers: list[int]) -> None:
+    """Record a turn without edits."""
+    timeline.record(report, time=7, edits=(0, 0), limit=900, provider="anthropic", system=(), numbers=numbers)
+
+
+class TestLastRequest:
+    def test_the_provider_reports_more_than_the_estimate(self, timeline: Timeline) -> None:
+        margin = timeline.token_scale
+        timeline.add_turn(make_report(1, tokens=10_000), (), edits=0)
+        timeline.calibrate([replace(reply("Yes."), usage=Usage(input=12_500, output=5))])
+        assert timeline.token_scale == timeline.scale != margin
+
+    def test_a_second_report_of_the_same_request_is_ignored(self, timeline: Timeline) -> None:
+        timeline.add_turn(make_report(1, tokens=10_000), (), edits=0)
+        timeline.calibrate([replace(reply("Yes."), usage=Usage(input=12_500, output=5))])
+        scale = timeline.scale
+        timeline.calibrate([replace(reply("No."), usage=Usage(input=15_000, output=5))])
+        assert timeline.scale == scale
+
+    def test_reports_about_an_unknown_request_are_ignored(self, timeline: Timeline) -> None:
+        timeline.add_turn(make_report(1, tokens=10_000), (), edits=0)
+        timeline.end_calibration()
+        timeline.calibrate([replace(reply("Yes."), usage=Usage(input=12_500, output=5))])
+        assert timeline.scale is None
+
+    def test_messages_of_the_last_window_were_sent(self, timeline: Timeline) -> None:
+        sent, other = items([user("one"), user("two")])
+        timeline.add_turn(make_report(1), (sent,), edits=0)
+        assert timeline.was_sent(sent)
+        assert not timeline.was_sent(other)
+        unarchived = replace(other, id=0)
+        timeline.add_turn(make_report(2), (unarchived,), edits=0)
+        assert timeline.was_sent(other)
+
+
+class TestRecords:
+    def test_a_later_process_goes_on_from_the_last_turn(self, timeline: Timeline, memory: Memory) -> None:
+        record(timeline, replace(make_report(3), is_calibrated=True, token_scale=1.25), [1, 2])
+        later = Timeline(SCOPE, memory, count_text)
+        later.load()
+        assert (later.turn, later.last_time, later.scale) == (3, 7, 1.25)
+        assert later.was_sent(Item(message=user("two"), id=2, tokens=1))
+        assert not later.was_sent(Item(message=user("three"), id=3, tokens=1))
+
+    def test_a_margin_is_not_taken_for_reported_usage(self, timeline: Timeline, memory: Memory) -> None:
+        record(timeline, replace(make_report(1), token_scale=1.25), [1])
+        later = Timeline(SCOPE, memory, count_text)
+        later.load()
+        assert later.scale is None
+
+    def test_reports_are_read_in_order(self, timeline: Timeline, memory: Memory) -> None:
+        for number in (1, 2, 3):
+            record(timeline, make_report(number), list(range(1, number + 1)))
+        assert [report.turn for report in read_reports(memory.store, SCOPE)] == [1, 2, 3]
