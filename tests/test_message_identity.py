@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import subprocess
 import sys
+import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -231,3 +235,40 @@ class TestTruncatedHistories:
             engine.session("s").assemble(talk[-1:], limit=LIMIT)
             engine.session("s").assemble([{"role": "user", "content": "A summary."}, *talk[-1:]], limit=LIMIT)
             assert archived(engine) == texts(talk) + Counter(["A summary."])
+
+
+class TestIdenticalMessages:
+    """A history that says the same again and again costs work by its length."""
+
+    @pytest.mark.parametrize("dropped", [0, 1])
+    def test_work_grows_with_the_length_of_a_history(self, tmp_path: Path, dropped: int) -> None:
+        """After a restart, also if the client has dropped its first message: twice the history, twice the calls."""
+        counts = []
+        for length in (500, 1000):
+            talk = [{"role": "user" if index % 2 == 0 else "assistant", "content": "ok"} for index in range(length + 1)]
+            folder = tmp_path / str(length)
+            with open_file(folder) as engine:
+                engine.session("s").assemble(talk, limit=LIMIT)
+            with open_file(folder) as engine, counted_calls() as count:
+                engine.session("s").assemble(talk[2 * dropped :], limit=LIMIT)
+                counts.append(count())
+        assert counts[1] < 2.5 * counts[0], counts
+
+
+@contextmanager
+def counted_calls() -> Iterator[Callable[[], int]]:
+    """Count the calls of functions in this thread and in new ones."""
+    calls = itertools.count()
+
+    def see(_frame: FrameType, event: str, _argument: object) -> None:
+        if event in {"call", "c_call"}:
+            next(calls)
+
+    before = sys.getprofile()
+    threading.setprofile(see)
+    sys.setprofile(see)
+    try:
+        yield lambda: next(calls)
+    finally:
+        sys.setprofile(before)
+        threading.setprofile(None)

@@ -346,19 +346,27 @@ def identify(
     has_known = is_known = bool(before)
     for index, message in enumerate(messages):
         forms = [digests[index], *_form_digests(digests[index], hints)]
-        following: dict[str, int] = {}
-        if index + 1 < len(digests):
-            for digest in (digests[index + 1], *_form_digests(digests[index + 1], hints)):
-                following |= known.numbers.get(digest, {})
-        free = {
-            Key(digest, nonce): number
-            for digest in forms
-            for nonce, number in known.numbers.get(digest, {}).items()
-            if Key(digest, nonce) not in used
-        }
         places = follow_forgotten(place, known.forgotten)
-        key = next(_find_in_place(message, free, places, forms, hints), None)
+        key = None
+        for candidate in _keys_in_place(message, places, forms):
+            if candidate.nonce in known.numbers.get(candidate.digest, {}) and candidate not in used:
+                key = candidate
+                break
+        if key is None:
+            # Only now: to list all messages with the same content, for each of them, takes long if all are the same.
+            free = {
+                Key(digest, nonce): number
+                for digest in forms
+                for nonce, number in known.numbers.get(digest, {}).items()
+                if Key(digest, nonce) not in used
+            }
+            if message.timestamp is not None:  # it was read from the archive
+                key = next((one for one, number in free.items() if hints.times.get(number) == message.timestamp), None)
         if key is None and _own_nonce(message) is None:
+            following: dict[str, int] = {}
+            if index + 1 < len(digests):
+                for digest in (digests[index + 1], *_form_digests(digests[index + 1], hints)):
+                    following |= known.numbers.get(digest, {})
             can_adopt = placing == "history" and is_known
             key = next(_find_moved(message, free, following, last=last, can_adopt=can_adopt), None)
             is_last = index + 1 == len(messages)
@@ -367,7 +375,7 @@ def identify(
         is_known = key is not None
         if key is not None:
             has_known = True
-            last = free[key] or last
+            last = known.numbers[key.digest][key.nonce] or last
         else:
             nonce = _own_nonce(message)
             if nonce is None or Key(digests[index], nonce) in used:
@@ -395,18 +403,16 @@ def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list
     return places
 
 
-def _find_in_place(
-    message: Message, free: Mapping[Key, int], places: Sequence[str], forms: Sequence[str], hints: Hints
-) -> Iterator[Key]:
-    """Find the archived message with the id, the place or the time of a message."""
+def _keys_in_place(message: Message, places: Sequence[str], forms: Sequence[str]) -> Iterator[Key]:
+    """Yield the keys that an archived message with the id or in the place of a message has."""
     own = _own_nonce(message)
     if own is not None:
-        yield from (Key(digest, own) for digest in forms if Key(digest, own) in free)
+        for digest in forms:
+            yield Key(digest, own)
     for place in places:
         for nonce in nonces_of(place):
-            yield from (Key(digest, nonce) for digest in forms if Key(digest, nonce) in free)
-    if message.timestamp is not None:  # it was read from the archive
-        yield from (key for key, number in free.items() if hints.times.get(number) == message.timestamp)
+            for digest in forms:
+                yield Key(digest, nonce)
 
 
 def _find_moved(
