@@ -73,12 +73,14 @@ class _Log:
         start: The place of the first message, if there are no keys.
         caller: The thread or task that sent it; None if it cannot be told from others.
         is_waiting: Whether the history was that of a request, and nothing was appended to it yet.
+        has_twin: Whether a reply was appended to the same history for another request.
     """
 
     keys: Sequence[Key]
     start: str = archive.FIRST
     caller: object = None
     is_waiting: bool = False
+    has_twin: bool = False
 
     @property
     def place(self) -> str:
@@ -338,7 +340,7 @@ class History:
         all_keys = log.keys
         if len(before) + len(keys) >= len(log.keys):
             all_keys = [*before, *keys]
-        self._logs = [other for other in self._logs if other is not log]
+        self._remove_log(log)
         self._add_log(_Log(all_keys[-MAX_LOG_KEYS:]))
         return AppendResult(numbers, stripped=stripped, place=self._logs[-1].place), own
 
@@ -347,7 +349,8 @@ class History:
 
         A caller that waits for a reply appends that reply. Another caller may have got any of them; a history that
         already contains the reply shows which request it answers. A request before the chosen one has its reply: that
-        is in the history of the chosen one, and the same words again are another message.
+        is in the history of the chosen one, and the same words again are another message. But if callers that cannot be
+        told apart made the same request twice, and one reply was appended, the other one may still come.
         """
         if after:
             for log in reversed(self._logs):
@@ -365,7 +368,8 @@ class History:
         candidates: list[_Log] = []
         for log in waiting:
             may_be_mine = not mine or log.caller is None or log.caller == caller
-            if may_be_mine and not chosen.is_after(log):
+            may_still_come = log.has_twin and caller is None
+            if may_be_mine and (may_still_come or not chosen.is_after(log)):
                 candidates.append(log)
         if candidates and own[0].role != "user":
             archived = self.memory.store.find(self.scope, [own[0].digest]).numbers.get(own[0].digest, {})
@@ -373,6 +377,17 @@ class History:
                 if not archived.keys().isdisjoint(archive.nonces_of(log.place)):
                     return log, "likely"
         return chosen, "likely"
+
+    def _remove_log(self, answered: _Log) -> None:
+        """Remove the log of a request that has its reply, and mark those of requests with the same history."""
+        left: list[_Log] = []
+        for log in self._logs:
+            if log is answered:
+                continue
+            if log.is_waiting and log.place == answered.place:
+                log = replace(log, has_twin=True)  # noqa: PLW2901 - the marked log takes its place
+            left.append(log)
+        self._logs = left
 
     def _add_log(self, log: _Log) -> None:
         """Add the newest log; of the others, keep those of requests that still wait."""
