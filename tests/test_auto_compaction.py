@@ -18,7 +18,7 @@ from holdfast.providers import check, read
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from waiting import PATIENCE, UNHURRIED, until
+from waiting import PATIENCE, SHY, until
 
 LIMIT = 32_000
 EARLY = MemoryFlush(soft_threshold=0.4)
@@ -29,7 +29,7 @@ FACTS = '{"facts": []}'
 
 def settings(**compaction: Any) -> Settings:
     """Search by words alone, and compaction as it is said."""
-    return Settings(embedding=Embedding(provider="none"), recall=UNHURRIED, compaction=Compaction(**compaction))
+    return Settings(embedding=Embedding(provider="none"), recall=SHY, compaction=Compaction(**compaction))
 
 
 def said(role: str, text: str) -> dict[str, str]:

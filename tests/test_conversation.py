@@ -18,9 +18,9 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Embedding, Pruning, Settings
 from talk import answer, call, reply, results, system, user
-from waiting import UNHURRIED
+from waiting import SHY
 
-QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+QUIET = Settings(embedding=Embedding(provider="none"), recall=SHY)
 LIMIT = 40_000
 HOUR = 3_600_000
 

@@ -18,12 +18,14 @@ from holdfast.server.process import find
 from holdfast.settings import Recall
 from holdfast_agent import shell
 
-__all__ = ["PATIENCE", "UNHURRIED", "stop_server", "time_is_over_with", "until", "when"]
+__all__ = ["PATIENCE", "SHY", "UNHURRIED", "stop_server", "time_is_over_with", "until", "when"]
 
 PATIENCE: Final = 300.0
 """Seconds after which something that has not happened is taken for a fault, not for a busy machine."""
 UNHURRIED = Recall(deadline_ms=600_000)
 """For tests of what is recalled: a window on a busy machine is not to go on without it."""
+SHY = Recall(deadline_ms=600_000, eagerness="shy")
+"""For tests of windows in which a weak match would only be in the way."""
 _LOOK_EVERY = 0.01
 
 

@@ -138,6 +138,8 @@ def _recall_with_context(
     alone = _recall(store, replace(query, texts=query.texts[-1:]), marks, embedder, pace)
     if len(query.texts) <= 1 or alone.confidence >= query.eagerness.high:
         return alone
+    if pace.words_alone.is_over:  # there is no time for a second search
+        return alone
     together = _recall(store, query, marks, embedder, pace)
     if together.confidence > alone.confidence:
         return together
@@ -178,9 +180,10 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     passage_tokens = _choose_size(found, query, confidence=confidence)
     if not passage_tokens and not fact_hits:
         return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
-    room = (passage_tokens or query.cap) - _frame_tokens()
-    kept_facts, cost = _fit_facts(fact_hits, room * query.knowledge_share)
-    room -= cost
+    # A fact that matches is worth its tokens, however weak the match of passages is.
+    whole_room = query.cap - _frame_tokens()
+    kept_facts, cost = _fit_facts(fact_hits, whole_room * query.knowledge_share)
+    room = min(passage_tokens - _frame_tokens(), whole_room - cost)
     quotes: list[Quote] = []
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
     known += query.shown
@@ -200,7 +203,7 @@ def _choose_size(found: _Found, query: RecallQuery, *, confidence: float) -> int
     """Return the most tokens of a block with passages, by confidence; 0 for no passages."""
     if query.order.fusion == "weighted":  # this formula tests each passage itself
         return query.cap if len(found.ranking.order) > 0 else 0
-    if not find_relevant(found.signals).any():
+    if not (find_relevant(found.signals) & found.candidates.eligible).any():
         return 0
     return query.eagerness.choose_size(confidence, cap=query.cap)
 
