@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
+from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Said
-from holdfast.providers.replies import ReplyCollector, read_reply
+from holdfast.providers.replies import AnthropicStream, ChatStream, ReplyCollector, read_reply
 from holdfast.testing.provider import anthropic_events, openai_events, responses_events
 from wrong_values import change_each_value
 
@@ -215,3 +218,51 @@ class TestReplyCollector:
             return taken
 
         assert measure(32) < 100 * measure(2)
+
+
+# --- long streams --------------------------------------------------------------------------
+
+
+def count_lines(stream: AnthropicStream | ChatStream, events: Sequence[dict[str, Any]]) -> int:
+    """Count the lines of Python that a stream runs for its events."""
+    lines = 0
+
+    def see(_frame: FrameType, event: str, _argument: Any) -> Any:
+        nonlocal lines
+        lines += event == "line"
+        return see
+
+    before = sys.gettrace()
+    sys.settrace(see)
+    try:
+        for event in events:
+            stream.add(event)
+    finally:
+        sys.settrace(before)
+    return lines
+
+
+def call_events(number: int) -> list[dict[str, Any]]:
+    """Return a stream with this many calls, each with an index of its own."""
+    return [
+        {"choices": [{"delta": {"tool_calls": [{"index": index, "id": f"c{index}", "function": {"name": "f"}}]}}]}
+        for index in range(number)
+    ]
+
+
+def test_work_grows_with_the_number_of_calls() -> None:
+    """Twice as many calls take twice the work."""
+    assert count_lines(ChatStream(), call_events(400)) < 2.2 * count_lines(ChatStream(), call_events(200))
+
+
+def test_every_citation_is_kept() -> None:
+    """In order, after those that came with the block, and without a copy of the list for each."""
+    stream = AnthropicStream()
+    block = {"type": "text", "text": "", "citations": [{"cited_text": "first"}]}
+    stream.add({"type": "message_start", "message": {"role": "assistant"}})
+    stream.add({"type": "content_block_start", "index": 0, "content_block": block})
+    for number in range(3):
+        delta = {"type": "citations_delta", "citation": {"cited_text": str(number)}}
+        stream.add({"type": "content_block_delta", "index": 0, "delta": delta})
+    (content,) = stream.body()["content"]
+    assert [one["cited_text"] for one in content["citations"]] == ["first", "0", "1", "2"]

@@ -242,6 +242,8 @@ class TestCredentials:
             "helicone-auth",
             "cookie",
             "X-AuthToken",
+            "Cf-Access-Jwt-Assertion",
+            "X-Client-Sig",
             "AccessToken",
             "x-accesskey",
             "x-api-key-v2",

@@ -43,6 +43,7 @@ class AnthropicStream:
         self._reply: Json = {}
         self._blocks: dict[int, Json] = {}
         self._added: dict[int, dict[str, list[str]]] = {}
+        self._citations: dict[int, list[Any]] = {}
 
     def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
         index = event.get("index")
@@ -51,13 +52,14 @@ class AnthropicStream:
             case {"type": "message_start", "message": Mapping() as message}:
                 self._reply = dict(message)
             case {"type": "content_block_start", "content_block": Mapping() as block}:
-                self._blocks[at], self._added[at] = _without_nulls(block), {}
+                self._blocks[at] = _without_nulls(block)
+                self._added[at] = {}
+                self._citations.pop(at, None)
             case {"type": "content_block_delta", "delta": Mapping() as delta} if at in self._blocks:
                 source, target = _DELTAS.get(str(delta.get("type")), ("", ""))
                 self._added[at].setdefault(target, []).append(get_text(delta, source))
                 if "citation" in delta:
-                    cited = self._blocks[at].get("citations")
-                    self._blocks[at]["citations"] = [*(cited if isinstance(cited, list) else ()), delta["citation"]]
+                    self._citations.setdefault(at, []).append(delta["citation"])
                 return get_text(delta, source) if source == "text" else ""
             case {"type": "message_delta", "delta": Mapping() as delta}:
                 # Later counts are totals.
@@ -73,6 +75,10 @@ class AnthropicStream:
             texts = {key: "".join(pieces) for key, pieces in self._added[index].items() if key}
             arguments = texts.pop("input", "")
             whole = block | {key: f"{block.get(key) or ''}{text}" for key, text in texts.items()}
+            if index in self._citations:
+                cited = block.get("citations")
+                first = cited if isinstance(cited, list) else []
+                whole["citations"] = [*first, *self._citations[index]]
             content.append(whole | {"input": decode_arguments(arguments)} if arguments else whole)
         return {**self._reply, "content": content}
 
@@ -85,6 +91,7 @@ class ChatStream:
         self._reply: Json = {}
         self._texts: dict[str, list[str]] = {}
         self._calls: list[Json] = []
+        self._call_at: dict[int, Json] = {}  # the last call with each index
 
     @property
     def has_ended(self) -> bool:  # noqa: D102 - see the class
@@ -118,17 +125,24 @@ class ChatStream:
 
         Without an index, a fragment with a name starts a call, and others continue the last one.
         """
-        index, call_id = fragment.get("index"), get_text(fragment, "id")
+        index = fragment.get("index")
+        call_id = get_text(fragment, "id")
+        known: Json | None = None
         if isinstance(index, int):
-            calls = [call for call in self._calls if call["index"] == index]
+            known = self._call_at.get(index)
         else:
             index = len(self._calls)
             is_new = any(function.get("name") for function in blocks([fragment.get("function")]))
-            calls = [] if is_new else self._calls
-        if not calls or (call_id and calls[-1].get("id") and call_id != calls[-1]["id"]):
-            calls = [{"index": index, "function": {"name": "", "arguments": []}}]
-            self._calls += calls
-        return calls[-1]
+            if self._calls and not is_new:
+                known = self._calls[-1]
+        if known is not None:
+            is_other = call_id and known.get("id") and call_id != known["id"]
+            if not is_other:
+                return known
+        call: Json = {"index": index, "function": {"name": "", "arguments": []}}
+        self._calls.append(call)
+        self._call_at[index] = call
+        return call
 
     def body(self) -> Json:  # noqa: D102 - see the class
         texts = {key: "".join(pieces) for key, pieces in self._texts.items()}

@@ -32,7 +32,7 @@ NOBODY: Final = "nobody"
 """The name of callers without a credential."""
 _KEY_KIND: Final = "identity key"
 _DIGEST_CHARS: Final = 16
-_CREDENTIAL_ENDS: Final = ("auth", "jwt", "key", "token")
+_CREDENTIAL_ENDS: Final = ("assertion", "auth", "jwt", "key", "sig", "signature", "token")
 """How the name of a header or parameter ends that carries a credential: `x-api-key`, `X-AuthToken`, `access_token`."""
 _CREDENTIAL_WORDS: Final = (
     "accesskey",
