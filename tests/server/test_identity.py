@@ -16,7 +16,7 @@ import patient
 from holdfast import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import Hang, Said
 from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Archive, Embedding, ModelSettings, ProjectSettings, ServerSettings, Settings, load
@@ -426,6 +426,17 @@ class TestOwner:
 
 class TestUnnamed:
     """Conversations of clients that name no session."""
+
+    @every_format
+    def test_two_first_requests_under_way_at_once_are_two_sessions(self, start: Start, path: str) -> None:
+        """The reply to one must not be archived in the conversation of the other."""
+        body = make_body(path, "hello", stream=True)
+        headers = credential(path, ANN)
+        with (
+            start([Hang(), "Hi."], settings=PLAIN) as server,
+            patient.stream("POST", f"{server.url}/v1/{path}", json=body, headers=headers) as first,
+        ):
+            assert session_of(ask(server, path, "hello")) != session_of(first)
 
     @every_format
     @streamed_and_not

@@ -208,7 +208,6 @@ class TestSubagents:
         asked.call("turn")
         question = "On which host and port is the index of the mirror of the packages?"
         assert "7391" in text_of(asked.assemble("parent", [], question))
-        assert "7391" not in text_of(asked.assemble("stranger", [], question))
 
     def test_it_sees_the_facts_of_its_parent(self, asked: Host) -> None:
         asked.call("turn")

@@ -1,12 +1,10 @@
 """Find out which session a model request belongs to.
 
 Hosts name their session. A client that names none is known by its history: a conversation is continued by a request
-that repeats everything that is known of it. The same request again belongs to the conversation too, and so does one
-that goes on from a request whose reply is not known: it is on its way, or it has failed. Two users of one program may
-begin with the same words and get the same replies, so a shared beginning is never enough. What no two conversations
-share are ids that the provider has made up for a reply, such as those of tool calls: a request with one of them
-continues its conversation, also after the client has dropped, edited or summarised messages. Every other request begins
-a new conversation.
+that repeats everything that is known of it. Two users of one program may begin with the same words and get the same
+replies, so a shared beginning is never enough. What no two conversations share are ids that the provider has made up
+for a reply, such as those of tool calls: a request with one of them continues its conversation, also after the client
+has dropped, edited or summarised messages. Every other request begins a new conversation.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ from typing import Any, Final
 
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
-from holdfast.memory.archive import FIRST, Said
+from holdfast.memory.archive import Said
 from holdfast.messages import Message, RedactedThinking, Thinking, ToolCall
 from holdfast.store.base import Record, Scope, Select
 
@@ -44,14 +42,8 @@ CHAT: Final = "chat-"
 """How the names of sessions begin that nobody has named."""
 RECORD: Final = "conversation"
 """The kind of the records that say up to where a conversation is known."""
-RESPONSE: Final = "response"
-"""The kind of the records that have the place of the provider's responses, by a digest of their id."""
-NEWEST: Final = "newest"
-"""The key of the record that has the place after the newest response of a session."""
 MAX_CONVERSATIONS: Final = 1_000
-"""Conversations without a name of one caller that are compared, the newest."""
-MAX_REPLIES: Final = 8
-"""Replies to the last request of a conversation, the newest, by which it is recognised."""
+"""Conversations without a name of one caller that are compared, the newest, and responses that are remembered."""
 MAX_ID_CHARS: Final = 1_000
 """How long the id of a response, or the name of a session, may be. Real ones have less than a hundred characters."""
 MAX_CALLERS: Final = 64
@@ -113,49 +105,33 @@ class _End:
 
     Attributes:
         base: Everything up to the last message of the user or a tool.
-        replies: The replies to it: the same request may have been sent several times.
-        unanswered: How many of these requests have no whole reply, or none yet.
+        reply: The reply to it; empty if none came, or only a part of it.
         marks: The newest random ids in its replies.
     """
 
     base: str
-    replies: tuple[str, ...] = ()
-    unanswered: int = 0
+    reply: str = ""
     marks: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Previous:
-    """Where a request goes on of which the provider has the earlier messages.
+@dataclass(slots=True, kw_only=True)
+class _Known:
+    """What is known of a conversation.
 
-    Attributes:
-        session: The name of its session; empty if it is not known.
-        place: The place of its first message, for `after` of `Session.append`; empty if it is not known.
+    `is_open` while a reply to it is on its way: the same request of another may not be taken for a second try. It is so
+    too if the store has no reply, because another server may wait for one.
     """
 
-    session: str = ""
-    place: str = ""
+    end: _End
+    is_open: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
 class _Chats:
     """The conversations of one caller by session, and the number of the last record that was read."""
 
-    known: dict[str, _End] = field(default_factory=dict)
+    known: dict[str, _Known] = field(default_factory=dict)
     last_record: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class _Match:
-    """How a history repeats a conversation; the better one is larger.
-
-    Attributes:
-        place: The place of the last message that both have.
-        certainty: 2 if the history has a reply that is known, 1 for the same request again, 0 if no reply is known.
-    """
-
-    place: int
-    certainty: int
 
 
 class _History:
@@ -198,17 +174,15 @@ class _History:
         """Return the digests of all random ids in this history."""
         return {self._sign("id", text) for text in self._ids}
 
-    def match(self, end: _End) -> _Match | None:
-        """Return how this history repeats everything that is known of a conversation; None if it does not."""
-        place = self.places.get(end.base)
-        if place is None:
-            return None
+    def repeats(self, known: _Known) -> bool:
+        """Whether this history repeats everything that is known of a conversation."""
+        place = self.places.get(known.end.base)
+        if place is None or known.is_open:
+            return False
+        if not known.end.reply:
+            return True
         following = self._steps[place + 1 : place + 2]
-        if following and self._sign("reply", following[0].digest) in end.replies:
-            return _Match(place=place, certainty=2)
-        if end.base == self.base:
-            return _Match(place=place, certainty=1)
-        return _Match(place=place, certainty=0) if end.unanswered else None
+        return bool(following) and self._sign("reply", following[0].digest) == known.end.reply
 
 
 def _read_steps(messages: Sequence[Message]) -> Iterator[_Step]:
@@ -278,8 +252,8 @@ class Conversation:
         self.session = session
         self._finish = finish
 
-    def finish(self, reply: Sequence[Message]) -> None:
-        """Note a whole reply, before the client has all of it."""
+    def finish(self, reply: Sequence[Message] = ()) -> None:
+        """Note the reply, before the client has all of it; without one, that none came, which never waits."""
         self._finish(reply)
 
 
@@ -299,55 +273,24 @@ class Conversations:
         self._memory = engine.memory
         self._key = key
         self._chats: dict[Scope, _Chats] = {}
+        self._responses: dict[tuple[Scope, str], str] = {}
         self._lock = Lock()
 
-    # These calls read and write the store, and are not for the thread of the event loop.
+    # --- responses: for the thread of the event loop -----------------------------------
 
-    # --- responses -------------------------------------------------------------------
+    def add_response(self, response: str, *, session: Scope) -> None:
+        """Remember the session of a response of the provider."""
+        if len(response) > MAX_ID_CHARS:
+            return
+        self._responses[replace(session, session=""), response] = session.session
+        while len(self._responses) > MAX_CONVERSATIONS:
+            del self._responses[next(iter(self._responses))]
 
-    def add_response(self, response: str, *, session: Scope, place: str, is_whole: bool) -> None:
-        """Remember the place after a response of the provider. A request goes on from the newest one that is whole."""
-        keys: list[str] = []
-        if response and len(response) <= MAX_ID_CHARS:
-            keys.append(self._sign_response(response))
-        if is_whole:
-            keys.append(NEWEST)
-        self._store_places(keys, session=session, place=place)
+    def find_previous(self, body: Mapping[str, Any], *, owner: Scope) -> str:
+        """Return the session of the response that a request of a caller goes on from; empty if it is not known."""
+        return self._responses.get((owner, str(body.get("previous_response_id"))), "")
 
-    def find_previous(self, body: Mapping[str, Any], *, owner: Scope) -> Previous:
-        """Return where the response is that a request of a caller goes on from."""
-        response = body.get("previous_response_id")
-        if not isinstance(response, str) or not response:
-            return Previous()
-        select = Select(scope=owner, across=True, newest=True, limit=1)
-        for record in self._read_records(select, kind=RESPONSE, key=self._sign_response(response)):
-            return Previous(session=record.scope.session, place=str(record.data.get("place", "")))
-        return Previous()
-
-    def find_newest(self, session: Scope) -> str:
-        """Return the place after the newest response of a session; empty if it is not known."""
-        for record in self._read_records(Select(scope=session), kind=RESPONSE, key=NEWEST):
-            return str(record.data.get("place", ""))
-        messages = partial(self._memory.store.read_messages, Select(scope=session, limit=1))
-        try:
-            is_empty = not self._engine.ask_memory(messages, scope=replace(session, session=""))
-        except StorageError:
-            return ""
-        if not is_empty:
-            return ""
-        self._store_places([NEWEST], session=session, place=FIRST)
-        return FIRST
-
-    def _sign_response(self, response: str) -> str:
-        return hmac.digest(self._key(), response.encode(errors="replace"), "sha256").hex()[:32]
-
-    def _store_places(self, keys: Sequence[str], *, session: Scope, place: str) -> None:
-        now = self._memory.clock()
-        records = [Record(scope=session, kind=RESPONSE, key=key, data={"place": place}, time=now) for key in keys]
-        with suppress(StorageError):  # archiving the messages reports it
-            self._engine.ask_memory(lambda: self._memory.store.add_records(records), scope=replace(session, session=""))
-
-    # --- histories -------------------------------------------------------------------
+    # --- histories: these calls read and write the store, and are not for the thread of the event loop ---
 
     def begin(self, messages: Sequence[Message], *, owner: Scope, is_aside: bool = False) -> Conversation | None:
         """Return the conversation that a request of a caller continues, or a new one; None without any message.
@@ -364,29 +307,22 @@ class Conversations:
                 return Conversation(found, finish=lambda _: None)
             session = found or f"{CHAT}{self._memory.new_id().replace('-', '')[:12]}"
             scope = replace(owner, session=session)
-            end = chats.known[session] if found else _End(base="")
-            if end.base == history.base:
-                end = replace(end, unanswered=end.unanswered + 1)
-            else:
-                end = _End(base=history.base, unanswered=1, marks=end.marks)
-            self._store(chats, scope, end, is_durable=True)
+            marks = chats.known[session].end.marks if found else ()
+            end = _End(base=history.base, marks=marks)
+            self._store(chats, scope, _Known(end=end, is_open=True))
 
         def finish(reply: Sequence[Message]) -> None:
-            signed = history.sign_reply(reply)
-            if not signed:
+            known = chats.known.get(session)
+            if known is None or known.end != end:
+                return  # another request has continued it meanwhile
+            if not reply:
+                known.is_open = False
                 return
+            newest = (*end.marks, *history.sign_ids(reply))[-MAX_MARKS:]
             with self._lock:
-                known = self._read_end(scope)
-                if known is None or known.base != history.base:
-                    return  # another request has continued it meanwhile, or its owner has forgotten it
-                others = [one for one in known.replies if one != signed]
-                answered = replace(
-                    known,
-                    replies=(*others, signed)[-MAX_REPLIES:],
-                    unanswered=max(0, known.unanswered - 1),
-                    marks=(*known.marks, *history.sign_ids(reply))[-MAX_MARKS:],
+                self._store(
+                    chats, scope, _Known(end=_End(base=end.base, reply=history.sign_reply(reply), marks=newest))
                 )
-                self._store(chats, scope, answered, is_durable=False)
 
         return Conversation(session, finish=finish)
 
@@ -406,13 +342,14 @@ class Conversations:
         while True:
             session = _match(history, chats.known)
             if session:
+                known = chats.known[session]
                 stored = self._read_end(replace(owner, session=session))
-                if stored == chats.known[session]:
+                if stored == known.end:
                     return session
                 # Another server has continued the conversation, or its owner has forgotten it.
                 del chats.known[session]
                 if stored is not None:
-                    chats.known[session] = stored
+                    chats.known[session] = _Known(end=stored, is_open=not stored.reply)
             elif not self._read_new(chats, owner):
                 return ""
 
@@ -433,49 +370,43 @@ class Conversations:
         """Read the conversations that were begun since the last call; whether there are any."""
         select = Select(scope=owner, across=True, after=chats.last_record, newest=True, limit=MAX_CONVERSATIONS)
         is_new = False
-        for record in self._read_records(select, kind=RECORD):
+        for record in self._read_records(select):
             chats.last_record = max(chats.last_record, record.id)
             end = _read_end(record)
             if end is not None and record.scope.session not in chats.known:
-                chats.known[record.scope.session] = end
+                chats.known[record.scope.session] = _Known(end=end, is_open=not end.reply)
                 is_new = True
         _forget_oldest(chats)
         return is_new
 
     def _read_end(self, scope: Scope) -> _End | None:
-        records = self._read_records(Select(scope=scope), kind=RECORD)
+        records = self._read_records(Select(scope=scope))
         return _read_end(records[0]) if records else None
 
-    def _read_records(self, select: Select, *, kind: str, key: str | None = None) -> list[Record]:
+    def _read_records(self, select: Select) -> list[Record]:
         """Read records; none if the store fails, which assembling the window reports."""
-        keys = None if key is None else [key]
-        read = partial(self._memory.store.read_records, select, kind=kind, keys=keys)
+        read = partial(self._memory.store.read_records, select, kind=RECORD)
         try:
             return self._engine.ask_memory(read, scope=replace(select.scope, session=""))
         except StorageError:
             return []
 
-    def _store(self, chats: _Chats, scope: Scope, end: _End, *, is_durable: bool) -> None:
+    def _store(self, chats: _Chats, scope: Scope, known: _Known) -> None:
         chats.known.pop(scope.session, None)
-        chats.known[scope.session] = end  # the one that was used last is the last to go
+        chats.known[scope.session] = known  # the one that was used last is the last to go
         _forget_oldest(chats)
-        data = {"base": end.base, "replies": end.replies, "unanswered": end.unanswered, "marks": end.marks}
-        now = self._memory.clock()
-        record = Record(scope=scope, kind=RECORD, key="end", data=data, time=now, is_durable=is_durable)
+        end = known.end
+        data = {"base": end.base, "reply": end.reply, "marks": end.marks}
+        record = Record(scope=scope, kind=RECORD, key="end", data=data, time=self._memory.clock(), is_durable=False)
         with suppress(StorageError):  # assembling the window reports it
             self._engine.ask_memory(lambda: self._memory.store.add_records([record]), scope=replace(scope, session=""))
 
 
 def _read_end(record: Record) -> _End | None:
-    base = record.data.get("base")
-    replies = record.data.get("replies")
-    unanswered = record.data.get("unanswered")
-    marks = record.data.get("marks")
-    if not isinstance(base, str) or not isinstance(unanswered, int):
+    base, reply, marks = (record.data.get(name) for name in ("base", "reply", "marks"))
+    if not isinstance(base, str) or not isinstance(reply, str) or not isinstance(marks, list | tuple):
         return None
-    if not isinstance(replies, list | tuple) or not isinstance(marks, list | tuple):
-        return None
-    return _End(base=base, replies=tuple(map(str, replies)), unanswered=unanswered, marks=tuple(map(str, marks)))
+    return _End(base=base, reply=reply, marks=tuple(map(str, marks)))
 
 
 def _forget_oldest(chats: _Chats) -> None:
@@ -483,21 +414,19 @@ def _forget_oldest(chats: _Chats) -> None:
         del chats.known[next(iter(chats.known))]
 
 
-def _match(history: _History, known: Mapping[str, _End]) -> str:
+def _match(history: _History, known: Mapping[str, _Known]) -> str:
     """Return the session that a history continues; empty if there is none.
 
-    Of several conversations that it repeats, it continues the longest, and of those the one that was used last. If
-    several have the same id, none is meant.
+    Of several conversations that it repeats, it continues the longest. If several have the same id, none is meant.
     """
     best = ""
-    best_match: _Match | None = None
-    for session, end in known.items():
-        match = history.match(end)
-        if match is not None and (best_match is None or match >= best_match):
+    longest = -1
+    for session, one in known.items():
+        if history.repeats(one) and history.places[one.end.base] >= longest:
             best = session
-            best_match = match
+            longest = history.places[one.end.base]
     if best:
         return best
     marks = history.marks()
-    marked = [session for session, end in known.items() if not marks.isdisjoint(end.marks)]
+    marked = [session for session, one in known.items() if not marks.isdisjoint(one.end.marks)]
     return marked[0] if len(marked) == 1 else ""

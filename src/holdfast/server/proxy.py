@@ -159,6 +159,11 @@ class _Exchange:
         """The name of its session; empty where it has none."""
         return "" if self.session is None else self.session.id
 
+    def end_conversation(self) -> None:
+        """Note that no reply comes that is archived."""
+        if self.conversation is not None:
+            self.conversation.finish()
+
     def is_stream(self, sent: httpx.Response) -> bool:
         """Whether its reply is streamed; some servers do not say so."""
         is_json = "json" in sent.headers.get("content-type", "")
@@ -252,7 +257,11 @@ class Proxy:
         try:
             if request.method == "POST" and format:
                 exchange = await self._prepare(request, format, held)
-                return await _while_connected(request, self._answer(request, exchange))
+                try:
+                    return await _while_connected(request, self._answer(request, exchange))
+                except BaseException:
+                    exchange.end_conversation()
+                    raise
             if request.method == "POST" and request.url.path == COUNT_PATH:
                 content = await self._bodies.read(request, held=held)
                 counted = await self._preview(request, content, held)
@@ -369,15 +378,9 @@ class Proxy:
             return None  # it quotes a conversation that is known from its own requests
         assert exchange.caller is not None
         owner = exchange.caller.scope(request.headers)
-        previous = await asyncio.to_thread(self._conversations.find_previous, exchange.body, owner=owner)
-        name = name or previous.session
+        name = name or self._conversations.find_previous(exchange.body, owner=owner)
         if name:
-            scope = replace(owner, session=name)
-            await asyncio.to_thread(self._conversations.name, scope)
-            if previous.session == name:
-                exchange.place = previous.place
-            elif exchange.body.get("conversation"):
-                exchange.place = await asyncio.to_thread(self._conversations.find_newest, scope)
+            await asyncio.to_thread(self._conversations.name, replace(owner, session=name))
             return await self._open_session(name, owner=owner)
         exchange.conversation = await asyncio.to_thread(
             self._conversations.begin, exchange.messages, owner=owner, is_aside=exchange.is_summary
@@ -406,10 +409,7 @@ class Proxy:
         """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
         assert exchange.session is not None
         if is_continued(exchange.body):
-            appended = await exchange.session.append(
-                exchange.messages, format=exchange.format, after=exchange.place or None
-            )
-            exchange.place = appended.place
+            exchange.place = (await exchange.session.append(exchange.messages, format=exchange.format)).place
             return
         exchange.limit = self._find_limit(exchange, headers)
         await self._assemble(exchange)
@@ -466,8 +466,10 @@ class Proxy:
         body = await self._send_until_it_fits(request, exchange)
         sent, passing = body.sent, body.pass_on()
         if not sent.is_success:
+            exchange.end_conversation()
             return _reply(sent, passing, exchange)
         if exchange.is_summary and not self._shadow and "content-encoding" not in sent.headers:
+            exchange.end_conversation()
             return await self._complete_summary(sent, passing, exchange)
         if exchange.session is None:
             return _reply(sent, passing, exchange)
@@ -477,6 +479,7 @@ class Proxy:
             decoder = Decoder(encoding, limit=settings.max_reply_bytes, setting="max_reply_bytes")
         except InputError as error:
             _warn(f"a reply was not archived: {error}", session=exchange.session_id)
+            exchange.end_conversation()
             return _reply(sent, passing, exchange)
         is_stream = exchange.is_stream(sent)
         collector = ReplyCollector(exchange.format, is_stream=is_stream, max_bytes=settings.max_reply_bytes)
@@ -593,29 +596,21 @@ class Proxy:
         reply: Sequence[Message] = ()
         try:
             messages: Sequence[Incoming] = await self._bodies.work(collector.received, size=collector.size)
+            if collector.id and format == "openai_responses":
+                self._conversations.add_response(collector.id, session=session.sync.scope)
             messages = read = providers.read(messages, format=format, keep_malformed=True)
             if collector.is_cut:
                 messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
             else:
                 reply = read
-            place = after
             if messages:
                 numbers = await session.append(messages, format=format, after=after)
-                place = numbers.place
                 if collector.is_cut:  # the client asks again: half an answer is not recalled for that
                     await session.exclude(numbers)
-            if format == "openai_responses":
-                await asyncio.to_thread(
-                    self._conversations.add_response,
-                    collector.id,
-                    session=session.sync.scope,
-                    place=place,
-                    is_whole=not collector.is_cut,
-                )
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
         finally:
-            if conversation is not None and reply:
+            if conversation is not None:
                 await asyncio.to_thread(conversation.finish, reply)
 
     async def _send(
