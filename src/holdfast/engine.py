@@ -360,7 +360,7 @@ class Engine:
         """Whether a call to the memory that was given up has not returned yet. Internal.
 
         Args:
-            scope: Only calls for which a call of this session would be refused; by default all calls.
+            scope: A conversation; only calls that hold up its own calls count. By default all calls count.
         """
         if scope is None:
             return bool(self._watchdog.hanging())

@@ -123,7 +123,7 @@ class Resources:
             raise ClosedError
 
     def is_memory_hanging(self, scope: Scope) -> bool:
-        """Return whether a call of this session to the memory would be refused, because earlier ones hang.
+        """Return whether the memory would refuse a call for a conversation because earlier calls hang.
 
         A slow call says nothing about other callers: one who sends what takes long must not take their memory. Of the
         same caller, a few more calls are tried: only if those hang too, it is the store.
@@ -310,7 +310,7 @@ class Session:
         request = replace(request, facts=facts, is_recalling=recall, question=question)
         masks = self._state.history.mask_ahead(messages, format=format)
         if not self.lock.acquire(timeout=self.settings.archive.timeout_seconds):
-            reason = "archive: another call of this session does not end"
+            reason = "archive: another request of the conversation does not end"
             return self._assemble_without_memory(messages, request, format=format, reason=reason)
         try:
             return self._assemble(messages, request, format=format, masks=masks, caller=_get_caller())
