@@ -124,7 +124,7 @@ class Eagerness:
 
 
 SHY: Final = Eagerness(min_tokens=0, low=0.8, high=1.2)
-"""Nothing for a weak match."""
+"""Nothing for a weak match. Its limits were not measured: it is for people who count every token."""
 NORMAL: Final = Eagerness(min_tokens=300, low=0.6, high=1.2)
 GENEROUS: Final = Eagerness(min_tokens=1_000, low=0.5, high=0.9)
 ALWAYS: Final = Eagerness(min_tokens=0, low=-2.0, high=-1.0)
