@@ -17,7 +17,7 @@ from holdfast.errors import FormatError, InputError, SettingsError, WindowTooSma
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Compaction, Embedding, ModelSettings, Settings, load
 from holdfast.store.base import Record
-from waiting import UNHURRIED
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 HELLO = [{"role": "user", "content": "Which port does staging use?"}]

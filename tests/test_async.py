@@ -16,7 +16,7 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.providers import check
 from holdfast.settings import Embedding
-from waiting import PATIENCE, UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED
 
 LIMIT = 16_000
 pytestmark = pytest.mark.anyio

@@ -18,7 +18,7 @@ from holdfast.providers import check, read
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from waiting import PATIENCE, SHY, until
+from support.waiting import PATIENCE, SHY, until
 
 LIMIT = 32_000
 EARLY = MemoryFlush(soft_threshold=0.4)

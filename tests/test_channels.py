@@ -11,7 +11,6 @@ import click
 import pytest
 from click.testing import CliRunner
 
-import postgres_server
 from holdfast import Engine
 from holdfast.cli import holdfast
 from holdfast.memory.memory import Memory
@@ -19,8 +18,9 @@ from holdfast.messages import Message, Text
 from holdfast.settings import Embedding, Settings, load
 from holdfast.store.base import MessageRow, Select, Store
 from holdfast.store.cutting import plain_cut
-from stores import SCOPE
-from waiting import UNHURRIED
+from support import postgres_server
+from support.stores import SCOPE
+from support.waiting import UNHURRIED
 
 STAMP = "Sun 2026-02-15 18:49 GMT+8"
 SAID = [

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from agent_fixture import BASE, AgentFixture, change_agent, talker
 from holdfast.cli import holdfast
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text
 from holdfast.settings import Archive, Compaction, Embedding, Pruning, Search, Settings
 from holdfast_agent.commands import run
 from holdfast_agent.settings import SessionSettings
-from waiting import UNHURRIED
+from support.agent_fixture import BASE, AgentFixture, change_agent, talker
+from support.waiting import UNHURRIED
 
 CLOCKS = (
     -62_135_596_800_000,  # the year 1

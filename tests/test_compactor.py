@@ -18,8 +18,8 @@ from holdfast.models.scripted import Scripted
 from holdfast.providers import check
 from holdfast.settings import Embedding, Knowledge, Settings
 from holdfast.store.base import Scope, Select
-from talk import answer, call, reply, results, system, user
-from waiting import PATIENCE, UNHURRIED
+from support.conversations import answer, call, reply, results, system, user
+from support.waiting import PATIENCE, UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000

@@ -17,8 +17,8 @@ from holdfast.messages import Message
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Embedding, Pruning, Settings
-from talk import answer, call, reply, results, system, user
-from waiting import SHY
+from support.conversations import answer, call, reply, results, system, user
+from support.waiting import SHY
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=SHY)
 LIMIT = 40_000

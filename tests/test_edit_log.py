@@ -12,8 +12,8 @@ from holdfast.edit_log import EditLog
 from holdfast.memory.memory import Memory
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Record, Scope, Select
-from talk import items as make_items
-from talk import reply, system, user
+from support.conversations import items as make_items
+from support.conversations import reply, system, user
 
 SCOPE = Scope(session="s")
 LIMIT = 1_000

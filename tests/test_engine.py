@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embed_models import static_folder
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.memory.block import OPEN
@@ -19,8 +18,9 @@ from holdfast.messages import Message, Text
 from holdfast.providers import check
 from holdfast.settings import Embedding, Pruning, Settings
 from holdfast.store.base import FactRow, Scope
-from talk import answer, call, reply, results, user
-from waiting import UNHURRIED, until
+from support.conversations import answer, call, reply, results, user
+from support.embed_models import static_folder
+from support.waiting import UNHURRIED, until
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000

@@ -13,8 +13,8 @@ from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.tokens import count_text
-from talk import answer, call, reply, results, system, user
-from waiting import UNHURRIED
+from support.conversations import answer, call, reply, results, system, user
+from support.waiting import UNHURRIED
 
 SCOPE = Scope(session="s")
 TALK = [system(), user("Which port does the database use?"), reply("Port 5433."), user("And the replica?")]

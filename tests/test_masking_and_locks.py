@@ -14,7 +14,7 @@ from holdfast.engine import Engine
 from holdfast.errors import FormatError
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
-from talk import reply, user
+from support.conversations import reply, user
 
 HOSTILE = "password='" * 40
 SECRET = "DB_PASSWORD=hunter2-Moss"

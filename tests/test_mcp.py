@@ -16,10 +16,10 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 
-import patient
 from holdfast import Engine
 from holdfast.settings import Settings
-from waiting import until
+from support import patient
+from support.waiting import until
 
 
 @pytest.fixture

@@ -18,12 +18,12 @@ from typing import Any
 
 import pytest
 
-import postgres_server
 from holdfast import AsyncEngine, Engine, Settings
 from holdfast.memory.memory import Memory
 from holdfast.settings import Embedding
 from holdfast.store.base import MessageRow
-from waiting import UNHURRIED
+from support import postgres_server
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 200_000

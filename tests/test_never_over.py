@@ -14,7 +14,7 @@ from holdfast import Engine
 from holdfast.messages import Message, Text, Usage
 from holdfast.settings import Embedding, ModelSettings, Settings, Tokens
 from holdfast.tokens import count_messages, counter
-from talk import answer, call, reply, results, user
+from support.conversations import answer, call, reply, results, user
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 

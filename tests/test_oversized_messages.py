@@ -14,8 +14,8 @@ from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
 from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Settings, ToolFilter
-from talk import answer, call, reply, results, system, user
-from waiting import UNHURRIED
+from support.conversations import answer, call, reply, results, system, user
+from support.waiting import UNHURRIED
 
 LIMIT = 16_000
 BIG = "The harbour has a pelican called Zebedee. " + "word and more words " * 6_000

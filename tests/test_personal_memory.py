@@ -10,8 +10,8 @@ from holdfast import Engine, Settings
 from holdfast.cli.shared import find_memory
 from holdfast.settings import Archive, Embedding
 from holdfast.store.base import Scope
-from talk import reply, user
-from waiting import UNHURRIED
+from support.conversations import reply, user
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 FACT = "The replica of the ledger listens on port 6543."

@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from failing_stores import FailingStore, open_engine
 from holdfast import Engine, Settings, Window
 from holdfast.embed.base import Floats, Purpose
 from holdfast.embed.choice import Choice
@@ -20,6 +19,7 @@ from holdfast.search.candidates import Candidates
 from holdfast.settings import Embedding, Recall
 from holdfast.store.base import SearchQuery
 from holdfast.store.sqlite import SqliteStore
+from support.failing_stores import FailingStore, open_engine
 
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=200))
 SECONDS = 0.2

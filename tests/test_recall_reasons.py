@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from failing_stores import FailingStore, open_engine
 from holdfast import Engine, Settings, Window
 from holdfast.settings import Embedding, ModelSettings, Recall
+from support.failing_stores import FailingStore, open_engine
 
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=600_000))
 FACT = {"role": "user", "content": "The vault code is 8841-tulip."}

@@ -14,8 +14,8 @@ from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import MessageRow, Scope, Select
 from holdfast.window import Window
-from talk import answer, call, reply, results, user
-from waiting import UNHURRIED
+from support.conversations import answer, call, reply, results, user
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000

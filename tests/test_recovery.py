@@ -14,7 +14,7 @@ from holdfast.models.scripted import Answer, Said, Scripted
 from holdfast.recovery import ModelRequest, complete_with_recovery
 from holdfast.settings import Embedding, Settings
 from holdfast.tokens import count_messages
-from talk import answer, call, reply, results, user
+from support.conversations import answer, call, reply, results, user
 from test_compactor import session
 
 QUIET = Settings(embedding=Embedding(provider="none"))

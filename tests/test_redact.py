@@ -12,7 +12,7 @@ import pytest
 from benchmarks.redaction import dense_texts, fill
 from holdfast.patterns import load
 from holdfast.redaction import JSON, Secret, find, redact, redact_value
-from shared_data import SHARED, needs_shared
+from support.external_data import SHARED, needs_shared
 
 # Canaries are made here and not written down, lest a scanner of this repository takes them for leaks.
 RNG = random.Random(7)  # noqa: S311 - the same canaries every time

@@ -10,7 +10,7 @@ import pytest
 from holdfast import Engine, Settings
 from holdfast.settings import Embedding
 from holdfast.store.base import MessageRow
-from waiting import UNHURRIED
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 200_000

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from agent_fixture import BASE, AgentFixture, Watched, change_agent
 from holdfast.engine import Engine
 from holdfast.errors import ModelOverflowError
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said
 from holdfast.settings import Loaded
 from holdfast_agent.settings import ChatSettings, load
+from support.agent_fixture import BASE, AgentFixture, Watched, change_agent
 from test_seeds_chat import FLUSH, Shell, shell  # noqa: F401 - a fixture
 
 

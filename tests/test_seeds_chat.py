@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 
-from agent_fixture import AgentFixture, talker
 from holdfast.cli import main
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
 from holdfast.messages import Usage
@@ -20,6 +19,7 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said
 from holdfast.tokens import human_tokens
 from holdfast_agent.commands import run
+from support.agent_fixture import AgentFixture, talker
 
 FLUSH = "Pre-compaction memory flush"
 

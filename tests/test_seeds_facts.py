@@ -10,8 +10,6 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from agent_fixture import BASE, AgentFixture, change_agent
-from embed_models import static_folder
 from holdfast.cli import main
 from holdfast.engine import Engine
 from holdfast.errors import ModelBusyError
@@ -22,8 +20,10 @@ from holdfast.settings import Archive, Embedding, Pruning, load
 from holdfast_agent.commands import run
 from holdfast_agent.notes import Notes
 from holdfast_agent.settings import LongTerm
-from talk import answer, call, reply, results, user
-from waiting import UNHURRIED
+from support.agent_fixture import BASE, AgentFixture, change_agent
+from support.conversations import answer, call, reply, results, user
+from support.embed_models import static_folder
+from support.waiting import UNHURRIED
 
 PORT = "The staging database listens on port 6543."
 ZH = "测试数据库的端口是 6543。"

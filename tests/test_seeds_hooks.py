@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from agent_fixture import BASE, AgentFixture, talker
 from holdfast import Engine, Hooks
 from holdfast.compaction.events import Compacted, Compacting, SummaryRequest, SummaryResult
 from holdfast.errors import CompactionError, ModelCancelledError, SettingsError
 from holdfast.settings import Compaction, Settings
 from holdfast_agent.settings import load as load_settings
+from support.agent_fixture import BASE, AgentFixture, talker
+from support.waiting import PATIENCE, UNHURRIED
 from test_seeds_chat import Shell, shell  # noqa: F401 - a fixture
-from waiting import PATIENCE, UNHURRIED
 
 LIMIT = 8_000
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from agent_fixture import BASE
 from holdfast import Engine
 from holdfast.settings import Pruning, Settings
-from waiting import UNHURRIED
+from support.agent_fixture import BASE
+from support.waiting import UNHURRIED
 
 MINUTE = 60_000
 IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}}

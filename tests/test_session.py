@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from failing_stores import FailingStore, open_engine
 from holdfast.engine import Engine
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
@@ -14,8 +13,9 @@ from holdfast.store.base import Scope, Select
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
 from holdfast.timeline import TURN, WINDOW
-from talk import reply, system, user
-from waiting import UNHURRIED
+from support.conversations import reply, system, user
+from support.failing_stores import FailingStore, open_engine
+from support.waiting import UNHURRIED
 
 SCOPE = Scope(session="s")
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)

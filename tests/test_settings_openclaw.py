@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import SettingsError
 from holdfast.settings import Loaded
 from holdfast_agent.settings import CHAT, ChatSettings, QmdPath, load
-from shared_data import SHARED
+from support.external_data import SHARED
 
 CONTEXT = "agents.defaults.memoryContext."
 PLUGIN = "plugins.entries.memory-context.config."

@@ -19,8 +19,8 @@ import pytest
 from holdfast import Engine, Settings
 from holdfast.settings import Embedding
 from holdfast.store.base import MessageRow, Scope, Select
-from talk import reply, user
-from waiting import UNHURRIED
+from support.conversations import reply, user
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 8_000

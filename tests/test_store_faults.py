@@ -25,8 +25,8 @@ from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import Scope
 from holdfast.store.connection import MIGRATIONS
 from holdfast.store.opening import STORE_NAME
-from small_disk import largest_file
-from waiting import UNHURRIED
+from support.full_disk import largest_file
+from support.waiting import UNHURRIED
 
 QUIET = Settings(
     embedding=Embedding(provider="none"),
@@ -319,7 +319,7 @@ from holdfast.cli import holdfast
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.settings import Embedding, Settings
-from unprivileged import drop_privileges
+from support.unprivileged import drop_privileges
 
 drop_privileges()
 home, target, question = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
@@ -448,7 +448,7 @@ from click.testing import CliRunner
 from holdfast.cli import holdfast
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
-from unprivileged import drop_privileges
+from support.unprivileged import drop_privileges
 
 drop_privileges()
 seen = {}

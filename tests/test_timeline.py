@@ -22,8 +22,8 @@ from holdfast.settings import Embedding, Recall, Settings
 from holdfast.store.base import Scope
 from holdfast.timeline import Timeline, read_reports
 from holdfast.tokens import count_text
-from talk import items, reply, user
-from wire_talk import TALKS, Talk
+from support.conversations import items, reply, user
+from support.wire_conversations import TALKS, Talk
 
 SETTINGS = Settings(
     embedding=Embedding(provider="none"), recall=Recall(deadline_ms=600_000, query_messages=1, min_query_chars=24)

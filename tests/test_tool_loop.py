@@ -14,8 +14,8 @@ from holdfast import Engine, Window
 from holdfast.errors import FormatError
 from holdfast.providers import check
 from holdfast.settings import Embedding, Recall, Settings
-from shared_data import SHARED, needs_shared
-from wire_talk import TALKS, Talk
+from support.external_data import SHARED, needs_shared
+from support.wire_conversations import TALKS, Talk
 
 LONG_QUESTIONS = Recall(deadline_ms=600_000, query_messages=1, min_query_chars=24, neighbours=0)
 NO_QUESTIONS = Recall(min_query_chars=10**6)

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from failing_stores import FailingStore
 from holdfast import turn
 from holdfast.context.budget import budget
 from holdfast.context.edits import EDIT
@@ -25,8 +24,9 @@ from holdfast.timeline import TURN, Timeline
 from holdfast.tokens import count_text
 from holdfast.turn import Outcome, Request
 from holdfast.window import Window
-from talk import reply, system, user
-from waiting import UNHURRIED
+from support.conversations import reply, system, user
+from support.failing_stores import FailingStore
+from support.waiting import UNHURRIED
 
 SCOPE = Scope(session="s")
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)

@@ -6,7 +6,7 @@ from threading import Event
 from holdfast.engine import Worker
 from holdfast.errors import StorageError
 from holdfast.files import only_process
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 
 def test_it_goes_on_while_there_is_more() -> None:

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from openai import AsyncOpenAI
 
-from adapter_talk import SETTINGS
 from holdfast import Engine
 from holdfast.testing.provider import ScriptedProvider
+from support.adapter_conversations import SETTINGS
 
 
 @pytest.fixture

@@ -9,11 +9,11 @@ import pytest
 from anthropic import Anthropic, AsyncAnthropic, BadRequestError, InternalServerError
 from anthropic.types import Message, MessageParam, ToolParam
 
-from adapter_talk import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 from holdfast import Engine
 from holdfast.adapters.anthropic import memory
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Cut, Said, ScriptedProvider, overflow
+from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 
 TOOLS: list[ToolParam] = [
     {"name": "lookup", "description": "Look a shelf up.", "input_schema": TOOL["parameters"]}  # type: ignore[typeddict-item]

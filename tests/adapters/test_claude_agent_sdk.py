@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from adapter_talk import PLANTED, QUESTION
 from holdfast import AsyncEngine, Engine
 from holdfast.adapters.claude_agent_sdk import HoldfastSessionStore, holdfast_hooks
 from holdfast.testing.provider import ScriptedProvider
+from support.adapter_conversations import PLANTED, QUESTION
 
 REASON = "pip install claude-agent-sdk (350 MB: it has Claude Code), or run `make frameworks`"
 KEY = {"project_key": "-work-shop", "session_id": "s1"}

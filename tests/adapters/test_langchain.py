@@ -16,12 +16,12 @@ from langchain_openai import ChatOpenAI
 from langgraph.checkpoint.memory import InMemorySaver
 from openai import BadRequestError
 
-from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
 from holdfast import Engine, InputError
 from holdfast.adapters.langchain import HoldfastMiddleware
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow
-from waiting import until
+from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
+from support.waiting import until
 
 CONFIG: Any = {"configurable": {"thread_id": "s1"}}
 

@@ -15,12 +15,12 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-from adapter_talk import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 from holdfast import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.providers.replies import ReplyCollector
 from holdfast.testing.provider import ScriptedProvider, overflow
-from waiting import PATIENCE, until
+from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
+from support.waiting import PATIENCE, until
 
 pytest.importorskip(
     "litellm.proxy.proxy_server",

@@ -19,12 +19,12 @@ from llm.cli import cli
 from llm.default_plugins.openai_models import AsyncChat, Chat
 from openai import BadRequestError
 
-from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
 from holdfast import Engine
 from holdfast.adapters.llm import wrap
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow
-from waiting import until
+from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
+from support.waiting import until
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning")
 MODELS = """

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 
-from adapter_talk import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 from holdfast import Engine
 from holdfast.adapters.openai import wrap
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import ScriptedProvider, overflow
+from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 
 
 def client(server: ScriptedProvider, engine: Engine, *, limit: int = LIMIT, **options: Any) -> OpenAI:

@@ -20,12 +20,12 @@ from agents import (  # noqa: E402
 )
 from openai import AsyncOpenAI, BadRequestError, RateLimitError  # noqa: E402
 
-from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question  # noqa: E402
 from holdfast import Engine  # noqa: E402
 from holdfast.adapters.openai_agents import HoldfastSession, holdfast_config  # noqa: E402
 from holdfast.errors import ModelBusyError  # noqa: E402
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow  # noqa: E402
-from waiting import until  # noqa: E402
+from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question  # noqa: E402
+from support.waiting import until  # noqa: E402
 
 
 def open_agent(client: AsyncOpenAI) -> Agent[Any]:

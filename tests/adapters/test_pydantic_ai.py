@@ -13,12 +13,12 @@ from pydantic_ai import Agent, ModelHTTPError, ModelMessage, ModelRetry
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from adapter_talk import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
 from holdfast import Engine
 from holdfast.adapters.pydantic_ai import HoldfastMemory
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow
-from waiting import until
+from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
+from support.waiting import until
 
 
 def open_agent(client: AsyncOpenAI, *capabilities: HoldfastMemory) -> Agent[Any, str]:

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from agent_fixture import BASE, AgentFixture, Watched, change_agent, talker
 from holdfast.errors import ModelBusyError, ModelError, StorageError
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
@@ -21,7 +20,8 @@ from holdfast.transcripts import read
 from holdfast_agent import agent as agent_module
 from holdfast_agent.agent import Agent
 from holdfast_agent.settings import ChatSettings, Workspace
-from waiting import UNHURRIED
+from support.agent_fixture import BASE, AgentFixture, Watched, change_agent, talker
+from support.waiting import UNHURRIED
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 

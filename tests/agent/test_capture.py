@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 
 from holdfast.memory import block
 from holdfast_agent.memories import CATEGORIES, capture, category_of, refuse
-from strategies import examples
-from talk import MARKS
+from support.conversations import MARKS
+from support.strategies import examples
 
 KEPT = [
     ("Remember that the staging server is behind the VPN", "fact"),

@@ -18,7 +18,7 @@ from holdfast.cli import main
 from holdfast.engine import Engine
 from holdfast.transcripts import read
 from holdfast.transcripts.session import Session as Transcript
-from talk import user
+from support.conversations import user
 
 
 @dataclass

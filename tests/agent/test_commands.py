@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_fixture import AgentFixture, talker
 from holdfast import transcripts
 from holdfast.models.scripted import Scripted
 from holdfast.tokens import human_tokens
 from holdfast_agent.commands import COMMANDS, complete, is_command, run
+from support.agent_fixture import AgentFixture, talker
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent_fixture import AgentFixture, change_agent
 from holdfast.embed import Choice, Purpose, Space
 from holdfast.embed.base import Floats
 from holdfast.engine import Engine
@@ -20,6 +19,7 @@ from holdfast_agent.memories import Memories
 from holdfast_agent.settings import AgentSettings, ChatSettings, LongTerm
 from holdfast_agent.toolbox import Toolbox
 from holdfast_agent.tools import memory_tools
+from support.agent_fixture import AgentFixture, change_agent
 
 
 @pytest.fixture

@@ -10,8 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent_fixture import BASE, AgentFixture, change_agent
-from embed_models import Endpoint, Reply, endpoint
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall
@@ -20,6 +18,8 @@ from holdfast.settings import Embedding, Secret
 from holdfast_agent.commands import run
 from holdfast_agent.memories import Memories, embedding_settings
 from holdfast_agent.settings import AgentSettings, ChatSettings, LongTerm, LongTermEmbedding, load
+from support.agent_fixture import BASE, AgentFixture, change_agent
+from support.embed_models import Endpoint, Reply, endpoint
 
 KEY = "sk-canary-0123456789abcdef"
 MOMO = "The cat of the user is called Momo"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_fixture import AgentFixture
 from holdfast.errors import ModelBusyError, ModelError
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Said, Scripted
+from support.agent_fixture import AgentFixture
 
 
 @pytest.fixture

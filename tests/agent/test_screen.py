@@ -11,7 +11,6 @@ from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 from rich.console import Console
 
-from agent_fixture import AgentFixture
 from holdfast.messages import Text, ToolCall, ToolResult
 from holdfast_agent.agent import Agent
 from holdfast_agent.commands import COMMANDS
@@ -20,6 +19,7 @@ from holdfast_agent.screen import Screen, shorten, status_line
 from holdfast_agent.terminal import WORDS, CommandCompleter, MaskedHistory
 from holdfast_agent.toolbox import Action
 from holdfast_agent.view import CommandResult
+from support.agent_fixture import AgentFixture
 
 
 class Seen:

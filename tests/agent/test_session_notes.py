@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from agent_fixture import BASE, AgentFixture, change_agent, talker
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall
 from holdfast.models.scripted import Hang, Said, Scripted
@@ -21,6 +20,7 @@ from holdfast_agent.notes import Notes
 from holdfast_agent.paths import Bounds
 from holdfast_agent.session_notes import last_words, make_slug, write_session_note
 from holdfast_agent.settings import SessionSettings, Workspace
+from support.agent_fixture import BASE, AgentFixture, change_agent, talker
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 WANTED = change_agent(BASE, session=SessionSettings(memory_file=True))

@@ -12,7 +12,7 @@ from holdfast.errors import InputError, StorageError
 from holdfast.transcripts.registry import read
 from holdfast_agent.sessions import SessionEntry, Sessions, session_key
 from holdfast_agent.settings import AgentSettings, SessionReset, SessionSettings
-from sessions import START, Ids, says
+from support.session_files import START, Ids, says
 
 FOREVER = AgentSettings(session=SessionSettings(reset=SessionReset(mode="never")))
 HOURLY = AgentSettings(session=SessionSettings(reset=SessionReset(mode="idle", idle_minutes=60)))

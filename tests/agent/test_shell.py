@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import InputError
 from holdfast_agent import shell
 from holdfast_agent.shell import environment, run
-from waiting import time_is_over_with, until, when
+from support.waiting import time_is_over_with, until, when
 
 
 def is_running(pid: int) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.datasets import ANY_TURN, DATASETS, Conversation, load
 from holdfast.errors import InputError
-from shared_data import SHARED, needs_shared
+from support.external_data import SHARED, needs_shared
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 PATHS = {

@@ -6,7 +6,7 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from benchmarks.__main__ import bench
-from embed_models import static_folder
+from support.embed_models import static_folder
 
 
 def test_a_text_gives_the_speed(tmp_path: Path) -> None:

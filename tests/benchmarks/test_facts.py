@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from benchmarks.__main__ import bench
 from benchmarks.facts import load, matches, measure
 from holdfast.errors import InputError
-from shared_data import SHARED, needs_shared
+from support.external_data import SHARED, needs_shared
 
 
 def realmem(folder: Path, *turns: tuple[str, str], gold: tuple[object, ...]) -> Path:

@@ -20,7 +20,7 @@ from benchmarks.other_words import (
 )
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from shared_data import SHARED
+from support.external_data import SHARED
 
 SESSIONS = SHARED / "transcripts"
 FILES = tuple(load_sheet().digests)

@@ -6,8 +6,8 @@ import pytest
 
 from benchmarks.datasets import ANY_TURN, Conversation, Question, Session, Turn, load
 from benchmarks.recall import by_limit, measure
-from embed_models import static_folder
 from holdfast.embed.static import StaticEmbedder
+from support.embed_models import static_folder
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 FIGURES = {"r5", "r10", "r_cap", "all_cap", "coverage", "tokens", "found_per_1000", "query_ms_p50", "query_ms_p95"}

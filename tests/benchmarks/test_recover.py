@@ -19,7 +19,7 @@ from holdfast.providers import check, render
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_messages
 from holdfast.transcripts import read
-from talk import reply, system, user
+from support.conversations import reply, system, user
 
 WORDS = {"embedding": {"provider": "none"}}
 

@@ -21,7 +21,7 @@ import pytest
 from holdfast import Engine
 from holdfast.cli import COMMANDS, holdfast, main
 from holdfast.cli.output import align_to_words, plural
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "webhook.jsonl"

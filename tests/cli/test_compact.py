@@ -15,7 +15,7 @@ from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
-from talk import answer, call, reply, results, system, user
+from support.conversations import answer, call, reply, results, system, user
 
 QUIET = Settings(embedding=Embedding(provider="none"))
 SUMMARY = "## Goal\nMove the staging database.\n\n## Key facts\nIt listens on port 6543; see /etc/pg/staging.conf.\n"

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 READING = {

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from click.testing import CliRunner
 
-from agent_fixture import BASE, AgentFixture, change_agent
 from holdfast.cli.commands import doctor
 from holdfast.cli.memory import forget, remember
 from holdfast.engine import Engine
@@ -16,7 +15,8 @@ from holdfast_agent.note_files import find_sessions, read_messages
 from holdfast_agent.notes import Notes
 from holdfast_agent.settings import Experimental, MemorySearch
 from holdfast_agent.terminal import MaskedHistory
-from talk import user
+from support.agent_fixture import BASE, AgentFixture, change_agent
+from support.conversations import user
 
 
 def run(command: object, *arguments: str, home: Path) -> str:

@@ -15,7 +15,6 @@ import click
 import pytest
 from click.testing import CliRunner, Result
 
-import line_archives
 from benchmarks.archive_rows import make_rows
 from holdfast import Engine
 from holdfast.cli import holdfast
@@ -23,6 +22,7 @@ from holdfast.messages import Message, Text
 from holdfast.settings import Settings
 from holdfast.store.base import PassageText, Scope, Select
 from holdfast.store.sqlite import SqliteStore
+from support import line_archives
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl"
 Run = Callable[..., Any]

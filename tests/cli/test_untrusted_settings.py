@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.cli import COMMANDS
 from holdfast.settings.trust import record_trust
-from waiting import PATIENCE, stop_server
+from support.waiting import PATIENCE, stop_server
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "webhook.jsonl")

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from compaction.workshop import NAMES, REQUEST, compaction, conversation, good, planned
 from holdfast.compaction.audit import Checklist, audit, find_requirements, repair
 from holdfast.compaction.sections import HEADINGS, pack
-from talk import reply, user
+from support.compaction import NAMES, REQUEST, compaction, conversation, good, planned
+from support.conversations import reply, user
 
 WANTED = Checklist(headings=HEADINGS, request=REQUEST, names=NAMES, language="Latin script")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from compaction.workshop import REQUEST, Summariser, conversation, good, planned, summed_up
 from holdfast.compaction import sections
 from holdfast.compaction.digest import make_digest, outline, split_turns
 from holdfast.compaction.sections import HEADINGS, parse
@@ -13,7 +12,8 @@ from holdfast.compaction.tool_calls import find_activity
 from holdfast.context.edits import Block
 from holdfast.messages import Message
 from holdfast.tokens import count_text
-from talk import answer, call, items, reply, results, user
+from support.compaction import REQUEST, Summariser, conversation, good, planned, summed_up
+from support.conversations import answer, call, items, reply, results, user
 
 CHINESE = [
     user("帮我修复 src/hooks/verify.py 里的签名验证，不要改测试文件。"),

@@ -8,7 +8,6 @@ from threading import Event
 
 import pytest
 
-from compaction.workshop import REQUEST, Answer, Clock, Summariser, compaction, conversation, good, planned, summed_up
 from holdfast.compaction.audit import find_fault
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.summarise import MAX_CALLS, RUNGS
@@ -22,7 +21,8 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, Text, ToolCall
 from holdfast.models.base import Reply
-from talk import reply, user
+from support.compaction import REQUEST, Answer, Clock, Summariser, compaction, conversation, good, planned, summed_up
+from support.conversations import reply, user
 
 MARK = "ducks-in-a-row"
 """What stands in every wrong answer, and may stand in no summary."""

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import pytest
 
-from compaction.workshop import REQUEST, compaction, conversation, limits, planned, work
 from holdfast.compaction import sections
 from holdfast.compaction.plan import CompactionPlan, plan_compaction, spans
 from holdfast.context.edits import Block, Compacted, Item, apply, tokens
 from holdfast.messages import Message
 from holdfast.tokens import count_message
-from talk import answer, call, items, reply, results, system, user
+from support.compaction import REQUEST, compaction, conversation, limits, planned, work
+from support.conversations import answer, call, items, reply, results, system, user
 
 
 def long(text: str = "word ", size: int = 400) -> str:

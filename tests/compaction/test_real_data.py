@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from agent_files import OWN, REAL, name
-from compaction.workshop import Summariser, compaction, limits, summed_up
 from holdfast import transcripts
 from holdfast.compaction.audit import audit, find_requirements
 from holdfast.compaction.plan import plan_compaction
 from holdfast.compaction.summarise import MAX_CALLS
 from holdfast.context.edits import apply, tokens
 from holdfast.messages import Message
-from shared_data import needs_shared
-from talk import items
+from support.agent_files import OWN, REAL, name
+from support.compaction import Summariser, compaction, limits, summed_up
+from support.conversations import items
+from support.external_data import needs_shared
 
 LARGEST = 300_000
 

@@ -7,18 +7,6 @@ from threading import Event
 
 import pytest
 
-from compaction.workshop import (
-    NAMES,
-    REQUEST,
-    WINDOW,
-    Clock,
-    Summariser,
-    compaction,
-    conversation,
-    good,
-    planned,
-    summed_up,
-)
 from holdfast.compaction import sections
 from holdfast.compaction.audit import Checklist
 from holdfast.compaction.sections import HEADINGS
@@ -36,7 +24,19 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.settings import QualityGuard
 from holdfast.tokens import count_message
-from talk import reply, system, user
+from support.compaction import (
+    NAMES,
+    REQUEST,
+    WINDOW,
+    Clock,
+    Summariser,
+    compaction,
+    conversation,
+    good,
+    planned,
+    summed_up,
+)
+from support.conversations import reply, system, user
 
 LONG = conversation(60)
 

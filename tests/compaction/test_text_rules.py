@@ -18,7 +18,7 @@ from holdfast.compaction.dialogue import (
 from holdfast.messages import Image, Message, Opaque, Text, Thinking, ToolCall
 from holdfast.models.base import Reply
 from holdfast.signals import select, sentences
-from talk import PIXEL, answer, call, reply, results, user
+from support.conversations import PIXEL, answer, call, reply, results, user
 
 SKELETON = "the answer has headings and nothing under them"
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.compaction.tool_calls import Step, find_activity, find_command, only_reads
 from holdfast.messages import Message, ToolCall
-from talk import answer, call, reply, results, user
+from support.conversations import answer, call, reply, results, user
 
 
 def done(name: str, text: str = "ok", *, is_error: bool = False, number: int = 1, **arguments: Any) -> list[Message]:

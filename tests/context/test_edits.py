@@ -24,7 +24,7 @@ from holdfast.context.edits import (
 )
 from holdfast.errors import FormatError
 from holdfast.messages import RedactedThinking, Text, Thinking
-from talk import answer, call, items, messages_of, reply, results, said, system, texts, user
+from support.conversations import answer, call, items, messages_of, reply, results, said, system, texts, user
 
 WINDOW = items(
     [

@@ -11,7 +11,7 @@ from holdfast.context.plan import added_tokens
 from holdfast.context.validate import MISSING, UNKNOWN, repair
 from holdfast.messages import Message, Text, Thinking, ToolCall, units
 from holdfast.providers import Repair
-from talk import answer, call, reply, results, user
+from support.conversations import answer, call, reply, results, user
 
 ASK, DONE = user("why"), reply("because")
 

@@ -16,7 +16,7 @@ from holdfast.messages import Message
 from holdfast.providers import FORMATS
 from holdfast.settings import Settings
 from holdfast.tokens import count_messages
-from talk import MARKS, answer, call, items, limits, messages_of, reply, results, system, user
+from support.conversations import MARKS, answer, call, items, limits, messages_of, reply, results, system, user
 
 BLOCK = render([Fact(type="decision", text="use Stripe")], [Detail(role="user", time=0, text="证书已过期")], MARKS)
 TALK = [system(), user("hello"), reply("hi"), user("why")]

@@ -12,7 +12,7 @@ from holdfast.context.edits import Edit, apply, tokens
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.settings import Pruning, Settings, Trim
-from talk import answer, call, items, messages_of, plan, reply, results, system, user
+from support.conversations import answer, call, items, messages_of, plan, reply, results, system, user
 
 WORDS = "a sentence about the matter at hand, of some length. " * 10
 LONG = "line of output\n" * 2_000

@@ -14,7 +14,7 @@ from holdfast.context.prune import prune, shrink_results
 from holdfast.messages import Message, Opaque, Text, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim, ToolFilter
 from holdfast.tokens import count_message
-from talk import PIXEL, answer, call, items, messages_of, reply, results, texts, user
+from support.conversations import PIXEL, answer, call, items, messages_of, reply, results, texts, user
 
 LONG = "line of output\n" * 1_000
 HOUR = timedelta(hours=1)

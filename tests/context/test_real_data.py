@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from agent_files import OWN, REAL, name
 from holdfast import transcripts
 from holdfast.context.budget import budget
 from holdfast.context.edits import Edit, apply, tokens
@@ -18,8 +17,9 @@ from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
 from holdfast.settings import Pruning, Settings
 from holdfast.tokens import count_messages
-from shared_data import needs_shared
-from talk import items, messages_of, plan
+from support.agent_files import OWN, REAL, name
+from support.conversations import items, messages_of, plan
+from support.external_data import needs_shared
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 

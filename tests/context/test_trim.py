@@ -14,7 +14,7 @@ from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import read
 from holdfast.settings import Trim
-from talk import answer, call, items, limits, reply, results, said, system, user
+from support.conversations import answer, call, items, limits, reply, results, said, system, user
 
 WORDS = "a sentence about the matter at hand, of some length. " * 5
 

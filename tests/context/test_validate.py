@@ -13,7 +13,7 @@ from holdfast.context.validate import validate
 from holdfast.errors import FormatError, InvalidWindowError
 from holdfast.messages import Message, Opaque
 from holdfast.providers import FORMATS
-from talk import THOUGHT, answer, call, finished, reply, results, user
+from support.conversations import THOUGHT, answer, call, finished, reply, results, user
 
 ASK, DONE = user("why"), reply("because")
 

@@ -21,11 +21,11 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-from e2e.hostile import HostileProject, make_hostile_project
 from holdfast.hooks.hosts import HOSTS
 from holdfast.server.process import find
 from holdfast_agent import shell
-from waiting import stop_server, until
+from support.hostile_project import HostileProject, make_hostile_project
+from support.waiting import stop_server, until
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 NODE = shutil.which("node")

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from holdfast.transcripts import read
-from local_model import local_model, needs_local_model
+from support.local_model import local_model, needs_local_model
 
 
 @needs_local_model

@@ -7,8 +7,8 @@ from pathlib import Path
 from holdfast.engine import Engine
 from holdfast.models import open_model
 from holdfast.settings import Compaction, Embedding, ModelSettings, Settings
-from local_model import local_model, needs_local_model
-from talk import reply, user
+from support.conversations import reply, user
+from support.local_model import local_model, needs_local_model
 
 SETTINGS = Settings(
     model=ModelSettings(context_tokens=8_192),

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from e2e.brain import FACTS, WINDOW, Brain, faults, too_long
-from e2e.pty import PROMPT, Terminal
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, Said
 from holdfast.testing.provider import ScriptedProvider, Step
 from holdfast.transcripts import read
-from waiting import until
+from support.e2e_model import FACTS, WINDOW, Brain, faults, too_long
+from support.terminal import PROMPT, Terminal
+from support.waiting import until
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 

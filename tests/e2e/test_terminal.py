@@ -9,12 +9,12 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from e2e.pty import PROMPT, Terminal, readable
 from holdfast.engine import Engine
 from holdfast.settings import Embedding, Settings
 from holdfast.transcripts import read
 from holdfast_agent.sessions import Sessions, session_key
-from waiting import until
+from support.terminal import PROMPT, Terminal, readable
+from support.waiting import until
 
 ALT_ENTER = "\x1b\r"
 CALL = {"text": "I run it.", "calls": [{"name": "bash", "arguments": {"command": "echo ran >> log.txt"}}]}

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from embed_models import static_folder, wordllama_package
 from holdfast.embed import (
     CachedEmbedder,
     Choice,
@@ -17,6 +16,7 @@ from holdfast.embed import (
 from holdfast.embed.remote import RemoteEmbedder
 from holdfast.embed.static import WORDLLAMA
 from holdfast.settings import Embedding, Secret
+from support.embed_models import static_folder, wordllama_package
 
 KEYS = {"OPENAI_API_KEY": "sk-canary-1", "VOYAGE_API_KEY": "pa-canary-2"}
 

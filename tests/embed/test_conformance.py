@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embed_models import VECTORS, Reply, endpoint, save_tokenizer, static_folder
 from holdfast.embed import CachedEmbedder, HashEmbedder, StaticEmbedder
 from holdfast.embed.base import Embedder, Floats, Purpose
 from holdfast.embed.onnx import OnnxEmbedder
@@ -17,7 +16,8 @@ from holdfast.embed.remote import RemoteEmbedder
 from holdfast.embed.static import JointEmbedder
 from holdfast.settings import Secret
 from holdfast.testing.embedder import CHECKS, Check, Maker, check_embedder
-from onnx_models import save_model
+from support.embed_models import VECTORS, Reply, endpoint, save_tokenizer, static_folder
+from support.onnx_models import save_model
 
 HAS_ONNX = all(importlib.util.find_spec(name) for name in ("onnx", "onnxruntime"))
 

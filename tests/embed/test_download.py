@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from embed_models import Reply, endpoint, static_folder
 from holdfast.embed import StaticEmbedder, models_folder
 from holdfast.embed.download import download, download_from_hub
 from holdfast.errors import EmbeddingError, MissingExtraError, StorageError
+from support.embed_models import Reply, endpoint, static_folder
 
 
 def digest(raw: bytes) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from embed_models import VECTORS, static_folder
 from holdfast.embed.static import JointEmbedder, StaticEmbedder
+from support.embed_models import VECTORS, static_folder
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, processors
 
-from embed_models import VECTORS, WORDS, save_tokenizer, static_folder
 from holdfast.embed import CachedEmbedder, choose
 from holdfast.embed.base import Floats
 from holdfast.embed.onnx import OnnxEmbedder, find_onnx_model
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.settings import Embedding
-from onnx_models import save_model
+from support.embed_models import VECTORS, WORDS, save_tokenizer, static_folder
+from support.onnx_models import save_model
 
 MISSING = [name for name in ("onnx", "onnxruntime") if importlib.util.find_spec(name) is None]
 needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.join(MISSING)}")

@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from embed_models import Endpoint, Reply, endpoint
 from holdfast.calls import RetryPolicy
 from holdfast.embed.remote import RemoteEmbedder
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.settings import Secret
+from support.embed_models import Endpoint, Reply, endpoint
 
 KEY = "sk-canary-0123456789abcdef"
 

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, models
 
-from embed_models import VECTORS, WORDS, save_safetensors, save_tokenizer, static_folder, wordllama_package
 from holdfast.embed import StaticEmbedder
 from holdfast.embed.base import Floats
 from holdfast.embed.static import WORDLLAMA, find_wordllama, is_static_model
 from holdfast.errors import EmbeddingError, MissingExtraError
+from support.embed_models import VECTORS, WORDS, save_safetensors, save_tokenizer, static_folder, wordllama_package
 
 
 def embed(embedder: StaticEmbedder, *texts: str) -> Floats:

@@ -17,7 +17,7 @@ from holdfast.embed import models_folder, tokenizer
 from holdfast.embed.base import clean
 from holdfast.embed.static import WORDLLAMA, find_wordllama
 from holdfast.embed.tokenizer import TEXTS_BEFORE_CHUNKS, ChunkTokenizer, find_chunk_rules, load_tokenizer
-from strategies import examples
+from support.strategies import examples
 
 SPECIAL = ["<unk>", "<s>", "[SEP]", "a.b"]
 LETTERS = ["\n", "▁", "a", "b", "c", "B", ".", ",", "\r", "'", "1", "2", "é", "”", "中", "か", "な"]

@@ -18,9 +18,9 @@ from holdfast import Engine
 from holdfast.models.scripted import Said
 from holdfast.settings import Settings
 from holdfast.testing.provider import overflow
-from hosts.model import Model, shown, shown_without_recall
-from hosts.programs import PROGRAMS, Pi, Program
-from waiting import stop_server
+from support.host_model import Model, shown, shown_without_recall
+from support.host_programs import PROGRAMS, Pi, Program
+from support.waiting import stop_server
 
 IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
 RECORDINGS = os.environ.get("HOLDFAST_RECORDINGS")

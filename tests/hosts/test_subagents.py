@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-import patient
 from benchmarks.openclaw import KEY, find_host, run_gateway
 from holdfast import Engine
 from holdfast.settings import Settings
-from hosts.programs import OpenClaw, install_package
-from waiting import PATIENCE, until
+from support import patient
+from support.host_programs import OpenClaw, install_package
+from support.waiting import PATIENCE, until
 
 FOUND = "The mirror of the packages keeps its index on host Wombat, port 7391."
 TASK = "Find the index of the mirror of the packages."

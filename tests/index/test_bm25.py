@@ -10,8 +10,8 @@ from holdfast.index import bm25
 from holdfast.index.bm25 import K1, B, Corpus, Keywords, Term, score, select_cheapest, select_rarest
 from holdfast.index.columns import Columns
 from holdfast.search.arrays import Bools
-from memory_index import BLOCK_PASSAGES, MemoryIndex
-from passage_rows import PassageRow
+from support.memory_index import BLOCK_PASSAGES, MemoryIndex
+from support.passage_rows import PassageRow
 
 TEXTS = ["red apple pie", "green apple", "red red wine", "blue cheese and apple wine", "nothing"]
 

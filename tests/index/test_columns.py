@@ -3,7 +3,7 @@
 import numpy as np
 
 from holdfast.index.columns import Columns, decode, encode
-from passage_rows import PassageRow, append
+from support.passage_rows import PassageRow, append
 
 
 def row(number: int, *, windows: tuple[int, ...] = (3,), previous: int = -1) -> PassageRow:

@@ -25,8 +25,8 @@ from holdfast.index.postings import (
     windows_of_one,
     without,
 )
-from passage_rows import PassageRow, append
-from strategies import examples
+from support.passage_rows import PassageRow, append
+from support.strategies import examples
 
 PAIRS = st.lists(st.tuples(st.integers(0, 40), st.integers(-5, 12)), max_size=120)
 

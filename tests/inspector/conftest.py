@@ -18,7 +18,7 @@ from holdfast.server.app import create_app
 from holdfast.server.inspector.data import Health, Note, Outside
 from holdfast.server.inspector.web import address
 from holdfast.settings import Embedding, Settings
-from waiting import UNHURRIED
+from support.waiting import UNHURRIED
 
 HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> "

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inspector.conftest import Running
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 Page = Any
 SCREENS = {

@@ -11,7 +11,7 @@ from urllib.parse import urljoin
 
 import httpx2 as httpx
 
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 
 def assert_nothing_is_forwarded(client: httpx.Client, url: str) -> None:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import httpx2 as httpx
 import pytest
 
-import patient
 from inspector.conftest import Running
+from support import patient
 
 PAGES = (
     "/",

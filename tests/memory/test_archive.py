@@ -11,10 +11,10 @@ from holdfast.memory.block import Fact, render
 from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.store.base import Scope, Select
 from holdfast.store.sqlite import SqliteStore
-from sessions import says
-from shared_data import SHARED, needs_shared
-from stores import SCOPE
-from talk import MARKS
+from support.conversations import MARKS
+from support.external_data import SHARED, needs_shared
+from support.session_files import says
+from support.stores import SCOPE
 
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"
 BLOCK = render([Fact(type="issue", text="recalled words")], [], MARKS)

@@ -8,7 +8,7 @@ import pytest
 from holdfast import providers
 from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, headers, render, strip_message, strip_text
 from holdfast.messages import Image, Message, Text, ToolCall, ToolResult
-from talk import MARKS
+from support.conversations import MARKS
 
 FACT = Fact(type="decision", text="Use Stripe for payment")
 MOMENT = 1_770_733_860_000  # 2026-02-10 14:31 UTC

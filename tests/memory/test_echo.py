@@ -13,7 +13,7 @@ from benchmarks.archive_rows import make_rows
 from holdfast.memory.block import CLOSE, OPEN, Detail, Fact, Marks, find_blocks, render, strip_message, strip_text
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Scope
-from talk import MARKS
+from support.conversations import MARKS
 
 MOMENT = 1_770_733_860_000
 BLOCK = render(

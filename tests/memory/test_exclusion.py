@@ -12,7 +12,7 @@ from holdfast import Engine
 from holdfast.cli import holdfast
 from holdfast.server.rpc import Rpc
 from holdfast.settings import Settings
-from waiting import UNHURRIED
+from support.waiting import UNHURRIED
 
 QUESTION = "Which port does the billing replica listen on?"
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from fact_talk import learn, rows, said
 from holdfast.memory import facts
 from holdfast.memory.block import Fact, render
 from holdfast.memory.extract import read_explicit
 from holdfast.memory.facts import Draft
-from talk import MARKS
+from support.conversations import MARKS
+from support.fact_scripts import learn, rows, said
 
 
 def only(text: str) -> Draft:

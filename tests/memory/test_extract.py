@@ -7,7 +7,6 @@ from threading import Event
 import msgspec
 import pytest
 
-from fact_talk import NOW, SCOPE, Script, fact, facts_json, learn, rows, said, shell
 from holdfast.errors import ModelBusyError, ModelCancelledError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.block import Detail, render
@@ -15,7 +14,8 @@ from holdfast.memory.extract import extract
 from holdfast.messages import Message, Text
 from holdfast.models.base import Reply
 from holdfast.settings import Settings
-from talk import MARKS
+from support.conversations import MARKS
+from support.fact_scripts import NOW, SCOPE, Script, fact, facts_json, learn, rows, said, shell
 
 TALK = rows("Let us keep it simple: the API listens on port 8080.", "And the cache is Redis.")
 PORT = {

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from fact_talk import NOW, fact, learn, rows
 from holdfast.memory import facts
 from holdfast.memory.facts import is_asked, kind_of, normalise_slot, same_subject, split_slot
 from holdfast.store.base import FactRow
+from support.fact_scripts import NOW, fact, learn, rows
 
 
 def test_a_value_that_came_back_holds_again() -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from benchmarks.archive_rows import make_rows
-from embed_models import static_folder
 from holdfast.embed import Choice, HashEmbedder, StaticEmbedder
 from holdfast.errors import StorageError
 from holdfast.memory import transfer
@@ -22,6 +21,7 @@ from holdfast.store.base import FactRow, MessageRow, Scope, Select
 from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.vmem import read_vectors
+from support.embed_models import static_folder
 
 SCOPE = Scope(project="atlas", session="s1")
 TOKEN = "ghp_16C7e42F292c6912E7710c838347Ae178B4a"

@@ -16,8 +16,8 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
-from talk import reply, system, user
-from waiting import UNHURRIED
+from support.conversations import reply, system, user
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000

@@ -8,7 +8,6 @@ from threading import Event
 import numpy as np
 import pytest
 
-from embed_models import Reply, endpoint, static_folder
 from holdfast.embed import CachedEmbedder, Choice, HashEmbedder, StaticEmbedder
 from holdfast.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.embed.remote import RemoteEmbedder
@@ -19,7 +18,8 @@ from holdfast.settings import Archive, Settings
 from holdfast.store.base import Scope
 from holdfast.store.opening import store_file
 from holdfast.store.sqlite import SqliteStore
-from waiting import PATIENCE
+from support.embed_models import Reply, endpoint, static_folder
+from support.waiting import PATIENCE
 
 SCOPE = Scope(session="s")
 

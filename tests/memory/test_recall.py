@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from benchmarks.archive_rows import make_rows
-from embed_models import static_folder
 from holdfast.embed.base import CachedEmbedder
 from holdfast.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.index.vectors import quantise
@@ -22,7 +21,8 @@ from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, VectorRow
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
-from talk import MARKS
+from support.conversations import MARKS
+from support.embed_models import static_folder
 
 SCOPE = Scope(session="s")
 MOMENT = 1_770_733_860_000  # 2026-02-10 14:31 UTC

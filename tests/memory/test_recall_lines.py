@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-import line_archives as lines
 from holdfast import Engine, transcripts
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.search.relevance import NORMAL
 from holdfast.settings import load
-from line_archives import CHINESE, ENGLISH, OFF_TOPIC, Planted
-from shared_data import SHARED, needs_shared
+from support import line_archives as lines
+from support.external_data import SHARED, needs_shared
+from support.line_archives import CHINESE, ENGLISH, OFF_TOPIC, Planted
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 

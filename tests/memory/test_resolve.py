@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from fact_talk import NOW, SCOPE, fact
 from holdfast.memory import facts
 from holdfast.memory.facts import Decision, Draft, make_row, resolve
 from holdfast.store.base import FactRow, Scope
+from support.fact_scripts import NOW, SCOPE, fact
 
 PORT = fact("The API port is 8080.", subject="API", slot="port", evidence=(1,))
 NEW = Draft(

@@ -10,7 +10,7 @@ from benchmarks.archive_rows import make_rows
 from holdfast.memory.titles import MAX_TITLE_CHARS, make_title, shorten
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
-from talk import reply, system, user
+from support.conversations import reply, system, user
 
 SCOPE = Scope(session="s")
 

@@ -20,7 +20,7 @@ from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.scripted import Said
 from holdfast.providers import check, read_request
 from holdfast.testing.provider import Cut, Event, Events, Raw, ScriptedProvider, Step
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 EPHEMERAL = {"type": "ephemeral"}
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})

@@ -20,7 +20,7 @@ from holdfast.models.client import stream
 from holdfast.models.openai import OpenAIModel
 from holdfast.models.scripted import Hang, Said
 from holdfast.testing.provider import Mute, ScriptedProvider, Step
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 

@@ -12,7 +12,7 @@ from holdfast.errors import ModelCancelledError, ModelOverflowError
 from holdfast.messages import Message, Text
 from holdfast.models import Prompt, open_model
 from holdfast.settings import Settings
-from local_model import local_model, needs_local_model
+from support.local_model import local_model, needs_local_model
 
 
 def asks(text: str, *, schema: Mapping[str, object] | None = None, most: int = 24) -> Prompt:

@@ -15,7 +15,7 @@ from holdfast.models.openai import OpenAIModel, chat_body
 from holdfast.models.scripted import Said
 from holdfast.providers import check
 from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 LS = Tool(name="ls", description="List.", parameters={"type": "object", "properties": {}})

@@ -13,9 +13,9 @@ from holdfast.store.base import Select
 from holdfast.store.cutting import cut
 from holdfast.store.sqlite import SqliteStore
 from holdfast.text import term_spans, terms
-from stores import SCOPE
-from strategies import examples, messages, texts
-from talk import MARKS
+from support.conversations import MARKS
+from support.stores import SCOPE
+from support.strategies import examples, messages, texts
 
 SECRETS = (
     "ghp_16C7e42F292c6912E7710c838347Ae178B4a",

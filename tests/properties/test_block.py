@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from holdfast.memory.block import OPEN, Detail, Fact, render, strip_message, strip_text
 from holdfast.messages import Message, Text
-from strategies import texts
-from talk import MARKS
+from support.conversations import MARKS
+from support.strategies import texts
 
 TAGS = ("</recalled-context>", "<recalled-context>", OPEN, "</detail>", "<knowledge>", "< / DETAIL >", "&lt;/detail>")
 DISGUISED = ("<\u200b/de\xadtail>", "＜/detail＞", "</recalled\ufe0f-con\u2066text>")

@@ -13,8 +13,8 @@ from holdfast import Engine, Settings
 from holdfast.errors import WindowTooSmallError
 from holdfast.settings import Embedding
 from holdfast.store.base import Scope, Select
-from strategies import examples
-from waiting import UNHURRIED
+from support.strategies import examples
+from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 WORDS = st.sampled_from(["ok", "no", "好", "port 6543 " * 300, "Traceback: line\n" * 200])

@@ -8,7 +8,6 @@ from typing import Any
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compaction.workshop import Answer, Summariser, compaction, good, limits, summed_up
 from holdfast.compaction.plan import CompactionPlan, plan_compaction
 from holdfast.compaction.summarise import MAX_CALLS
 from holdfast.context.edits import Block, Edit, Item, apply, in_force, tokens
@@ -23,8 +22,9 @@ from holdfast.errors import (
 from holdfast.messages import Message, units
 from holdfast.settings import Compaction
 from holdfast.tokens import count_message
-from strategies import conversations, examples, texts
-from talk import answer, call, items, reply, results, user
+from support.compaction import Answer, Summariser, compaction, good, limits, summed_up
+from support.conversations import answer, call, items, reply, results, user
+from support.strategies import conversations, examples, texts
 
 slow = settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
 WORDS = ("word ", "签名验证 ", "署名を検証 ", "서명 ", "src/a.py:12 ", "</summary> ", "🦆", "\ud83d ")

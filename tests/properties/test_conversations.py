@@ -18,7 +18,7 @@ from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.server.conversations import Conversation, Conversations
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
-from strategies import examples
+from support.strategies import examples
 
 OWNER = Scope(agent="main@k-1")
 SHARED = ["hello", "yes", "I agree to everything that is written above. " * 20, "next"]

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from embed_models import VECTORS, WORDS, Endpoint, Reply, endpoint, static_folder
 from holdfast.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
 from holdfast.embed.base import batches
 from holdfast.embed.remote import RemoteEmbedder
 from holdfast.embed.static import _load_vectors
 from holdfast.errors import EmbeddingError
-from strategies import examples
+from support.embed_models import VECTORS, WORDS, Endpoint, Reply, endpoint, static_folder
+from support.strategies import examples
 
 unhurried = settings(
     deadline=None,

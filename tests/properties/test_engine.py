@@ -35,9 +35,9 @@ from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import MessageRow, PassageText, Scope, Select
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from strategies import WIRE, examples
-from talk import answer, call, reply, results, system, user
-from waiting import UNHURRIED
+from support.conversations import answer, call, reply, results, system, user
+from support.strategies import WIRE, examples
+from support.waiting import UNHURRIED
 
 few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))

@@ -5,15 +5,15 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fact_talk import NOW, SCOPE, Script, facts_json, learn, rows, said
 from holdfast.memory import facts
 from holdfast.memory.block import Detail, render
 from holdfast.memory.block import Fact as Line
 from holdfast.memory.extract import is_quoted, parse_objects, plain, read_explicit
 from holdfast.memory.facts import same_subject
 from holdfast.store.base import FactRow
-from strategies import examples
-from talk import MARKS
+from support.conversations import MARKS
+from support.fact_scripts import NOW, SCOPE, Script, facts_json, learn, rows, said
+from support.strategies import examples
 
 _THINGS = st.sampled_from(["the API", "the staging API", "the worker", "Kafka"])
 _PORTS = st.sampled_from(["8080", "9090", "9192"])

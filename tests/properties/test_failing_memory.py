@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from failing_stores import FAULTS, FailingStore, HangingStore, open_engine
 from holdfast import providers
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
@@ -28,9 +27,10 @@ from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from strategies import examples
-from talk import answer, call, reply, results, system, user
-from waiting import UNHURRIED, until
+from support.conversations import answer, call, reply, results, system, user
+from support.failing_stores import FAULTS, FailingStore, HangingStore, open_engine
+from support.strategies import examples
+from support.waiting import UNHURRIED, until
 
 few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 more = settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))

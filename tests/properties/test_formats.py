@@ -18,7 +18,7 @@ from holdfast.messages import Message, Part, Text, ToolCall, ToolResult, units
 from holdfast.providers import FORMATS, detect, read, read_request, render, render_request
 from holdfast.providers.wire import encode_arguments
 from holdfast.tokens import count_messages
-from strategies import WIRE, conversations, damaged, examples, json_values, objects
+from support.strategies import WIRE, conversations, damaged, examples, json_values, objects
 
 NAMES = sorted(FORMATS)
 each_format = pytest.mark.parametrize("name", NAMES)

@@ -14,13 +14,13 @@ from typing import TypeVar
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import postgres_server
 from holdfast import Engine, Message, Session, Settings
 from holdfast.memory.memory import Memory
 from holdfast.settings import Embedding
-from strategies import examples
-from talk import answer, call, reply, results, user
-from waiting import UNHURRIED
+from support import postgres_server
+from support.conversations import answer, call, reply, results, user
+from support.strategies import examples
+from support.waiting import UNHURRIED
 
 T = TypeVar("T")
 

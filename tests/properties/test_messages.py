@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from holdfast.messages import Message, Opaque, Part, ToolCall, ToolResult, units
 from holdfast.providers import FORMATS, read
-from strategies import WIRE, conversations, examples, messages
+from support.strategies import WIRE, conversations, examples, messages
 
 
 class TestDigests:

@@ -12,7 +12,7 @@ from holdfast.models import anthropic, openai
 from holdfast.models.client import Draft, error_from_response
 from holdfast.providers import FORMATS, render_request
 from holdfast.providers.overflow import is_overflow, numbers
-from strategies import examples
+from support.strategies import examples
 
 WORDS = st.sampled_from(["a", "", " ", "{", '{"x": 1}', "改", "\ud83d", "tool_use", "stop", "end_turn", "text"])
 JUNK = st.recursive(

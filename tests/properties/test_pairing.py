@@ -13,7 +13,7 @@ from holdfast import providers
 from holdfast.context.plan import added_tokens, added_tokens_of
 from holdfast.context.validate import MISSING, repair
 from holdfast.messages import Message, Text, ToolCall, ToolResult, units
-from strategies import WIRE, conversations, examples
+from support.strategies import WIRE, conversations, examples
 
 slow = settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 

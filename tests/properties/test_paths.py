@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from holdfast.errors import InputError
 from holdfast_agent.paths import Bounds, append_bytes, read_bytes, write_bytes
-from strategies import examples
+from support.strategies import examples
 
 SECRET = b"the secret outside"
 

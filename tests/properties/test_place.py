@@ -13,8 +13,8 @@ from holdfast.context.validate import validate
 from holdfast.memory.block import Detail, Fact, render, strip_message
 from holdfast.messages import Message, Text
 from holdfast.providers import FORMATS
-from strategies import conversations, examples, texts
-from talk import MARKS, answer, call, items, limits, messages_of, reply, results, system, user
+from support.conversations import MARKS, answer, call, items, limits, messages_of, reply, results, system, user
+from support.strategies import conversations, examples, texts
 
 slow = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 positions = st.sampled_from(["tail", "head"])

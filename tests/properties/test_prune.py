@@ -13,8 +13,8 @@ from holdfast.context.prune import excerpt, prune, shrink_results
 from holdfast.messages import Message, ToolResult
 from holdfast.settings import HardClear, Pruning, SoftTrim
 from holdfast.tokens import count_messages
-from strategies import conversations, examples, texts
-from talk import answer, call, items, messages_of, reply, results, user
+from support.conversations import answer, call, items, messages_of, reply, results, user
+from support.strategies import conversations, examples, texts
 
 slow = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 outputs = st.builds(

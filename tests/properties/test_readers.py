@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent_files import OWN, name
 from holdfast import providers
 from holdfast.errors import HoldfastError
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
 from holdfast.transcripts import READERS, Transcript, read
-from strategies import examples
+from support.agent_files import OWN, name
+from support.strategies import examples
 
 words = st.text(min_size=1, max_size=20)
 ids = st.text("abc123", min_size=1, max_size=6)

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import line_archives
 from benchmarks.archive_rows import make_rows
 from holdfast import Engine
 from holdfast.memory.block import CLOSE, OPEN, strip_text
@@ -19,8 +18,9 @@ from holdfast.settings import load
 from holdfast.store.base import FactRow, Scope
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
-from strategies import examples
-from talk import MARKS
+from support import line_archives
+from support.conversations import MARKS
+from support.strategies import examples
 
 MINE, OTHER = Scope(session="mine"), Scope(tenant="other", session="mine")
 CANARY = "zebracanary"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from benchmarks.redaction import HARMLESS, NAMED, SHAPED, Sample, fill
 from holdfast.redaction import find, redact, redact_value
-from strategies import examples
+from support.strategies import examples
 
 MISSED = ("unnamed", "words")  # kinds of secrets that nothing in the text gives away
 

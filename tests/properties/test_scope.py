@@ -16,7 +16,7 @@ from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
-from strategies import examples
+from support.strategies import examples
 
 scopes = st.builds(
     Scope,

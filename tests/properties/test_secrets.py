@@ -14,7 +14,7 @@ from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
-from strategies import examples
+from support.strategies import examples
 
 SCOPE = Scope(session="s")
 SECRETS = (

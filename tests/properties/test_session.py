@@ -15,8 +15,8 @@ from holdfast.errors import TranscriptError
 from holdfast.transcripts import Entry, stream
 from holdfast.transcripts.records import read_entry
 from holdfast.transcripts.session import Session, Tree, compaction_region
-from sessions import begin, branch, calls, compaction, rebuild, reopen, says, user
-from strategies import examples
+from support.session_files import begin, branch, calls, compaction, rebuild, reopen, says, user
+from support.strategies import examples
 
 Step = Callable[[Session, int, str], object]
 

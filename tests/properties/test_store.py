@@ -22,8 +22,8 @@ from holdfast.store.codec import decode_message, decode_words, encode_message, w
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check
 from holdfast.testing.rows import MODEL, asks, find_messages, on_disk, plant, says, word
-from stores import open_files, open_sqlite
-from strategies import anthropic, chat, examples, messages, pi, responses
+from support.stores import open_files, open_sqlite
+from support.strategies import anthropic, chat, examples, messages, pi, responses
 
 SCOPES = [Scope(tenant=tenant, session=session) for tenant in ("a", "b") for session in ("1", "2")]
 WORDS = [word("thing", number) for number in range(6)]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.text import clip, head, tail, term_spans, terms
-from strategies import texts
+from support.strategies import texts
 
 TRICKY = "aB1_.-/ \n\r`~签か가ｶﾞ\u3099é\u0301\u200d👩🇩🇪\u0600ำ\ud800"
 tricky = st.text(st.sampled_from(TRICKY) | st.characters(exclude_categories=()), max_size=60)

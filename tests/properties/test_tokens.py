@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from holdfast.messages import Message
 from holdfast.tokens import MESSAGE_TOKENS, count_messages, count_text
-from strategies import conversations, texts
+from support.strategies import conversations, texts
 
 
 class TestCountText:

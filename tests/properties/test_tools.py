@@ -12,7 +12,7 @@ from holdfast.messages import ToolCall
 from holdfast_agent.paths import Bounds
 from holdfast_agent.toolbox import Toolbox
 from holdfast_agent.tools import file_tools, flush_tools
-from strategies import examples
+from support.strategies import examples
 
 JSON: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),

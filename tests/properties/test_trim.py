@@ -10,8 +10,8 @@ from holdfast.context.plan import added_tokens, protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, units
 from holdfast.settings import Trim
-from strategies import conversations, examples
-from talk import answer, call, items, limits, reply, results, user
+from support.conversations import answer, call, items, limits, reply, results, user
+from support.strategies import conversations, examples
 
 slow = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
 some_trim = st.builds(

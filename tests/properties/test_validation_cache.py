@@ -14,7 +14,7 @@ from holdfast.context.validate import ValidationCache, ValidWindow, validate
 from holdfast.errors import InvalidWindowError
 from holdfast.providers import FORMATS
 from holdfast.tokens import count_message
-from strategies import examples
+from support.strategies import examples
 
 CHANGED: Final = 0.5
 

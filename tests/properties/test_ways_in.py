@@ -30,8 +30,8 @@ from holdfast.server.app import create_app
 from holdfast.server.inspector.web import address, link
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
-from strategies import examples
-from waiting import PATIENCE
+from support.strategies import examples
+from support.waiting import PATIENCE
 
 NAMES: Final = (
     *("a", "A", "b", "local", "main", "a/b", "/a", "../a", "a..b", "a\0", "a\0b", "%61", "a%00", "a%2Fb", "a+b"),

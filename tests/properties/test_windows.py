@@ -34,8 +34,8 @@ from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Recall, Settings, Trim
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from strategies import WIRE, conversations, examples
-from talk import answer, call, items, messages_of, reply, results, system, user
+from support.conversations import answer, call, items, messages_of, reply, results, system, user
+from support.strategies import WIRE, conversations, examples
 
 slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 few = settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))

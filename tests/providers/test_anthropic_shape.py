@@ -7,7 +7,7 @@ from typing import Any
 from holdfast.context.validate import validate
 from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers import CONTINUED
-from talk import PIXEL, THOUGHT, answer, call, finished, kinds, reply, results, system, user
+from support.conversations import PIXEL, THOUGHT, answer, call, finished, kinds, reply, results, system, user
 
 ASK, DONE = user("why"), reply("because")
 

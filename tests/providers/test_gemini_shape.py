@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.context.validate import validate
 from holdfast.messages import Image, Message, Opaque, Text, ToolResult
 from holdfast.providers import CONTINUED
-from talk import PIXEL, answer, call, reply, results, system, user
+from support.conversations import PIXEL, answer, call, reply, results, system, user
 
 ASK, DONE = user("why"), reply("because")
 

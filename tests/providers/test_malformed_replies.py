@@ -14,7 +14,7 @@ from holdfast import Engine, Message, Opaque, Settings, providers
 from holdfast.providers.incoming import MALFORMED
 from holdfast.providers.replies import ReplyCollector
 from holdfast.settings import Embedding
-from strategies import examples, json_values
+from support.strategies import examples, json_values
 
 QUIET = Settings(embedding=Embedding(provider="none"))
 WORDS = ["The first part.", "The last part."]

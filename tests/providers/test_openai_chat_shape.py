@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from holdfast.context.validate import validate
-from talk import answer, call, finished, reply, results, user
+from support.conversations import answer, call, finished, reply, results, user
 
 ASK, DONE = user("why"), reply("because")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.context.validate import validate
 from holdfast.messages import Opaque
-from talk import finished, reply, user
+from support.conversations import finished, reply, user
 
 ASK, DONE = user("why"), reply("because")
 

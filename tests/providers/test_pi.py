@@ -11,7 +11,7 @@ from holdfast.errors import FormatError
 from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.providers import read, render
 from holdfast.providers.pi import BRANCH_SUMMARY, COMPACTION_SUMMARY
-from strategies import CALL_SPELLINGS, RESULT_IDS
+from support.strategies import CALL_SPELLINGS, RESULT_IDS
 
 REPLY: dict[str, Any] = {
     "role": "assistant",

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.providers import read, read_request, render, render_request
-from shared_data import SHARED, needs_shared
+from support.external_data import SHARED, needs_shared
 
 TRANSCRIPTS = SHARED / "transcripts"
 OWN = [

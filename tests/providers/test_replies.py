@@ -15,7 +15,7 @@ from holdfast.messages import ToolCall
 from holdfast.models.scripted import Said
 from holdfast.providers.replies import AnthropicStream, ChatStream, ReplyCollector, read_reply
 from holdfast.testing.provider import anthropic_events, openai_events, responses_events
-from wrong_values import change_each_value
+from support.wrong_values import change_each_value
 
 EVENTS = {"anthropic": anthropic_events, "openai_chat": openai_events, "openai_responses": responses_events}
 

@@ -5,7 +5,7 @@ import pytest
 
 from holdfast.index.vectors import Centering
 from holdfast.search.fuse import Fusion, Order, Recipe, Weighted, rank
-from signals import DAY, Said, signals
+from support.ranking_signals import DAY, Said, signals
 
 PLAIN = Order(recipe=Recipe(human=1, near=0, far=0, session=0, date=0))
 TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good"), Said("a second cat came")]

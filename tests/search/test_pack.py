@@ -3,11 +3,11 @@
 import numpy as np
 from msgspec import structs
 
-import line_archives
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, Quotable, Quote, excerpt, pack
 from holdfast.search.passages import windows
 from holdfast.tokens import count_text
-from line_archives import ENGLISH
+from support import line_archives
+from support.line_archives import ENGLISH
 
 FILLER = "Nothing of interest was said in this sentence at all, and it goes on for a while. "
 ANSWER = "The production database listens on port 5433 since the move. "

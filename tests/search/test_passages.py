@@ -4,9 +4,9 @@ from itertools import pairwise
 
 import pytest
 
-import line_archives
 from holdfast.search.passages import LINES, LONGEST_WINDOW, PASSAGE, WHOLE, passages, windows
-from line_archives import ENGLISH
+from support import line_archives
+from support.line_archives import ENGLISH
 
 PROSE = " ".join(f"This is sentence number {n}, and it says a thing or two." for n in range(300))
 CHINESE = "".join(f"这是第{n}句话，它说了一些事情。" for n in range(300))

@@ -8,12 +8,12 @@ import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import bench
-from embed_models import static_folder
 from holdfast import Engine
 from holdfast.search import related
 from holdfast.search.related import find_related
 from holdfast.settings import Embedding, Settings
 from holdfast.text import terms
+from support.embed_models import static_folder
 
 LINES = Path(related.__file__).with_name("related.txt").read_text("ascii").splitlines()
 

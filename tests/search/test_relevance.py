@@ -17,7 +17,7 @@ from holdfast.search.relevance import (
     measure_confidence,
     word_relevance,
 )
-from signals import Said, signals
+from support.ranking_signals import Said, signals
 
 TALK = [Said("we deploy to Frankfurt"), Said("the cat sleeps"), Said("lunch was good")]
 LESS = (len(TALK) / TYPICAL_WINDOWS) ** GROWTH

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from embed_models import static_folder
 from holdfast.embed import CachedEmbedder, Embedder, HashEmbedder, StaticEmbedder
 from holdfast.embed.static import JointEmbedder, vector_weight
+from support.embed_models import static_folder
 
 
 @pytest.fixture

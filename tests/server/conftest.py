@@ -25,7 +25,7 @@ from holdfast.server.connections import Limits, make_config
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from holdfast.testing.provider import Script, ScriptedProvider
-from waiting import PATIENCE, UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED
 
 # Fixed, because names of tests contain them and every worker of pytest-xdist must collect the same names.
 TOKEN = "holdfast_pXyL0w3m9cQd7Rk2Vt5Zb8Ns1Hf4Jg6Ua-Ee_Io3Ty7"

@@ -17,10 +17,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-import patient
 from holdfast.server.connections import MAX_HEAD_BYTES, Limits
 from holdfast.server.process import find
-from waiting import until
+from support import patient
+from support.waiting import until
 
 from .conftest import serve
 from .test_process import running

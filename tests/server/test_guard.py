@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from .conftest import Pair
 

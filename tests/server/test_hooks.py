@@ -15,7 +15,7 @@ import pytest
 from holdfast import Engine
 from holdfast.hooks.handlers import MAX_HOSTS, HostHooks
 from holdfast.settings import Archive, Settings
-from waiting import UNHURRIED, stop_server
+from support.waiting import UNHURRIED, stop_server
 
 
 class Host:

@@ -12,7 +12,6 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-import patient
 from holdfast import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
@@ -22,7 +21,8 @@ from holdfast.server.proxy import Upstreams
 from holdfast.settings import Archive, Embedding, ModelSettings, ProjectSettings, ServerSettings, Settings, load
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, ScriptedProvider
-from waiting import PATIENCE, UNHURRIED
+from support import patient
+from support.waiting import PATIENCE, UNHURRIED
 
 from .conftest import OWNER_TOKEN, TOKEN, Running, Start, serve
 

@@ -26,7 +26,6 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-import patient
 from holdfast import Engine
 from holdfast.errors import InputError
 from holdfast.server.app import create_app
@@ -35,7 +34,8 @@ from holdfast.server.guard import Guard
 from holdfast.server.inspector.web import address
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Embedding, ServerSettings, Settings
-from waiting import PATIENCE, until
+from support import patient
+from support.waiting import PATIENCE, until
 
 from .conftest import TOKEN, Pair, Seen, Upstream, run_pair, serve
 from .test_process import running

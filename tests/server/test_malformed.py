@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-import patient
 from holdfast.testing.provider import Events, Raw
+from support import patient
 
 from .conftest import OWNER, Start
 

@@ -17,7 +17,7 @@ from holdfast import Engine, providers
 from holdfast.hooks.install import Installer
 from holdfast.settings import Settings
 from holdfast.tokens import count_messages
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")

@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import Barrier, Event
 from typing import Any
 
-import patient
 from holdfast import Engine, Settings
 from holdfast.models.scripted import Said
 from holdfast.server.rpc import Rpc
+from support import patient
 
 from .conftest import OWNER, TOKEN, Start
 

@@ -17,12 +17,12 @@ import httpx2 as httpx
 import pytest
 from starlette.responses import Response, StreamingResponse
 
-import patient
 from holdfast import Engine
 from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
-from waiting import PATIENCE, until
+from support import patient
+from support.waiting import PATIENCE, until
 
 from .conftest import OWNER, TOKEN, Pair, Seen, Upstream, serve
 

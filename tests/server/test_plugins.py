@@ -20,7 +20,7 @@ from holdfast import providers
 from holdfast.hooks.install import Installer
 from holdfast.providers import check
 from holdfast.tokens import count_messages
-from strategies import examples
+from support.strategies import examples
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")

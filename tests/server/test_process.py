@@ -19,8 +19,6 @@ from pathlib import Path
 import httpx2 as httpx
 import pytest
 
-import patient
-import postgres_server
 from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang, Said
@@ -31,7 +29,8 @@ from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from holdfast.store.postgres import hide_password
 from holdfast.testing.provider import Cut, ScriptedProvider
-from waiting import PATIENCE, stop_server, until
+from support import patient, postgres_server
+from support.waiting import PATIENCE, stop_server, until
 
 from .conftest import TOKEN, serve
 

@@ -17,8 +17,6 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
-import patient
-import postgres_server
 from holdfast.engine import Engine
 from holdfast.models.scripted import Said
 from holdfast.server.process import Server, find, find_or_start
@@ -26,7 +24,8 @@ from holdfast.settings import ProjectSettings, Settings, folder_of, load, user_f
 from holdfast.settings.projects import MAX_PROJECTS
 from holdfast.settings.trust import record_trust
 from holdfast.testing.provider import ScriptedProvider
-from waiting import stop_server, until
+from support import patient, postgres_server
+from support.waiting import stop_server, until
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 SECONDS = 120

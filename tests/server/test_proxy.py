@@ -18,8 +18,6 @@ from anthropic import Anthropic, AnthropicError, APIStatusError
 from anthropic.types import ToolParam
 from openai import OpenAI
 
-import patient
-from failing_stores import FAULTS
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, Said
@@ -28,7 +26,9 @@ from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, Step, overflow
 from holdfast.tokens import count_messages
 from holdfast.window import Window
-from waiting import until
+from support import patient
+from support.failing_stores import FAULTS
+from support.waiting import until
 
 from .conftest import OWNER, TOKEN, Start
 

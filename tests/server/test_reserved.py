@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.server.guard import make_token
 from holdfast.server.inspector.web import address
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from .conftest import OWNER_TOKEN, TOKEN, Pair
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from failing_stores import FAULTS, open_engine
 from holdfast import Engine
 from holdfast.server.rpc import MAX_THREADS, Rpc
 from holdfast.settings import Embedding, ServerSettings, Settings
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
-from waiting import PATIENCE, UNHURRIED
+from support.failing_stores import FAULTS, open_engine
+from support.waiting import PATIENCE, UNHURRIED
 
 
 def call(engine: Engine, method: str, **params: Any) -> dict[str, Any]:

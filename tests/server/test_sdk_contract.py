@@ -19,7 +19,7 @@ from holdfast.server.app import create_app
 from holdfast.server.proxy import Upstreams
 from holdfast.settings import ModelSettings, Settings
 from holdfast.testing.provider import Events, Raw, ScriptedProvider
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 from .conftest import OWNER, OWNER_TOKEN, TOKEN, Running, serve
 

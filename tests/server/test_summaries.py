@@ -11,12 +11,12 @@ import httpx2 as httpx
 import pytest
 from openai import OpenAI
 
-import patient
 from holdfast.models.scripted import Said
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.testing.provider import Events, Raw, Wire, wire_of_path
-from waiting import PATIENCE
-from wrong_values import change_each_value
+from support import patient
+from support.waiting import PATIENCE
+from support.wrong_values import change_each_value
 
 from .conftest import OWNER, Running, Start
 from .test_proxy import LS, MODEL, SMALL, anthropic, texts

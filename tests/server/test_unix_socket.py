@@ -17,7 +17,7 @@ import pytest
 
 from holdfast.server.process import find
 from holdfast.testing.provider import ScriptedProvider
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sockets")
 

@@ -9,8 +9,8 @@ from holdfast.store.base import MessageRow, Select, Store
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import Check
 from holdfast.testing.store import CHECKS, check_store
-from postgres_server import open_postgres
-from stores import open_files, open_sqlite
+from support.postgres_server import open_postgres
+from support.stores import open_files, open_sqlite
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

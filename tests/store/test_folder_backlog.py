@@ -19,7 +19,7 @@ from holdfast.store.base import Scope, Select
 from holdfast.store.folder import COPY_LINES, DATABASE, MAX_SYNC_BYTES, FolderStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import asks, find_messages, says, texts
-from waiting import UNHURRIED, until
+from support.waiting import UNHURRIED, until
 
 NOW = 1_771_000_000_000
 COUNT = 5 * COPY_LINES

@@ -20,7 +20,7 @@ from holdfast.store.base import Record, Select, Store
 from holdfast.store.moving import move
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import HERE, MODEL, asks, fact, says, vectors
-from postgres_server import open_postgres, schema_of, start
+from support.postgres_server import open_postgres, schema_of, start
 
 OTHER = replace(HERE, tenant="other")
 CITY = "The capital of Mongolia is Ulaanbaatar."

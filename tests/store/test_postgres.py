@@ -24,8 +24,8 @@ from holdfast.store.base import Job, Record, Scope, Select
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import ROLE
 from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, plant, says, texts, vectors
-from postgres_server import open_postgres, require_hamming, schema_of, start
-from waiting import PATIENCE, until
+from support.postgres_server import open_postgres, require_hamming, schema_of, start
+from support.waiting import PATIENCE, until
 
 OTHER = replace(HERE, tenant="other")
 

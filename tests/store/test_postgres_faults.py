@@ -23,8 +23,8 @@ from holdfast.settings.schema import Postgres
 from holdfast.store.base import Store
 from holdfast.store.postgres import PostgresStore
 from holdfast.testing.rows import says, texts
-from postgres_server import open_postgres, schema_of, start
-from waiting import PATIENCE, until
+from support.postgres_server import open_postgres, schema_of, start
+from support.waiting import PATIENCE, until
 
 Admin = psycopg.Connection[tuple[object, ...]]
 

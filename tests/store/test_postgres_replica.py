@@ -16,7 +16,7 @@ from psycopg.conninfo import conninfo_to_dict
 from holdfast.errors import StorageError
 from holdfast.store.postgres import PostgresStore
 from holdfast.testing.rows import says, texts
-from waiting import PATIENCE, until
+from support.waiting import PATIENCE, until
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ from holdfast.memory.recall import recall
 from holdfast.search.relevance import ALWAYS, NORMAL
 from holdfast.store.base import Store
 from holdfast.store.sqlite import SqliteStore
-from postgres_server import open_postgres
-from shared_data import SHARED, needs_shared
+from support.external_data import SHARED, needs_shared
+from support.postgres_server import open_postgres
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 EMBEDDER = HashEmbedder()

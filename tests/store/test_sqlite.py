@@ -24,7 +24,7 @@ from holdfast.store.base import MessageRow, Record, Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.processes import crowd
 from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, opened, readers, says, texts, vectors, word
-from stores import open_sqlite
+from support.stores import open_sqlite
 
 
 def rows_of(path: Path, query: str) -> list[tuple[object, ...]]:

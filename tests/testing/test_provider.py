@@ -8,12 +8,12 @@ from typing import Any
 import httpx2 as httpx
 import pytest
 
-import patient
 from holdfast import providers
 from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
 from holdfast.providers.overflow import is_overflow
 from holdfast.testing.provider import Cut, Raw, Said, ScriptedProvider, overflow
+from support import patient
 
 CALL = ToolCall(id="c1", name="lookup", arguments={"key": "税"})
 REQUESTS: dict[str, tuple[str, dict[str, Any]]] = {

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from agent_files import FIXTURES, TRANSCRIPTS
 from holdfast.transcripts import read
-from shared_data import needs_shared
+from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.external_data import needs_shared
 
 FILE = FIXTURES / "aider" / ".aider.chat.history.md"
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_files import FIXTURES
 from holdfast.errors import TranscriptError
 from holdfast.transcripts import Entry, read, stream
 from holdfast.transcripts.entry import timestamp
 from holdfast.transcripts.lines import read_document, read_head
+from support.agent_files import FIXTURES
 
 CLAUDE = FIXTURES / "claude_code" / "harbour.jsonl"
 NOISE = random.Random(7)  # noqa: S311 - text that does not compress, the same in every run

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from agent_files import FIXTURES, TRANSCRIPTS
 from holdfast import Engine
 from holdfast.messages import Image, Usage
 from holdfast.transcripts import Entry, Problem, read
-from shared_data import needs_shared
+from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.external_data import needs_shared
 
 FILE = FIXTURES / "claude_code" / "harbour.jsonl"
 

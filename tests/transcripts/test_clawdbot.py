@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from agent_files import FIXTURES
 from holdfast import providers
 from holdfast.messages import units
 from holdfast.transcripts import read
+from support.agent_files import FIXTURES
 
 FILE = FIXTURES / "clawdbot" / "simple.jsonl"
 

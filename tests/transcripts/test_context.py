@@ -6,7 +6,7 @@ from holdfast.messages import Message
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
 from holdfast.transcripts.session import compaction_region
-from sessions import compaction, entry, rebuild, reply, user
+from support.session_files import compaction, entry, rebuild, reply, user
 
 SUMMARY = "The conversation history before this point was compacted into the following summary:\n\n<summary>\n"
 BRANCH = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n"

@@ -3,9 +3,9 @@
 from pathlib import Path
 from shutil import copytree
 
-from agent_files import COPILOT
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall
 from holdfast.transcripts import READERS, read
+from support.agent_files import COPILOT
 
 
 def test_session() -> None:

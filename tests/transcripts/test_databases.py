@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from backports import zstd
 
-from agent_files import TRANSCRIPTS
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message
 from holdfast.transcripts import Problem, read, sessions
-from shared_data import needs_shared
+from support.agent_files import TRANSCRIPTS
+from support.external_data import needs_shared
 
 HEADER = {"type": "session", "version": 4, "id": "w1", "timestamp": "2026-09-01T10:00:00Z", "cwd": "/home/ada/mill"}
 

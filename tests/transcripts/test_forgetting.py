@@ -7,8 +7,8 @@ from pathlib import Path
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
 from holdfast.transcripts.records import FORGOTTEN
 from holdfast.transcripts.session import Session
-from sessions import rebuild
-from talk import reply, user
+from support.conversations import reply, user
+from support.session_files import rebuild
 
 
 def written(file: Path) -> tuple[Session, list[str]]:

@@ -11,8 +11,8 @@ import pytest
 from holdfast.errors import FormatError, StorageError
 from holdfast.transcripts import journal
 from holdfast.transcripts.session import Session
-from sessions import begin, reopen, says, texts
-from small_disk import largest_file
+from support.full_disk import largest_file
+from support.session_files import begin, reopen, says, texts
 
 
 @contextmanager

@@ -3,9 +3,9 @@
 from pathlib import Path
 from shutil import copytree
 
-from agent_files import KIMI
 from holdfast.messages import Image, Text, Thinking, ToolCall, Usage
 from holdfast.transcripts import read
+from support.agent_files import KIMI
 
 
 def test_session() -> None:

@@ -11,8 +11,8 @@ import pytest
 from holdfast.errors import StorageError, TranscriptError
 from holdfast.transcripts import Entry, Problem, stream
 from holdfast.transcripts.session import Session, newest_session
-from sessions import Ids, Ticks, begin, branch, records, reopen, says, texts, write_lines
-from waiting import PATIENCE
+from support.session_files import Ids, Ticks, begin, branch, records, reopen, says, texts, write_lines
+from support.waiting import PATIENCE
 
 HEADER = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-02-10T14:00:00.000Z", "cwd": "/w"}
 

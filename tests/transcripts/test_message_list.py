@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_files import FIXTURES
 from holdfast.errors import TranscriptError
 from holdfast.messages import Thinking
 from holdfast.transcripts import read
+from support.agent_files import FIXTURES
 
 LISTS = FIXTURES / "message_list"
 

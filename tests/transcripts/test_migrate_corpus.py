@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from agent_files import TRANSCRIPTS
 from holdfast.messages import (
     Image,
     Message,
@@ -32,7 +31,8 @@ from holdfast.messages import (
     ToolResult,
 )
 from holdfast.transcripts import Entry, read
-from shared_data import needs_shared
+from support.agent_files import TRANSCRIPTS
+from support.external_data import needs_shared
 
 Row = dict[str, Any]
 

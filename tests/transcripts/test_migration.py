@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.errors import TranscriptError
 from holdfast.transcripts.session import Session, compaction_region
-from sessions import START, Ids, Ticks, records, reopen, says, texts, write_lines
-from shared_data import SHARED, needs_shared
+from support.external_data import SHARED, needs_shared
+from support.session_files import START, Ids, Ticks, records, reopen, says, texts, write_lines
 
 STAMP = "2026-02-10T14-00-00.000Z"
 TIME = "2025-12-08T22:41:05.306Z"

@@ -5,10 +5,10 @@ from shutil import copytree
 
 import pytest
 
-from agent_files import FIXTURES
 from holdfast.errors import TranscriptError
 from holdfast.messages import Image, Opaque, Text, Thinking, Usage
 from holdfast.transcripts import read
+from support.agent_files import FIXTURES
 
 EXPORT = FIXTURES / "opencode" / "export.json"
 STORED = FIXTURES / "opencode" / "storage" / "session" / "global" / "ses_0002.json"

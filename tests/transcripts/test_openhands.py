@@ -3,9 +3,9 @@
 from pathlib import Path
 from shutil import copytree
 
-from agent_files import OPENHANDS
 from holdfast.messages import Image, Text, Thinking, ToolCall
 from holdfast.transcripts import read
+from support.agent_files import OPENHANDS
 
 
 def test_events() -> None:

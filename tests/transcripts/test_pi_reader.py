@@ -4,11 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_files import FIXTURES, TRANSCRIPTS
 from holdfast.messages import Image, Message, Usage
 from holdfast.transcripts import read
 from holdfast.transcripts.pi import ARCHIVED, is_copy
-from shared_data import needs_shared
+from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.external_data import needs_shared
 
 FILE = FIXTURES / "pi" / "2026-03-01T11-00-00-000Z_pi-3.jsonl"
 

@@ -6,10 +6,10 @@ from shutil import copyfile, copytree
 
 import pytest
 
-from agent_files import FIXTURES, OWN, TRANSCRIPTS
 from holdfast.errors import TranscriptError
 from holdfast.transcripts import Problem, SessionRef, default_places, sessions
-from shared_data import needs_shared
+from support.agent_files import FIXTURES, OWN, TRANSCRIPTS
+from support.external_data import needs_shared
 
 root_reads_everything = pytest.mark.skipif(
     hasattr(os, "geteuid") and os.geteuid() == 0, reason="run by root, who may look into every folder"

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_files import COPILOT, FIXTURES, KIMI, OPENHANDS, OWN, REAL, name, wire_records
 from holdfast import providers
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message
 from holdfast.transcripts import READERS, Entry, Problem, Transcript, read, stream
-from shared_data import needs_shared
+from support.agent_files import COPILOT, FIXTURES, KIMI, OPENHANDS, OWN, REAL, name, wire_records
+from support.external_data import needs_shared
 
 own = pytest.mark.parametrize(("format_", "path"), OWN, ids=name)
 real = pytest.mark.parametrize(("format_", "path"), REAL, ids=name)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from agent_files import FIXTURES, TRANSCRIPTS
 from holdfast import providers
 from holdfast.messages import Usage, units
 from holdfast.transcripts import Problem, Request, read, requests
-from shared_data import needs_shared
+from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.external_data import needs_shared
 
 FILE = FIXTURES / "request_log" / "growing.jsonl"
 

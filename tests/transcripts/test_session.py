@@ -15,8 +15,21 @@ from holdfast.providers.openai_chat import OPENAI_CHAT
 from holdfast.providers.openai_responses import OPENAI_RESPONSES
 from holdfast.providers.pi import PI
 from holdfast.transcripts.session import Session
-from sessions import START, Ids, Ticks, answers, begin, branch, calls, rebuild, records, reopen, says, texts
-from shared_data import SHARED, needs_shared
+from support.external_data import SHARED, needs_shared
+from support.session_files import (
+    START,
+    Ids,
+    Ticks,
+    answers,
+    begin,
+    branch,
+    calls,
+    rebuild,
+    records,
+    reopen,
+    says,
+    texts,
+)
 
 ISO = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 

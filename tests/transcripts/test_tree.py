@@ -3,7 +3,7 @@
 from holdfast.transcripts.entry import Entry
 from holdfast.transcripts.records import read_entry
 from holdfast.transcripts.session import Tree
-from sessions import entry, rebuild, user
+from support.session_files import entry, rebuild, user
 
 
 def texts(entries: list[Entry]) -> list[str]:

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast_agent.note_files import CHARS_PER_TOKEN, number_lines, split_chunks
-from strategies import examples
+from support.strategies import examples
 
 
 def test_a_short_note_is_one_chunk() -> None:

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from holdfast_agent.note_files import MAX_NOTE_BYTES, Source, find_notes, find_sessions, read_lines, read_messages
-from sessions import answers, begin, calls, says
+from support.session_files import answers, begin, calls, says
 
 TOKEN = "ghp_R7tKx2mQ9vLp4WzN8cYb3HdJ6fGsA1eUoT5i"
 PEM = (

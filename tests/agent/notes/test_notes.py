@@ -13,7 +13,6 @@ import msgspec
 import numpy as np
 import pytest
 
-from embed_models import static_folder
 from holdfast.embed import Choice, Purpose, Space
 from holdfast.embed.base import Floats
 from holdfast.embed.remote import RemoteEmbedder
@@ -23,7 +22,8 @@ from holdfast.settings import Embedding
 from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes
 from holdfast_agent.settings import AgentSettings, ChatSettings, MemorySearch
-from sessions import begin, says
+from support.embed_models import static_folder
+from support.session_files import begin, says
 
 NOW = 1_770_732_000_000
 PETS = ("cat", "kitten", "pet", "猫")

@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import InputError
 from holdfast_agent.qmd import parse_rows
 from holdfast_agent.shell import CommandError
-from qmd_command import KEY, MINUTE, World, background, places
+from support.qmd_command import KEY, MINUTE, World, background, places
 
 
 @pytest.fixture

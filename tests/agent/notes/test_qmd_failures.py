@@ -12,15 +12,15 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from agent_fixture import change_agent
 from holdfast.cli import holdfast
 from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes
 from holdfast_agent.qmd import missing_command
 from holdfast_agent.settings import MemorySearch
 from holdfast_agent.tools import note_tools
-from qmd_command import KEY, MINUTE, NOW, World, background
-from sessions import begin, says
+from support.agent_fixture import change_agent
+from support.qmd_command import KEY, MINUTE, NOW, World, background
+from support.session_files import begin, says
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from agent_fixture import change_agent
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.settings import Embedding
@@ -18,7 +17,8 @@ from holdfast_agent.paths import Bounds
 from holdfast_agent.settings import ChatSettings, LongTerm, MemorySearch, Workspace
 from holdfast_agent.toolbox import Action, Toolbox
 from holdfast_agent.tools import agent_tools
-from waiting import time_is_over_with, when
+from support.agent_fixture import change_agent
+from support.waiting import time_is_over_with, when
 
 WORDS = Embedding(provider="none")
 

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent_fixture import change_agent
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.settings import Embedding
 from holdfast_agent.notes import Notes
 from holdfast_agent.settings import ChatSettings, MemorySearch
 from holdfast_agent.toolbox import Toolbox
 from holdfast_agent.tools import cite, note_tools
-from sessions import begin, says
+from support.agent_fixture import change_agent
+from support.session_files import begin, says
 
 WORDS = ChatSettings(embedding=Embedding(provider="none"))
 

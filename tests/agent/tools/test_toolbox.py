@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall, ToolResult
 from holdfast_agent.toolbox import Answer, Arguments, Toolbox, ToolFunction, make_tool
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 
 class Nothing(Arguments, frozen=True):

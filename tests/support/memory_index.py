@@ -5,7 +5,7 @@ from typing import Final
 
 from holdfast.index.columns import Columns
 from holdfast.index.postings import NO_OCCURRENCES, Lists, Postings, Unindexed, gather, term_ids
-from passage_rows import PassageRow, append
+from support.passage_rows import PassageRow, append
 
 BLOCK_PASSAGES: Final = 1024
 """Passages whose terms become posting lists together."""

@@ -7,7 +7,7 @@ from typing import Final
 
 import httpx2 as httpx
 
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 get: Final = partial(httpx.get, timeout=PATIENCE)
 post: Final = partial(httpx.post, timeout=PATIENCE)

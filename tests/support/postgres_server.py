@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from holdfast.store.postgres import PostgresStore
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 VARIABLE = "HOLDFAST_TEST_POSTGRES"
 STARTED = "POSTGRES_OF_HOLDFAST_TESTS"

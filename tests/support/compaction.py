@@ -16,7 +16,7 @@ from holdfast.errors import ModelError, ModelTimeoutError
 from holdfast.messages import Message, Text
 from holdfast.models.base import Model, Prompt, Reply
 from holdfast.settings import Compaction, Settings
-from talk import answer, call, items, reply, results, system, user
+from support.conversations import answer, call, items, reply, results, system, user
 
 WINDOW = 32_000
 REQUEST = "Please fix the webhook signature check in src/hooks/verify.py"

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pexpect
 
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 PROMPT = "› "
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")

@@ -11,7 +11,7 @@ from holdfast.messages import Message, ToolCall
 from holdfast.settings.schema import Compaction, Embedding, Pruning, QualityGuard
 from holdfast.store.base import Select
 from holdfast.testing.provider import Said, ScriptedProvider, Step, wire_of_path
-from waiting import UNHURRIED
+from support.waiting import UNHURRIED
 
 LIMIT = 8_000
 """Tokens of the window."""

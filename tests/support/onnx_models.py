@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from embed_models import VECTORS
+from support.embed_models import VECTORS
 
 
 def save_model(path: Path, *, inputs: tuple[str, ...] = ("input_ids", "attention_mask"), pooled: bool = False) -> None:

@@ -4,6 +4,6 @@ from pathlib import Path
 
 import pytest
 
-SHARED = Path(__file__).resolve().parents[1] / ".." / "shared" / "data"
+SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
 
 needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the public data sets are not at {SHARED}")

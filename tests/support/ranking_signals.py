@@ -14,7 +14,7 @@ from holdfast.index.postings import NO_OCCURRENCES, Postings, gather, term_ids
 from holdfast.index.vectors import Centering
 from holdfast.search.fuse import Signals
 from holdfast.text import terms
-from passage_rows import PassageRow, append
+from support.passage_rows import PassageRow, append
 
 DAY = 86_400_000
 

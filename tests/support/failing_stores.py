@@ -18,7 +18,7 @@ from holdfast.settings import Settings
 from holdfast.store.base import Job, Known, MessageRow, Record, Scope, SearchQuery, Select
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
-from small_disk import largest_file
+from support.full_disk import largest_file
 
 __all__ = ["FAULTS", "FailingStore", "HangingStore", "open_engine"]
 

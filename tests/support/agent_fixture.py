@@ -18,7 +18,7 @@ from holdfast.settings import Embedding
 from holdfast_agent.agent import Agent, Records, open_engine
 from holdfast_agent.sessions import Sessions, session_key
 from holdfast_agent.settings import AgentSettings, ChatSettings, Workspace
-from waiting import UNHURRIED
+from support.waiting import UNHURRIED
 
 __all__ = ["BASE", "AgentFixture", "Watched", "change_agent", "talker"]
 

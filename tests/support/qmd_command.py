@@ -14,7 +14,7 @@ from holdfast_agent.note_files import NoteResults
 from holdfast_agent.notes import Notes
 from holdfast_agent.qmd import Qmd
 from holdfast_agent.settings import AgentSettings, ChatSettings, MemorySearch
-from waiting import PATIENCE
+from support.waiting import PATIENCE
 
 NOW = 1_770_732_000_000
 MINUTE = 60_000
