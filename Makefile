@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: screenshots demo test coverage test-hosts frameworks fuzz check bench docs build fix clean
+.PHONY: screenshots demo test nightly coverage test-hosts frameworks fuzz check bench docs build fix clean
 
 # What a user installs, and nothing else: the demo starts in seconds.
 $(DEMO_STAMP): pyproject.toml
@@ -30,7 +30,11 @@ demo: $(DEMO_STAMP)
 test: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal
 
-# The same with branch coverage, which takes half as long again.
+# What takes too long for every change: benchmarks in the docs, long variants of tests, random examples.
+nightly: $(STAMP) fuzz
+	$(BIN)/python -m pytest -n auto --dist worksteal -m nightly
+
+# `make test` with branch coverage, which takes half as long again.
 coverage: $(STAMP)
 	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
 

@@ -41,12 +41,11 @@ settings.load_profile("holdfast")
 _TOKEN: Final = re.compile(r"holdfast_[\w-]{20,}", re.IGNORECASE)
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Handle Ctrl-C as in a terminal, and make our own marker known."""
+def pytest_configure() -> None:
+    """Handle Ctrl-C as in a terminal."""
     # A shell ignores SIGINT in commands that it runs in the background, and every process that a test starts would
     # inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.addinivalue_line("markers", "untraced: run without coverage, as property tests do.")
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:

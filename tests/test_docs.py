@@ -9,7 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
@@ -197,12 +197,23 @@ def test_python_in_the_docs_runs(page: str, code: str, home: Path) -> None:
     runpy.run_path(str(script), run_name="__main__")
 
 
-@pytest.mark.untraced
-@pytest.mark.parametrize(("script", "page"), scripts().items(), ids=lambda shown: str(shown)[:60])
-def test_commands_in_the_docs_run(
-    script: tuple[str, ...], page: str, home: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Every command of the docs runs in an empty home. Only the how-to pages run without the examples.
+def find_program(words: str) -> tuple[click.Command, list[str]]:
+    """The program that a command starts, and its arguments."""
+    for name, program in PROGRAMS.items():
+        if words.startswith(name):
+            return program, shlex.split(words.removeprefix(name))
+    raise LookupError(words)
+
+
+def is_slow(words: str) -> bool:
+    """Whether a command takes seconds: `make nightly` runs it, `make test` only parses it."""
+    if words.startswith(("python -m benchmarks ", "holdfast replay session.jsonl ")):
+        return True
+    return words == "holdfast demo"  # with --save it only writes its conversation
+
+
+def run_commands(script: Iterable[str], page: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Run the commands of a page in an empty home. Only the how-to pages run without the examples.
 
     The page of commands shows each by itself: there the memory has one session.
     """
@@ -212,8 +223,44 @@ def test_commands_in_the_docs_run(
             engine.session("s1").append([{"role": "user", "content": text} for text in texts])
     monkeypatch.chdir(home if page in {"README.md", *HOW_TO} else ROOT)
     for words in script:
-        program, arguments = next(
-            (PROGRAMS[name], words.removeprefix(name)) for name in PROGRAMS if words.startswith(name)
-        )
-        done = CliRunner().invoke(program, shlex.split(arguments))
+        program, arguments = find_program(words)
+        done = CliRunner().invoke(program, arguments)
         assert done.exit_code == 0, f"{page}: {words}: {done.output} {done.exception!r}"
+
+
+QUICK = {quick: page for script, page in scripts().items() if (quick := tuple(w for w in script if not is_slow(w)))}
+SLOW = {script: page for script, page in scripts().items() if any(is_slow(words) for words in script)}
+
+
+@pytest.mark.untraced
+@pytest.mark.parametrize(("script", "page"), QUICK.items(), ids=lambda shown: str(shown)[:60])
+def test_commands_in_the_docs_run(
+    script: tuple[str, ...], page: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every command of the docs runs in an empty home."""
+    run_commands(script, page, home, monkeypatch)
+
+
+@pytest.mark.nightly
+@pytest.mark.untraced
+@pytest.mark.parametrize(("script", "page"), SLOW.items(), ids=lambda shown: str(shown)[:60])
+def test_slow_commands_in_the_docs_run(
+    script: tuple[str, ...], page: str, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Benchmarks and long replays run too, after the commands that they follow on the page."""
+    run_commands(script, page, home, monkeypatch)
+
+
+@pytest.mark.parametrize("words", sorted({words for script in SLOW for words in script if is_slow(words)}))
+def test_slow_commands_in_the_docs_have_valid_arguments(words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An option that a benchmark no longer has is found without running it."""
+    monkeypatch.chdir(ROOT)
+    command, arguments = find_program(words)
+    while isinstance(command, click.Group):
+        found = command.get_command(click.Context(command), arguments[0])
+        assert found is not None, words
+        command = found
+        arguments = arguments[1:]
+    if "session.jsonl" in arguments:  # written by the command before it
+        arguments = [word.replace("session.jsonl", "examples/webhook.jsonl") for word in arguments]
+    command.make_context(words, arguments)
