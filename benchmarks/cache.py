@@ -22,7 +22,7 @@ from holdfast.errors import WindowTooSmallError
 from holdfast.history import History
 from holdfast.memory.archive import unwrap
 from holdfast.memory.memory import Memory
-from holdfast.memory.query import RecallQuery
+from holdfast.memory.query import Shown
 from holdfast.messages import Message
 from holdfast.providers import render_request
 from holdfast.settings import Settings, load
@@ -218,7 +218,7 @@ def _decided(talk: History, memory: Memory, *, limit: int) -> Mapping[str, Any]:
     room = recall_room(items, limits, position=position)
     if query and room > 0 and memory.settings.recall.enabled:
         seen = {item.id for item in items}
-        found = memory.recall(RecallQuery(texts=(query,), scope=_SCOPE, cap=room, in_window=seen))
+        found = memory.recall((query,), scope=_SCOPE, cap=room, shown=Shown(messages=seen))
         edit = place(items, found.block, position=position)
         items = apply(items, [edit]) if edit else items
     return render_request(validate([item.sent for item in items], _PROVIDER).messages, _PROVIDER)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, StorageError
 from holdfast.memory.memory import Memory
-from holdfast.memory.query import RecallQuery
 from holdfast.memory.recall import Recall
 from holdfast.messages import Message
 from holdfast.models.base import Prompt
@@ -51,10 +52,10 @@ class TestTwoProcesses:
             said = talk(120)
             engine.session("s").assemble(said, limit=LIMIT)
 
-            def meanwhile(memory: Memory, request: RecallQuery) -> Recall:
+            def meanwhile(memory: Memory, texts: Sequence[str], **options: Any) -> Recall:
                 monkeypatch.setattr(Memory, "recall", recall)
                 other.session("s").compact(said, limit=LIMIT)
-                return recall(memory, request)
+                return recall(memory, texts, **options)
 
             monkeypatch.setattr(Memory, "recall", meanwhile)
             said.append(user("Which port does the staging database listen on?"))

@@ -75,7 +75,7 @@ class TestUpdate:
 
     def test_recalled_text_is_removed_and_reported(self, history: History, memory: Memory) -> None:
         memory.remember("The database listens on port 5433.", scope=SCOPE)
-        block = memory.recall(memory.query(("Which port does the database use?",), scope=SCOPE)).block
+        block = memory.recall(("Which port does the database use?",), scope=SCOPE).block
         assert block
         update = history.update([user(f"Which port?\n\n{block}")])
         assert len(update.stripped) == 1
@@ -83,7 +83,7 @@ class TestUpdate:
 
     def test_a_message_of_recalled_text_alone_is_no_message(self, history: History, memory: Memory) -> None:
         memory.remember("The database listens on port 5433.", scope=SCOPE)
-        block = memory.recall(memory.query(("Which port does the database use?",), scope=SCOPE)).block
+        block = memory.recall(("Which port does the database use?",), scope=SCOPE).block
         history.update([user("Which port?"), user(block)])
         assert len(history.messages) == 1
         # It is still known as a message that the client sent.

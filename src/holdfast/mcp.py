@@ -157,7 +157,7 @@ class _Tools:
 
     async def memory_search(self, query: str, limit: int = 8) -> SearchResult:
         """Search all earlier conversations of this project, and the facts that were kept."""
-        recalled = await self._session.recall(query, across=True)
+        recalled = await self._session.recall(query)
         hits = await self._session.search(query, limit=max(1, min(limit, 50)))
         return SearchResult(facts=[_fact(hit.fact) for hit in recalled.facts], excerpts=[_excerpt(hit) for hit in hits])
 
@@ -175,9 +175,9 @@ class _Tools:
         except InputError as error:
             raise ToolError(str(error)) from error
 
-    async def memory_recall(self, question: str, max_tokens: int = 2_000) -> RecallBlock:
+    async def memory_recall(self, question: str, max_tokens: int | None = None) -> RecallBlock:
         """Make the block of facts and passages that fits a question, under a token limit."""
-        found = await self._session.recall(question, cap=max(64, max_tokens), across=True)
+        found = await self._session.recall(question, cap=None if max_tokens is None else max(64, max_tokens))
         return RecallBlock(block=found.block, tokens=found.tokens, reason=found.reason)
 
     async def memory_forget(self, facts: list[str] | None = None, messages: list[int] | None = None) -> Forgotten:

@@ -781,7 +781,7 @@ class Session:
 
         `across` includes passages of the agent's other sessions; by default as `archive.cross_session` says.
         """
-        return self.memory.recall(self.memory.query((query,), scope=self.scope, cap=cap, across=across))
+        return self.memory.recall((query,), scope=self.scope, cap=cap, across=across)
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
         """Find the passages that match a question, best first; `across` includes the agent's other sessions.

@@ -36,8 +36,8 @@ from holdfast.errors import SPACE_ADVICE, HoldfastError, WindowError
 from holdfast.history import History
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.memory import Memory
-from holdfast.memory.query import find_recall_switch
-from holdfast.memory.recall import SHOWN, Hit, Recall
+from holdfast.memory.query import Shown, find_recall_switch
+from holdfast.memory.recall import NO_WORDS, SHOWN, Hit, Recall, has_words
 from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow
@@ -340,7 +340,7 @@ def _recall(
         # A block would change a message that the provider's cache has.
         return Recall(reason="this question was sent without a block"), ()
     nothing = Recall(reason=_explain_no_recall(plan.items, texts, position=position))
-    if not any(text.strip() for text in texts):
+    if not has_words(texts):
         return nothing, ()
     cleared = clear_blocks(plan.items, request.limits, position=position)
     if cleared:
@@ -363,8 +363,8 @@ def _recall(
 
 
 def _explain_no_recall(items: Sequence[Item], texts: Sequence[str], *, position: Position) -> str:
-    if not any(text.strip() for text in texts):
-        return "the question has no words"
+    if not has_words(texts):
+        return NO_WORDS
     return explain_no_block(items, position=position)
 
 
@@ -379,38 +379,34 @@ def _recall_block(
     shortened: set[int],
 ) -> tuple[Recall, Edit | None]:
     """Recall the block for a question, and return the edit that places it; None if memory returns nothing."""
-    settings = memory.settings
-    query = memory.query(
+    recall = memory.recall(
         texts,
         scope=history.scope,
-        now=request.now,
-        cap=cap,
-        in_window={item.id for item in items} - shortened,
         automatic=True,
+        cap=cap,
+        now=request.now,
+        shown=_find_shown(items, shortened=shortened),
         facts=request.facts,
     )
-    recall = memory.recall(replace(query, quoted=_find_quoted(items), shown=_read_blocks(items)))
-    if settings.embedding.provider == "none":  # the user chose it, so it is not reported
-        notes = tuple(note for note in recall.notes if note not in memory.choice.reasons)
-        recall = replace(recall, notes=notes)
     block = place(
         items,
         recall.block,
-        position=settings.recall.position,
+        position=memory.settings.recall.position,
         ids=sorted({hit.message for hit in recall.hits}),
-        passages=[hit.passage for hit in recall.hits if hit.is_whole],
+        passages=recall.whole_passages,
         count=history.count,
     )
     return recall, block
 
 
-def _find_quoted(items: Sequence[Item]) -> set[int]:
-    """Return the passages that blocks of a window quote whole."""
-    quoted: set[int] = set()
+def _find_shown(items: Sequence[Item], *, shortened: set[int]) -> Shown:
+    """Return what a window shows. A shortened message does not count as shown."""
+    passages: set[int] = set()
     for item in items:
         if item.block:
-            quoted.update(item.block.passages)
-    return quoted
+            passages.update(item.block.passages)
+    messages = {item.id for item in items} - shortened
+    return Shown(messages=messages, passages=passages, blocks=_read_blocks(items))
 
 
 def _read_blocks(items: Sequence[Item]) -> list[str]:

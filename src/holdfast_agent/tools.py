@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from holdfast.errors import HoldfastError, InputError
-from holdfast.memory.facts import FactHit, current, find, load
+from holdfast.memory.facts import FactHit
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.moments import minute
 from holdfast.redaction import redact
@@ -371,8 +371,10 @@ def cite(path: str, start: int, end: int) -> str:
 
 
 def _find_facts(session: Session | None, query: str, *, limit: int = 5) -> list[FactHit]:
-    """Find the facts of the agent and project, learned in any session, without long-term memories."""
-    return [] if session is None else find(current(load(session.memory.store, session.scope)), query, limit=limit)
+    """Recall the facts of the agent and project, learned in any session, without long-term memories."""
+    if session is None:
+        return []
+    return list(session.recall(query).facts[:limit])
 
 
 def _at_least_one(number: int | None) -> int | None:

@@ -195,7 +195,7 @@ class TestAsking:
         none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
         assert call("search", "zzzzqqqq", **none).stderr.endswith("Nothing found.\n")
         assert "<recalled-context" in call("recall", "--block", "signature tolerance of the carrier").stdout
-        assert "Nothing recalled: nothing in memory has to do with this" in call("recall", "zzzzqqqq").stderr
+        assert "Nothing recalled: no stored fact or passage matches the question" in call("recall", "zzzzqqqq").stderr
 
     def test_facts_come_and_go(self, data: Run, call: Callable[..., Result]) -> None:
         """Facts are kept, found by a question, listed, and forgotten by the beginning of their id."""

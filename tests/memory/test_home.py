@@ -46,7 +46,7 @@ def test_a_folder_of_the_plugin_works_in_place(context: Path) -> None:
         assert memory.search("Frankfurt", scope=SCOPE)[0].parts.cosine > 0
         memory.ingest([Message(role="user", parts=(Text(text="Now we deploy to Amsterdam."),))], scope=SCOPE)
         assert memory.waiting() == 1
-        found = memory.recall(memory.query(("where do we deploy",), scope=SCOPE))
+        found = memory.recall(("where do we deploy",), scope=SCOPE)
         assert "Frankfurt" in found.block
         assert "Deploys go to fra1" in found.block
     lines = [json.loads(line) for line in (context / "segments.jsonl").read_text("utf-8").splitlines()]

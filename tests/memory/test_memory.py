@@ -1,7 +1,6 @@
 """An open memory: vectors in steps, what is missing told, deadlines kept."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -19,7 +18,7 @@ from holdfast.store.base import Scope
 from holdfast.store.opening import store_file
 from holdfast.store.sqlite import SqliteStore
 from support.embed_models import Reply, endpoint, static_folder
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, UNHURRIED
 
 SCOPE = Scope(session="s")
 
@@ -81,10 +80,9 @@ def test_a_new_model_starts_over_and_goes_on_where_it_stopped(opened: Callable[[
 def test_words_find_everything_while_vectors_are_made(opened: Callable[[Embedder | None], Memory]) -> None:
     """With a few vectors of a new model, search goes by words alone and says so; with most of them it does not."""
     memory = opened(Counting("one"))
-    request = memory.query(("what about topic599 and its port",), scope=SCOPE)
     for step, by_words in ((0, True), (100, True), (400, False)):
         memory.embed(limit=step)
-        found = memory.recall(request)
+        found = memory.recall(("what about topic599 and its port",), scope=SCOPE)
         assert "topic599" in found.block
         assert any("by words alone" in note for note in found.notes) == (by_words and step > 0)
     assert memory.missing() == (
@@ -96,7 +94,7 @@ def test_a_missing_embedder_is_in_every_answer(opened: Callable[[Embedder | None
     """Blocks, silence, statistics: each says that there are no vectors."""
     memory = opened(None)
     for text in ("topic5 port", "quantum chromodynamics for children"):
-        assert memory.recall(memory.query((text,), scope=SCOPE)).notes == ("nothing here",)
+        assert memory.recall((text,), scope=SCOPE).notes == ("nothing here",)
     assert memory.stats().notes == memory.missing() == ("nothing here",)
     assert (memory.waiting(), memory.embed()) == (0, 0)
 
@@ -113,7 +111,7 @@ def test_loading_the_model_does_not_count(opened: Callable[[Embedder | None], Me
 
     memory = opened(Slow("one"))
     memory.timer = lambda: moment
-    assert "topic5" in memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True)).block
+    assert "topic5" in memory.recall(("topic5 port",), scope=SCOPE, automatic=True).block
 
 
 def test_what_takes_too_long_is_left_out(opened: Callable[[Embedder | None], Memory]) -> None:
@@ -121,25 +119,25 @@ def test_what_takes_too_long_is_left_out(opened: Callable[[Embedder | None], Mem
     memory = opened(Counting("one"))
     ticks = iter(range(1000))
     memory.timer = lambda: float(next(ticks))
-    late = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))
+    late = memory.recall(("topic5 port",), scope=SCOPE, automatic=True)
     assert (late.block, late.hits) == ("", ())
     assert late.reason == "it took longer than 1000 ms (4 times recall.deadline_ms)"
     assert late.notes == (f"nothing was recalled: {late.reason}",)  # a warning of the report
-    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE)).block
+    assert memory.recall(("topic5 port",), scope=SCOPE).block
 
 
 def test_loading_the_index_is_not_charged_to_a_question(opened: Callable[[Embedder | None], Memory]) -> None:
     """The first question with a deadline finds the index loaded, once."""
     memory = opened(Counting("one"))
     memory.embed()
-    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True)).reason == ""
-    assert memory.recall(memory.query(("topic5 port",), scope=SCOPE)).block
+    assert memory.recall(("topic5 port",), scope=SCOPE, automatic=True).reason == ""
+    assert memory.recall(("topic5 port",), scope=SCOPE).block
 
 
 def test_a_provider_that_fails_costs_the_vectors_alone(opened: Callable[[Embedder | None], Memory]) -> None:
     """Search goes on by words, and the note says what the provider said."""
     found = opened(Counting("gone", most=0))
-    recalled = found.recall(found.query(("topic5 port",), scope=SCOPE))
+    recalled = found.recall(("topic5 port",), scope=SCOPE)
     assert "topic5" in recalled.block
     assert recalled.notes == ("gone: the provider is gone: by words alone",)
     assert found.search("topic5", scope=SCOPE)
@@ -162,14 +160,14 @@ def test_a_slow_provider_is_not_waited_for(
         remote = RemoteEmbedder("openai-compatible", model="slow", dimension=2, base_url=server.url, query_seconds=60)
         memory = opened(CachedEmbedder(remote))
         memory.timer = lambda: 0.0
-        found = memory.recall(memory.query(("topic5 port",), scope=SCOPE, automatic=True))
+        found = memory.recall(("topic5 port",), scope=SCOPE, automatic=True)
         assert "topic5" in found.block
         assert found.notes == ("openai-compatible/slow did not answer in 175 ms: by words alone",)
         assert asked.wait(PATIENCE)
         answering.set()
         assert np.allclose(memory.choice.embedder.embed(["topic5 port"], kind="query"), [[1, 0]])  # type: ignore[union-attr]
-        again = memory.query(("topic5 port",), scope=SCOPE, automatic=True)
-        assert not memory.recall(replace(again, seconds=60.0)).notes  # on a busy machine even what is known takes time
+        again = memory.with_settings(Settings(recall=UNHURRIED))  # on a busy machine even what is known takes time
+        assert not again.recall(("topic5 port",), scope=SCOPE, automatic=True).notes
 
 
 def test_spaces_do_not_meet(opened: Callable[[Embedder | None], Memory], tmp_path: Path) -> None:

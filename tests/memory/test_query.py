@@ -54,7 +54,7 @@ def recalled(
     choice = Choice(embedder=None, reasons=())
     memory = Memory(store=store, settings=settings(**sections), choice=choice, clock=lambda: NOW)
     memory.timer = lambda: 0.0  # a busy machine is not too late
-    return memory.recall(memory.query((text,), scope=SCOPE, automatic=automatic))
+    return memory.recall((text,), scope=SCOPE, automatic=automatic)
 
 
 def test_a_request_is_made_by_the_settings() -> None:

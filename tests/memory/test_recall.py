@@ -12,7 +12,7 @@ from benchmarks.archive_rows import make_rows
 from holdfast.embed.base import CachedEmbedder
 from holdfast.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.index.vectors import quantise
-from holdfast.memory.query import RecallQuery, order_of
+from holdfast.memory.query import RecallQuery, Shown, order_of
 from holdfast.memory.recall import recall, search
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.fuse import Order, Recipe, Weighted
@@ -89,7 +89,7 @@ def test_a_curt_answer_comes_with_its_question(store: SqliteStore, answer: str, 
     assert (answer in found.block) == comes
     assert "42" not in found.block.split()
     assert answer not in recall(store, replace(question, neighbours=0)).block
-    assert answer not in recall(store, replace(question, in_window={counted})).block
+    assert answer not in recall(store, replace(question, shown=Shown(messages={counted}))).block
 
 
 def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> None:
@@ -98,8 +98,10 @@ def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> No
     question = asking("Explain quantum chromodynamics to a child")
     found = recall(store, question)
     assert found.block == ""
-    assert found.reason.startswith("nothing in this conversation has to do with this (archive.cross_session")
-    assert recall(store, replace(question, across=True)).reason == "nothing in memory has to do with this"
+    assert found.reason.startswith(
+        "no fact, and no passage of this conversation, matches the question (archive.cross_session"
+    )
+    assert recall(store, replace(question, across=True)).reason == "no stored fact or passage matches the question"
 
 
 @pytest.mark.parametrize("text", ["Thanks!", "go on", "Good morning", "👍", "谢谢", "继续", "ありがとう"])
@@ -156,7 +158,7 @@ def test_what_was_said_together_shares_its_moment(store: SqliteStore) -> None:
 def test_what_the_model_sees_is_not_recalled(store: SqliteStore) -> None:
     """Messages in the window stay out of the block."""
     first, _ = say(store, "The port is 8080.", "The port was 80 before.")
-    found = recall(store, asking("port", in_window=[first]))
+    found = recall(store, asking("port", shown=Shown(messages=[first])))
     assert [hit.text for hit in found.hits] == ["The port was 80 before."]
 
 

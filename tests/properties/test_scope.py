@@ -52,7 +52,7 @@ def test_no_read_crosses(owners: list[Scope], reader: Scope, across: bool) -> No
             assert {row.id for row in rows} == hits
             held = {fact.content for fact in memory.facts(scope=reader, across=across)}
             assert held == {f"harbour fact{number}" for number in mine}
-            block = memory.recall(memory.query(("the harbour of owner is open",), scope=reader, across=across)).block
+            block = memory.recall(("the harbour of owner is open",), scope=reader, across=across).block
             assert not any(f"owner{n} " in block or f"fact{n}\n" in block for n in said if n not in mine)
             scored = memory.scores(("harbour owner",), scope=reader)
             assert set(scored) <= {said[n] for n, owner in enumerate(owners) if owner == reader}

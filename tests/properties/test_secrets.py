@@ -53,7 +53,7 @@ def everything(memory: Memory, home: Path) -> bytes:
     lines, page = io.StringIO(), io.StringIO()
     transfer.to_jsonl(memory.store, [Scope()], lines)
     transfer.to_markdown(memory.store, [Scope()], page, moment=str)
-    found = memory.recall(memory.query(("port gateway 端口 항구",), scope=SCOPE, cap=4000))
+    found = memory.recall(("port gateway 端口 항구",), scope=SCOPE, cap=4000)
     told = [lines.getvalue(), page.getvalue(), repr(found), repr(memory.search("port", scope=SCOPE))]
     files = [path.read_bytes() for path in home.rglob("*") if path.is_file()]
     return b"\n".join([*files, *(text.encode("utf-8", "replace") for text in told)])

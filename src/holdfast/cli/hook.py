@@ -74,7 +74,7 @@ def _answer(memory: SharedMemory, payload: dict[str, Any]) -> Any:
 
     settings = memory.projects.load(folder_of(str(payload.get("cwd") or ""))).settings
     by_words = replace(settings, embedding=replace(settings.embedding, provider="none"))  # a model takes time to load
-    with Memory.open(memory.store, settings=by_words) as opened:
+    with Memory.open(memory.store, settings=by_words, is_personal=True) as opened:
         output = HostHooks(opened).handle(payload)
     start(folder, options=options)
     return output

@@ -124,7 +124,7 @@ def recall(*, query: str, cap: int | None, block: bool, home: Path | None, as_js
     """Print what would be recalled for QUERY, best first, from all sessions unless options name one."""
     scope, across = scope_of(**whose)
     with read_memory(home) as memory:
-        result = memory.recall(memory.query((query,), scope=scope, across=across, cap=cap))
+        result = memory.recall((query,), scope=scope, across=across, cap=cap)
         _print_missing(memory)
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}

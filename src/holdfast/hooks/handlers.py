@@ -7,8 +7,9 @@ with what is recalled for the prompt of the turn. A tool output that is very lon
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, Final
@@ -17,6 +18,8 @@ from holdfast.memory.block import Detail, render
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Record, Scope, Select
+
+log = logging.getLogger("holdfast.hooks")
 
 MAX_BLOCK_TOKENS: Final = 1_500
 """A block of this size is below what hosts cut off; it is never cut, because its end mark belongs to it."""
@@ -48,7 +51,7 @@ class _Host:
         previous, compacted: The last archived messages that the last two compactions have removed from its window.
         messages: The archived messages that its window shows.
         transcript: The file that was read, its size then, and how many of its messages are archived.
-        quoted: The passages that its window was given.
+        quoted: The passages that blocks in its window quote whole.
         prompt: The prompt of the turn that runs.
         added: What is added to every request of the turn, where the host has compacted in the middle of it.
     """
@@ -133,16 +136,22 @@ class HostHooks:
         return _add_context(payload, self._recall(host))
 
     def _recall(self, host: _Host) -> str:
+        """Make the block for the prompt of the turn, and record what it quotes."""
+        from holdfast.memory.query import Shown  # noqa: PLC0415 - see `Memory`
+
         memory = host.memory
-        query = memory.query(
+        found = memory.recall(
             (host.prompt,),
             scope=host.scope,
-            cap=min(MAX_BLOCK_TOKENS, memory.settings.recall.hard_cap_tokens),
-            in_window=host.messages,
             automatic=True,
+            cap=min(MAX_BLOCK_TOKENS, memory.settings.recall.hard_cap_tokens),
+            shown=Shown(messages=host.messages, passages=host.quoted),
         )
-        found = memory.recall(replace(query, quoted=host.quoted))
-        host.quoted |= {hit.passage for hit in found.hits if hit.is_whole}  # more of the others may be asked for
+        if not found.block:
+            log.info("no block for a prompt of session %s: %s", host.scope.session, found.reason)
+            return ""
+        host.quoted.update(found.whole_passages)
+        self._record(host)
         return found.block
 
     def record_compaction(self, payload: Payload, host: _Host) -> Output:
@@ -226,8 +235,10 @@ class HostHooks:
             if host is None:
                 host = _Host(scope, self._memory)
                 for row in self._memory.store.read_records(Select(scope=scope), kind=HOST):
-                    host.previous, host.compacted = row.data.get("previous", 0), row.data.get("compacted", 0)
+                    host.previous = row.data.get("previous", 0)
+                    host.compacted = row.data.get("compacted", 0)
                     host.transcript = (row.data.get("path", ""), row.data.get("size", 0), row.data.get("messages", 0))
+                    host.quoted = set(row.data.get("quoted", ()))
                 shown = self._memory.store.read_messages(Select(scope=scope, after=host.compacted))
                 host.messages = [row.id for row in shown]
             self._hosts[scope] = host  # the session that was used last is the last to go
@@ -237,7 +248,14 @@ class HostHooks:
 
     def _record(self, host: _Host) -> None:
         path, size, count = host.transcript
-        data = {"previous": host.previous, "compacted": host.compacted, "path": path, "size": size, "messages": count}
+        data = {
+            "previous": host.previous,
+            "compacted": host.compacted,
+            "path": path,
+            "size": size,
+            "messages": count,
+            "quoted": sorted(host.quoted),
+        }
         row = Record(scope=host.scope, kind=HOST, key="", data=data, time=self._memory.clock())
         self._memory.store.add_records([row])
 

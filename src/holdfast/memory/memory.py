@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
     from holdfast.embed.base import Embedder
     from holdfast.embed.choice import Choice
     from holdfast.memory.archive import AppendResult
-    from holdfast.memory.query import RecallQuery
+    from holdfast.memory.query import RecallQuery, Shown
     from holdfast.memory.recall import Hit, Recall
 
 CALLER_MARK: Final = "@"
@@ -309,33 +309,6 @@ class Memory:
         """List the facts that hold now."""
         return facts.current(self.store.read_facts(Select(scope=scope, across=across)))
 
-    def query(
-        self,
-        texts: Sequence[str],
-        *,
-        scope: Scope,
-        across: Across | None = None,
-        cap: int | None = None,
-        now: int | None = None,
-        in_window: Collection[int] = (),
-        automatic: bool = False,
-        facts: Sequence[FactRow] = (),
-    ) -> RecallQuery:
-        """Make a query from the settings; see `build_query`. Whatever recalls asks through this function."""
-        from holdfast.memory.query import build_query  # noqa: PLC0415 - see above
-
-        return build_query(
-            self.settings,
-            texts,
-            scope=scope,
-            now=self.clock() if now is None else now,
-            across=self.reach_of(scope) if across is None else across,
-            cap=cap,
-            in_window=in_window,
-            automatic=automatic,
-            facts=facts,
-        )
-
     def reach_of(self, scope: Scope) -> bool:
         """Return whether passages of the other sessions of a project are recalled, if a query does not say so.
 
@@ -361,20 +334,81 @@ class Memory:
             raise InputError("the search is empty: say what to look for")
         if limit < 1:
             raise InputError(f"limit={limit}: ask for at least one passage")
+        from holdfast.memory.query import Shown, build_query  # noqa: PLC0415 - see above
         from holdfast.memory.recall import search  # noqa: PLC0415 - see above
 
         if not self.store.progress:  # until then words have to do
             self._take_over_vectors(limit=_MAX_TAKEN_OVER)
-        question = replace(self.query((query,), scope=scope, across=across), in_window=without_messages)
+        question = build_query(
+            self.settings,
+            (query,),
+            scope=scope,
+            now=self.clock(),
+            across=across,
+            shown=Shown(messages=without_messages),
+        )
         return search(self.store, question, embedder=self.embedder, limit=limit)
 
-    def recall(self, query: RecallQuery) -> Recall:
-        """Make the block for a question. Its notes say what the search had to do without."""
+    def recall(
+        self,
+        texts: Sequence[str],
+        *,
+        scope: Scope,
+        automatic: bool = False,
+        across: Across | None = None,
+        cap: int | None = None,
+        now: int | None = None,
+        shown: Shown | None = None,
+        facts: Sequence[FactRow] = (),
+        max_facts: int | None = None,
+    ) -> Recall:
+        """Make the block for a question. Every way in asks through this function: turns, hooks, servers and commands.
+
+        Args:
+            texts: The last user messages, newest last.
+            scope: Who asks.
+            automatic: Whether the user did not ask for it. Then `recall.automatic` may turn it off, and it has a
+                deadline.
+            across: Whether passages of the other sessions are searched; by default as `reach_of` says.
+            cap: The most tokens of the block; by default `recall.hard_cap_tokens`.
+            now: The time of the question; by default the current one.
+            shown: What the window of the question shows already.
+            facts: Facts that the caller chose; they go into the block first.
+            max_facts: The most facts of the block; by default `recall.max_facts`.
+
+        Returns:
+            The block, or the reason why there is none. Its notes say what the search had to do without.
+        """
+        from holdfast.memory.query import NOTHING_SHOWN, build_query, find_recall_switch  # noqa: PLC0415 - see above
+        from holdfast.memory.recall import Recall  # noqa: PLC0415 - see above
+
+        switch = find_recall_switch(self.settings, automatic=automatic)
+        if switch:
+            return Recall(reason=switch)
+        query = build_query(
+            self.settings,
+            texts,
+            scope=scope,
+            now=self.clock() if now is None else now,
+            across=self.reach_of(scope) if across is None else across,
+            cap=cap,
+            shown=NOTHING_SHOWN if shown is None else shown,
+            automatic=automatic,
+            facts=facts,
+            max_facts=max_facts,
+        )
+        return self._answer(query, automatic=automatic)
+
+    def _answer(self, query: RecallQuery, *, automatic: bool) -> Recall:
+        """Answer a query, and note what the search had to do without."""
         from holdfast.memory.recall import recall  # noqa: PLC0415 - see above
 
         if query.seconds is not None and not self._is_warm:
             self._load_index(query.scope)
-        notes = () if self.embedder is not None else self.choice.reasons
+        notes: tuple[str, ...] = ()
+        is_chosen = self.settings.embedding.provider == "none"  # by the user: not worth a warning in every report
+        if self.embedder is None and not (is_chosen and automatic):
+            notes = self.choice.reasons
         if self.store.progress:
             notes = (*notes, self.store.progress)
         try:

@@ -21,6 +21,24 @@ _MIN_TERMS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Shown:
+    """What the window of a question shows already: a block does not repeat it.
+
+    Attributes:
+        messages: Archived messages that the window contains.
+        passages: Passages that an earlier block in the window quotes whole.
+        blocks: The texts of those blocks.
+    """
+
+    messages: Collection[int] = ()
+    passages: Collection[int] = ()
+    blocks: Sequence[str] = ()
+
+
+NOTHING_SHOWN: Final = Shown()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RecallQuery:
     """What is asked of memory. `build_query` makes one from the settings.
 
@@ -31,9 +49,7 @@ class RecallQuery:
         cap: The most tokens of the block, tags and headers included.
         fill, header: Whether the block is filled to the cap, and whether the date is repeated before every passage.
         now: The time of the question, in Unix milliseconds, for "two weeks ago".
-        in_window: Archived messages that the window contains already.
-        quoted: Passages that an earlier block in the window quotes whole.
-        shown: The earlier blocks in the window; what they quote is not quoted again.
+        shown: What the window shows already.
         eagerness: How large a block is by how well memory matches the question.
         knowledge_share: The share of the cap for facts; what they leave goes to passages, and back.
         max_facts, min_chars: The most facts in the block; a shorter question recalls nothing.
@@ -51,9 +67,7 @@ class RecallQuery:
     fill: Literal["adaptive", "full"] = "adaptive"
     header: Literal["compact", "full"] = "compact"
     now: int | None = None
-    in_window: Collection[int] = ()
-    quoted: Collection[int] = ()
-    shown: Sequence[str] = ()
+    shown: Shown = NOTHING_SHOWN
     eagerness: Eagerness = NORMAL
     knowledge_share: float = 0.3
     max_facts: int = 10
@@ -66,11 +80,11 @@ class RecallQuery:
     facts: Sequence[FactRow] = ()
 
 
-def find_recall_switch(settings: Settings) -> str:
-    """Return which setting turns automatic recall off; empty if none does."""
+def find_recall_switch(settings: Settings, *, automatic: bool = True) -> str:
+    """Return which setting turns recall off, automatic or on request; empty if none does."""
     if not settings.recall.enabled:
         return "recall.enabled is off"
-    if not settings.recall.automatic:
+    if automatic and not settings.recall.automatic:
         return "recall.automatic is off"
     return ""
 
@@ -83,13 +97,15 @@ def build_query(
     now: int | None = None,
     cap: int | None = None,
     across: Across | None = None,
-    in_window: Collection[int] = (),
+    shown: Shown = NOTHING_SHOWN,
     automatic: bool = False,
     facts: Sequence[FactRow] = (),
+    max_facts: int | None = None,
 ) -> RecallQuery:
     """Make a query from the settings; what a channel put around the texts is removed.
 
-    `cap` and `across` override the settings. An `automatic` query, which the user did not ask for, has a deadline.
+    `cap`, `across` and `max_facts` override the settings. An `automatic` query, which the user did not ask for, has a
+    deadline.
     """
     recall = settings.recall
     words: list[str] = []
@@ -106,10 +122,10 @@ def build_query(
         fill=recall.fill,
         header=recall.header,
         now=now,
-        in_window=in_window,
+        shown=shown,
         eagerness=EAGERNESS[recall.eagerness],
         knowledge_share=recall.knowledge_share,
-        max_facts=recall.max_facts,
+        max_facts=recall.max_facts if max_facts is None else max_facts,
         min_chars=recall.min_query_chars,
         neighbours=recall.neighbours,
         order=order_of(settings),

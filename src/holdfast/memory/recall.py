@@ -84,6 +84,11 @@ class Recall:
     reason: str = ""
     notes: tuple[str, ...] = ()
 
+    @property
+    def whole_passages(self) -> list[int]:
+        """The passages that the block quotes whole; more of the others may be asked for."""
+        return [hit.passage for hit in self.hits if hit.is_whole]
+
 
 def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
     """Find the passages that match a question best, best first, whole.
@@ -119,6 +124,8 @@ def recall(
     `timer` returns the seconds of work. By default it is the processor time of the thread: how busy the machine is does
     not decide what is recalled.
     """
+    if not has_words(query.texts):
+        return Recall(reason=NO_WORDS)
     if len(" ".join(query.texts).strip()) < query.min_chars:
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
     if query.texts and asks_nothing(query.texts[-1]) and not query.facts:
@@ -129,6 +136,11 @@ def recall(
     except DeadlineError:
         late = f"it took longer than {1000 * pace.end.seconds:.0f} ms ({_MAX_OVERTIME} times recall.deadline_ms)"
         return Recall(reason=late, notes=(f"nothing was recalled: {late}",))
+
+
+def has_words(texts: Sequence[str]) -> bool:
+    """Whether a question has anything to search for; a picture has nothing."""
+    return any(text.strip() for text in texts)
 
 
 def _recall_with_context(
@@ -172,7 +184,7 @@ class _Pace:
 
 def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, pace: _Pace) -> Recall:
     hidden = read_exclusions(store, query.scope, across=query.across or True)
-    query = replace(query, in_window={*query.in_window, *hidden.messages})
+    query = replace(query, shown=replace(query.shown, messages={*query.shown.messages, *hidden.messages}))
     found = _search(store, query, embedder, pace)
     fact_hits = _find_facts(store, query, hidden=hidden.facts)
     confidence = measure_confidence(found.signals)
@@ -186,7 +198,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     room = min(passage_tokens - _frame_tokens(), whole_room - cost)
     quotes: list[Quote] = []
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
-    known += query.shown
+    known += query.shown.blocks
     if passage_tokens:
         # The best passages by words alone are always quoted: vectors may rank others higher that only sound alike.
         alone = _search_by_words(store, query, found)
@@ -252,8 +264,8 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
         related=find_related(weights) if query.order.fusion == "recipe" else {},
         vector=embedded.vector,
         space=embedded.space,
-        without_messages=query.in_window,
-        without_passages=query.quoted,
+        without_messages=query.shown.messages,
+        without_passages=query.shown.passages,
         since=query.now - days * _DAY if days is not None and query.now is not None else None,
         newest=query.newest,
         neighbours=max(query.neighbours, _ANSWER_REACH),
@@ -373,10 +385,12 @@ _MAX_LEADS: Final = 6
 _MIN_LEAD_TOKENS: Final = 300
 """or in this many tokens, which is enough for one."""
 _ONE: Final = np.ones(1, np.float32)
+NO_WORDS: Final = "the question has no words"
 SHOWN: Final = "earlier blocks in the window have most of it"
-_NOTHING: Final = "nothing in memory has to do with this"
+_NOTHING: Final = "no stored fact or passage matches the question"
 _NOTHING_HERE: Final = (
-    "nothing in this conversation has to do with this (archive.cross_session = true includes the others)"
+    "no fact, and no passage of this conversation, matches the question"
+    " (archive.cross_session = true includes the others)"
 )
 
 
@@ -549,7 +563,7 @@ def _compose(
             break
         chosen.pop()
     if tokens > query.cap or not text:
-        is_shown = query.shown and not quotes
+        is_shown = query.shown.blocks and not quotes
         return replace(nothing, reason=SHOWN if is_shown else f"nothing fits into {query.cap} tokens")
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
     passages = zip(ordered, map(found.texts.__getitem__, ordered), strict=True)

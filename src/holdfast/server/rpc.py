@@ -25,7 +25,6 @@ from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
-from holdfast.memory.query import find_recall_switch
 from holdfast.session import CALLER, Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
 from holdfast.turn import MIN_BLOCK
@@ -116,20 +115,20 @@ def add_subagent(session: Session, *, child: str) -> dict[str, Any]:
 
 def _recall_from_subagents(session: Session, window: Window, question: str) -> Iterator[str]:
     """Make a block for each subagent of a session that has something to say to a question, the newest first."""
-    memory, report = session.memory, window.report
-    settings = memory.settings
-    if not question or find_recall_switch(settings):
+    if not question:
         return
+    memory = session.memory
+    report = window.report
     left = report.raw_max_tokens - report.reserved_tokens - report.total_tokens
-    left = min(settings.recall.hard_cap_tokens, left) - session.resources.count(window.block)
+    left = min(memory.settings.recall.hard_cap_tokens, left) - session.resources.count(window.block)
     select = Select(scope=session.scope, newest=True, limit=MAX_SUBAGENTS)
     for record in reversed(memory.store.read_records(select, kind=SUBAGENT)):
         if left < MIN_BLOCK:
             return
         scope = replace(session.scope, session=record.key)
-        query = memory.query([question], scope=scope, across=False, cap=left, automatic=True)
         with suppress(HoldfastError):  # the others may have something to say
-            recall = memory.recall(replace(query, max_facts=0))  # facts are in the block of the session
+            # Facts are in the block of the session.
+            recall = memory.recall([question], scope=scope, automatic=True, across=False, cap=left, max_facts=0)
             left -= recall.tokens
             yield recall.block
 

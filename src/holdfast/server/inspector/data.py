@@ -17,7 +17,6 @@ from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory import facts as versions
-from holdfast.memory.query import build_query
 from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.models import cost
@@ -437,11 +436,9 @@ def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes
     start = time.perf_counter()
     try:
         resources = engine.find_resources(scope.project)
-        memory = resources.memory
-        settings = override(resources.settings, changes)
+        memory = resources.memory.with_settings(override(resources.settings, changes))
         across: Across = True if scope.session else EVERYTHING
-        query = build_query(settings, (question,), scope=scope, now=memory.clock(), cap=cap, across=across)
-        recall = memory.recall(query)
+        recall = memory.recall((question,), scope=scope, across=across, cap=cap)
         spent = (time.perf_counter() - start) * 1000
         shown = {hit.passage for hit in recall.hits}
         found = memory.search(question, scope=scope, across=across, limit=len(shown) + MISSED)
