@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from support.command import Done, run_command
 from support.waiting import PATIENCE
 
-HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
 READING = {
     "stats": [],
     "facts": [],
@@ -58,15 +58,13 @@ class User:
         own = {"HOME": str(self.home), "HOLDFAST_HOME": str(self.memory), "TMPDIR": str(self.home / "tmp")}
         return {**others, **own, "HOLDFAST_EMBEDDING__PROVIDER": "none"}
 
-    def run(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a program."""
-        return subprocess.run(
-            command, cwd=self.home, env=self.environ, capture_output=True, text=True, check=False, timeout=PATIENCE
-        )
+    def run(self, *arguments: str) -> Done:
+        """Run a command."""
+        return run_command(*arguments, folder=self.home, environ=self.environ)
 
     def load_json(self, *arguments: str) -> Any:
         """Return what a command prints with --json."""
-        done = self.run(HOLDFAST, *arguments, "--json")
+        done = self.run(*arguments, "--json")
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)
 
@@ -86,7 +84,7 @@ def user(tmp_path: Path) -> User:
 def test_a_command_that_reads_finds_nothing(user: User, name: str) -> None:
     """It succeeds, says on stderr that there is no memory and what makes one, and leaves nothing behind."""
     for more in ([], ["--json"], ["--home", "elsewhere"]):
-        done = user.run(HOLDFAST, name.split(maxsplit=1)[0], *READING[name], *more)
+        done = user.run(name.split(maxsplit=1)[0], *READING[name], *more)
         assert done.returncode == 0, done.stderr
         assert "no memory at " in done.stderr
         assert "holdfast import --discover" in done.stderr
@@ -108,13 +106,13 @@ def test_the_results_are_empty_and_valid(user: User) -> None:
     user.load_json("forget", fact["id"], "--yes")
     assert user.load_json("stats").keys() == counts.keys()
     assert user.load_json("recall", "Which port does the replica use?") == recalled
-    assert "no memory at " not in user.run(HOLDFAST, "stats").stderr
+    assert "no memory at " not in user.run("stats").stderr
 
 
 @pytest.mark.parametrize("name", [*NAMING, *WORKING])
 def test_what_does_not_exist_is_an_error(user: User, name: str) -> None:
     """So is work on a memory that is not there: a backup of nothing is no backup."""
-    done = user.run(HOLDFAST, name.split(maxsplit=1)[0], *(NAMING | WORKING)[name])
+    done = user.run(name.split(maxsplit=1)[0], *(NAMING | WORKING)[name])
     assert done.returncode == 1
     assert done.stderr.startswith("holdfast: ")
     assert done.stderr.count("\n") == 1
@@ -124,10 +122,18 @@ def test_what_does_not_exist_is_an_error(user: User, name: str) -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="it needs a POSIX shell")
 def test_the_slash_command_of_claude_code(user: User) -> None:
     """Claude Code shows an error instead of the text if a command in it fails."""
-    assert user.run(HOLDFAST, "install", "claude-code").returncode == 0
+    assert user.run("install", "claude-code").returncode == 0
     (page,) = user.home.rglob("commands/context.md")
     commands = re.findall(r"!`(.*?)`", page.read_text("utf-8"))
     assert len(commands) == 2
     for command in commands:
-        done = user.run("/bin/sh", "-c", command)
+        done = subprocess.run(
+            ["/bin/sh", "-c", command],
+            cwd=user.home,
+            env=user.environ,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
         assert done.returncode == 0, done.stderr

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import COMMANDS
+from holdfast.engine import Engine
+from holdfast.settings import Embedding, Settings
 from holdfast.settings.trust import record_trust
+from support.command import Done, run_command
 from support.waiting import PATIENCE, stop_server
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -65,6 +69,8 @@ NO_SETTINGS_READ: dict[str, list[str]] = {
 """The commands that read only the settings of the user, or none."""
 SERVERS = frozenset({"serve", "ui"})
 """The commands that run until they are stopped."""
+PROCESSES = frozenset({*SERVERS, "hook", "mcp", "rpc"})
+"""The commands that are started as processes here: they serve, or another program talks to them."""
 
 BROKEN_FILES = {
     "unknown key": b"nonsense = 1\n",
@@ -102,8 +108,14 @@ class Clone:
         others = {name: value for name, value in os.environ.items() if not name.startswith(("HOLDFAST_", "OPENCLAW_"))}
         return {**others, **own, **memory}
 
-    def run(self, *arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-        """Run a command in the folder; one that runs until it is stopped is stopped once it says where it serves."""
+    def run(self, *arguments: str, stdin: str = "") -> Done:
+        """Run a command in the folder."""
+        if arguments[0] in PROCESSES:
+            return self.run_process(*arguments, stdin=stdin)
+        return run_command(*arguments, folder=self.folder, environ=self.environ, stdin=stdin)
+
+    def run_process(self, *arguments: str, stdin: str = "") -> Done:
+        """Start a command; one that runs until it is stopped is stopped once it says where it serves."""
         process = subprocess.Popen(
             [HOLDFAST, *arguments],
             cwd=self.folder,
@@ -120,20 +132,28 @@ class Clone:
                 first = process.stdout.readline()
                 process.terminate()
             stdout, stderr = process.communicate(stdin, timeout=PATIENCE)
-        return subprocess.CompletedProcess(process.args, process.returncode, first + stdout, stderr)
+        return Done(returncode=process.returncode, stdout=first + stdout, stderr=stderr)
+
+
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A memory with a session that is long enough for a compaction. Each test gets a copy."""
+    folder = tmp_path_factory.mktemp("untrusted") / "memory"
+    long = "The replica uses port 5433. " * 2_000
+    messages = [{"role": role, "content": f"{number}: {long}"} for number, role in enumerate(["user", "assistant"] * 4)]
+    with Engine.open(folder, settings=Settings(embedding=Embedding(provider="none")), background=False) as engine:
+        engine.session("notes").assemble([*messages, QUESTION])
+    return folder
 
 
 @pytest.fixture
-def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clone]:
+def clone(memory: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clone]:
     """A user in a cloned repository without a settings file. Servers that were started are stopped at the end."""
     one = Clone(folder=tmp_path / "clone", home=tmp_path / "home")
     one.folder.mkdir()
     (one.home / "config" / "holdfast").mkdir(parents=True)
+    shutil.copytree(memory, one.home / "memory")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(one.home / "config"))
-    long = "The replica uses port 5433. " * 2_000  # enough for a compaction
-    messages = [{"role": role, "content": f"{number}: {long}"} for number, role in enumerate(["user", "assistant"] * 4)]
-    call = {"id": 1, "method": "assemble", "params": {"session": "notes", "messages": [*messages, QUESTION]}}
-    assert one.run("rpc", stdin=json.dumps(call) + "\n").returncode == 0
     yield one
     stop_server(one.home / "memory")
 
@@ -147,7 +167,8 @@ def test_every_command_is_tried() -> None:
 def test_no_command_is_stopped(clone: Clone, command: str) -> None:
     """It does what it does without the file, and says in one line what is ignored."""
     (clone.folder / "replies.jsonl").write_text('{"text": "Hello.", "repeat": true}\n')
-    assert clone.run("backup", "copy.db").returncode == 0
+    if command == "migrate":
+        assert clone.run("backup", "copy.db").returncode == 0
     clone.file.write_bytes(BROKEN_FILES["unknown key"])
     arguments = (SETTINGS_READ | NO_SETTINGS_READ)[command]
     done = clone.run(command, *arguments)
@@ -181,9 +202,15 @@ def test_no_kind_of_error_stops_a_command(clone: Clone, kind: str) -> None:
 def test_a_link_that_leads_to_no_file(clone: Clone, target: str) -> None:
     """To a device, to itself, to a name that no file can have, to a place below a file: it counts as no file."""
     clone.file.symlink_to(target)
-    for command in (["stats"], ["serve", "--port", "0", "--json"]):
-        done = clone.run(*command)
-        assert (done.returncode, done.stderr) == (0, "")
+    done = clone.run("stats")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_server_starts_next_to_a_link_to_a_device(clone: Clone) -> None:
+    """It would never finish reading the device."""
+    clone.file.symlink_to("/dev/zero")
+    done = clone.run("serve", "--port", "0", "--json")
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_values_that_contradict_those_of_the_user(clone: Clone) -> None:
