@@ -31,7 +31,7 @@ def hostile_lines() -> list[str]:
         {"type": "session_info", "id": "i", "parentId": "m", "name": EVIL},
     ]
     parent = "i"
-    for turn in range(30):
+    for turn in range(15):
         said: list[dict[str, Any]] = [
             {"role": "user", "content": [{"type": "text", "text": f"turn {turn} {EVIL} " + "question words " * 40}]},
             {
