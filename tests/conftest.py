@@ -15,8 +15,9 @@ if sys.platform == "win32":  # the agent does not run there; links, file modes, 
     collect_ignore_glob = [
         *("agent/*", "e2e/*", "cli/test_forget.py", "cli/test_trust.py", "cli/test_untrusted_settings.py"),
         *("properties/test_paths.py", "properties/test_tools.py", "benchmarks/test_c*.py"),
-        *("test_resource_limits.py", "test_seeds_*.py", "test_settings_trust.py", "test_store_faults.py"),
-        *("test_docs.py", "test_programs.py", "transcripts/test_journal.py", "transcripts/test_places.py"),
+        *("behaviour/test_resource_limits.py", "behaviour/test_seeds_*.py", "behaviour/test_store_faults.py"),
+        *("project/test_docs.py", "settings/test_trust.py", "test_programs.py"),
+        *("transcripts/test_journal.py", "transcripts/test_places.py"),
     ]
 
 # A shared machine may be slow: how long an example takes is never what is tested.

@@ -15,7 +15,7 @@ from holdfast.recovery import ModelRequest, complete_with_recovery
 from holdfast.settings import Embedding, Settings
 from holdfast.tokens import count_messages
 from support.conversations import answer, call, reply, results, user
-from test_compactor import session
+from support.conversations import tool_conversation as session
 
 QUIET = Settings(embedding=Embedding(provider="none"))
 TOOL = Tool(name="ls", description="Lists files.", parameters={"type": "object", "properties": {}})

@@ -21,7 +21,7 @@ from holdfast.store.base import Job, Record, Scope, Select, Store
 MAX_TRIES: Final = 8
 """How often edits are recorded again because another process has recorded one meanwhile."""
 EDIT_BYTES: Final = 2_000
-"""Bytes that an edit takes in memory, estimated; see test_kept_sessions.py."""
+"""Bytes that an edit takes in memory, estimated; see tests/behaviour/test_kept_sessions.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,10 @@ MAX_LOGS: Final = 16
 MAX_LOG_KEYS: Final = 4096
 """Messages at the end of each of these histories that are compared with an appended message."""
 MESSAGE_BYTES: Final = 2_000
-"""Bytes of a message in addition to its strings. `tracemalloc` measured 1,400 to 2,000; see test_kept_sessions.py."""
+"""Bytes of a message in addition to its strings.
+
+`tracemalloc` measured 1,400 to 2,000; see tests/behaviour/test_kept_sessions.py.
+"""
 
 Given: TypeAlias = Message | Mapping[str, Any]
 """A message as the client sent it."""

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from holdfast.transcripts import Entry
 from support.external_data import SHARED
-
-FIXTURES: Final = Path(__file__).parents[1] / "fixtures"
+from support.paths import FIXTURES
 
 COPILOT: Final = FIXTURES / "copilot" / "session-state" / "5f0c1d2e-0000-4000-8000-00000000c0de"
 KIMI: Final = FIXTURES / "kimi" / "session_7a11b0a7-0000-4000-8000-0000000000e1"

@@ -128,3 +128,16 @@ def kinds(wire: Any) -> list[str]:
 def messages_of(items: Iterable[Item]) -> list[Message]:
     """What is sent of a window."""
     return [item.sent for item in items]
+
+
+def tool_conversation(turns: int) -> list[Message]:
+    """A conversation of about 700 tokens a turn with tools, one fact at the start."""
+    messages = [system(), user("Remember that the staging database listens on port 6543."), reply("Noted.")]
+    for turn in range(turns):
+        messages += [
+            user(f"Step {turn}: please look at module number {turn}."),
+            reply(f"Looking at {turn}.", call(f"c{turn}", command=f"cat src/module{turn}.py")),
+            results(answer(f"c{turn}", f"line of module {turn}\n" * 60)),
+            reply(f"Module {turn} is fine. " + f"change{turn} " * 40),
+        ]
+    return messages

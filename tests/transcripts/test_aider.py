@@ -3,8 +3,9 @@
 from pathlib import Path
 
 from holdfast.transcripts import read
-from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.agent_files import TRANSCRIPTS
 from support.external_data import needs_shared
+from support.paths import FIXTURES
 
 FILE = FIXTURES / "aider" / ".aider.chat.history.md"
 

@@ -13,7 +13,7 @@ from holdfast.errors import TranscriptError
 from holdfast.transcripts import Entry, read, stream
 from holdfast.transcripts.entry import timestamp
 from holdfast.transcripts.lines import read_document, read_head
-from support.agent_files import FIXTURES
+from support.paths import FIXTURES
 
 CLAUDE = FIXTURES / "claude_code" / "harbour.jsonl"
 NOISE = random.Random(7)  # noqa: S311 - text that does not compress, the same in every run

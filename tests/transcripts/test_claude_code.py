@@ -6,8 +6,9 @@ from pathlib import Path
 from holdfast import Engine
 from holdfast.messages import Image, Usage
 from holdfast.transcripts import Entry, Problem, read
-from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.agent_files import TRANSCRIPTS
 from support.external_data import needs_shared
+from support.paths import FIXTURES
 
 FILE = FIXTURES / "claude_code" / "harbour.jsonl"
 

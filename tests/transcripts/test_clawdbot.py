@@ -5,7 +5,7 @@ from pathlib import Path
 from holdfast import providers
 from holdfast.messages import units
 from holdfast.transcripts import read
-from support.agent_files import FIXTURES
+from support.paths import FIXTURES
 
 FILE = FIXTURES / "clawdbot" / "simple.jsonl"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from holdfast import Engine
 from holdfast.messages import Image, RedactedThinking, Usage
 from holdfast.transcripts import read
-from support.agent_files import FIXTURES
+from support.paths import FIXTURES
 
 FILE = FIXTURES / "codex" / "rollout-2026-03-01T10-00-00-0199aaaa-0000-7000-8000-000000000002.jsonl"
 EARLY = FIXTURES / "codex" / "rollout-2025-05-01T08-00-00-early.jsonl"

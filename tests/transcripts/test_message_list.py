@@ -8,7 +8,7 @@ import pytest
 from holdfast.errors import TranscriptError
 from holdfast.messages import Thinking
 from holdfast.transcripts import read
-from support.agent_files import FIXTURES
+from support.paths import FIXTURES
 
 LISTS = FIXTURES / "message_list"
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.errors import TranscriptError
 from holdfast.messages import Image, Opaque, Text, Thinking, Usage
 from holdfast.transcripts import read
-from support.agent_files import FIXTURES
+from support.paths import FIXTURES
 
 EXPORT = FIXTURES / "opencode" / "export.json"
 STORED = FIXTURES / "opencode" / "storage" / "session" / "global" / "ses_0002.json"

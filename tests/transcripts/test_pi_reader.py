@@ -7,8 +7,9 @@ import pytest
 from holdfast.messages import Image, Message, Usage
 from holdfast.transcripts import read
 from holdfast.transcripts.pi import ARCHIVED, is_copy
-from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.agent_files import TRANSCRIPTS
 from support.external_data import needs_shared
+from support.paths import FIXTURES
 
 FILE = FIXTURES / "pi" / "2026-03-01T11-00-00-000Z_pi-3.jsonl"
 

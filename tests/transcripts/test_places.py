@@ -8,8 +8,9 @@ import pytest
 
 from holdfast.errors import TranscriptError
 from holdfast.transcripts import Problem, SessionRef, default_places, sessions
-from support.agent_files import FIXTURES, OWN, TRANSCRIPTS
+from support.agent_files import OWN, TRANSCRIPTS
 from support.external_data import needs_shared
+from support.paths import FIXTURES
 
 root_reads_everything = pytest.mark.skipif(
     hasattr(os, "geteuid") and os.geteuid() == 0, reason="run by root, who may look into every folder"

@@ -9,8 +9,9 @@ from holdfast import providers
 from holdfast.errors import TranscriptError
 from holdfast.messages import Message
 from holdfast.transcripts import READERS, Entry, Problem, Transcript, read, stream
-from support.agent_files import COPILOT, FIXTURES, KIMI, OPENHANDS, OWN, REAL, name, wire_records
+from support.agent_files import COPILOT, KIMI, OPENHANDS, OWN, REAL, name, wire_records
 from support.external_data import needs_shared
+from support.paths import FIXTURES
 
 own = pytest.mark.parametrize(("format_", "path"), OWN, ids=name)
 real = pytest.mark.parametrize(("format_", "path"), REAL, ids=name)

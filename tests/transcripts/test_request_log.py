@@ -9,8 +9,9 @@ import pytest
 from holdfast import providers
 from holdfast.messages import Usage, units
 from holdfast.transcripts import Problem, Request, read, requests
-from support.agent_files import FIXTURES, TRANSCRIPTS
+from support.agent_files import TRANSCRIPTS
 from support.external_data import needs_shared
+from support.paths import FIXTURES
 
 FILE = FIXTURES / "request_log" / "growing.jsonl"
 

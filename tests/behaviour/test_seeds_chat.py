@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
-import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from holdfast.cli import main
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt
@@ -20,8 +14,7 @@ from holdfast.models.scripted import Answer, Said
 from holdfast.tokens import human_tokens
 from holdfast_agent.commands import run
 from support.agent_fixture import AgentFixture, talker
-
-FLUSH = "Pre-compaction memory flush"
+from support.chat_shell import FLUSH, Shell
 
 
 class TestOverflow:
@@ -60,50 +53,6 @@ class TestOverflow:
             agent.say(f"Later {number}. " + "more words " * 300)
         agent.compact()
         assert len(flushes) == 2
-
-
-class Shell:
-    """`holdfast chat` in a home of its own, with settings files."""
-
-    def __init__(self, folder: Path, patch: pytest.MonkeyPatch, heard: pytest.CaptureFixture[str]) -> None:
-        self.folder, self.patch, self.heard = folder, patch, heard
-
-    def openclaw(self, **defaults: Any) -> None:
-        """Write an openclaw.json with these defaults of agents."""
-        place = self.folder / ".openclaw" / "openclaw.json"
-        place.parent.mkdir(exist_ok=True)
-        place.write_text(json.dumps({"agents": {"defaults": defaults}}))
-
-    def toml(self, text: str) -> None:
-        """Write the user's holdfast.toml."""
-        place = self.folder / ".config" / "holdfast" / "holdfast.toml"
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_text(text)
-
-    def chat(self, said: str, *steps: Any, window: int = 200_000, options: Sequence[str] = ()) -> tuple[int, str, str]:
-        """Say lines to a scripted model; the exit code, stdout and stderr."""
-        script = self.folder / "script.jsonl"
-        lines = [json.dumps({"text": step} if isinstance(step, str) else step) for step in steps]
-        script.write_text("\n".join(lines), "utf-8")
-        self.patch.setattr(sys, "stdin", io.StringIO(said))
-        with pytest.raises(SystemExit) as left:
-            main(["chat", "--plain", "--model", f"scripted:{script}", "--context-tokens", str(window), *options])
-        shown = self.heard.readouterr()
-        return int(left.value.code or 0), shown.out, shown.err
-
-
-@pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    """A home of its own."""
-    for name in [name for name in os.environ if name.startswith(("HOLDFAST_", "ANTHROPIC_", "OPENAI_", "XDG_"))]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("HOLDFAST_EMBEDDING__PROVIDER", "none")
-    monkeypatch.setenv("HOLDFAST_AGENT__SESSION__RESET__MODE", "never")
-    (tmp_path / "here").mkdir()
-    monkeypatch.chdir(tmp_path / "here")
-    return Shell(tmp_path, monkeypatch, capsys)
 
 
 class TestPlace:

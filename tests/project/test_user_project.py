@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+from support.paths import ROOT
 
 
 def test_the_example_is_typed_and_a_misspelt_keyword_is_refused(tmp_path: Path) -> None:

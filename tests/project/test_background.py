@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+from support.paths import ROOT
+
 HANDLER = "import signal; print(signal.getsignal(signal.SIGINT) == signal.default_int_handler)"
 
 

@@ -19,9 +19,9 @@ from click.testing import CliRunner
 import holdfast
 from benchmarks.__main__ import bench
 from holdfast import Engine, Settings, __version__, cli, errors
-from test_settings_openclaw import DOCUMENTED
+from support.openclaw_paths import DOCUMENTED
+from support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HOW_TO = {
     f"docs/{name}.md" for name in ("getting-started", "how-to-import", "how-to-forget", "index", "troubleshooting")

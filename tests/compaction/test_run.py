@@ -12,31 +12,17 @@ import pytest
 from holdfast.compaction.events import Compacted, Compacting, Hooks, SummaryRequest
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, ModelBusyError, ModelCancelledError, WindowTooSmallError
-from holdfast.messages import Message
 from holdfast.models.retry import Retrying
 from holdfast.models.scripted import Scripted
 from holdfast.providers import check
 from holdfast.settings import Embedding, Knowledge, Settings
 from holdfast.store.base import Scope, Select
-from support.conversations import answer, call, reply, results, system, user
+from support.conversations import answer, call, reply, results, system, tool_conversation, user
 from support.waiting import PATIENCE, UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000
 SUMMARY = "## Goal\nMove the staging database.\n\n## Key facts\nIt listens on port 6543; see /etc/pg/staging.conf.\n"
-
-
-def session(turns: int) -> list[Message]:
-    """A conversation of about 700 tokens a turn with tools, one fact at the start."""
-    talk = [system(), user("Remember that the staging database listens on port 6543."), reply("Noted.")]
-    for turn in range(turns):
-        talk += [
-            user(f"Step {turn}: please look at module number {turn}."),
-            reply(f"Looking at {turn}.", call(f"c{turn}", command=f"cat src/module{turn}.py")),
-            results(answer(f"c{turn}", f"line of module {turn}\n" * 60)),
-            reply(f"Module {turn} is fine. " + f"change{turn} " * 40),
-        ]
-    return talk
 
 
 def opened(path: Path, model: Scripted | None = None, **more: Any) -> Engine:
@@ -48,7 +34,9 @@ class TestCompact:
     def test_a_function_writes_one_summary(self, tmp_path: Path) -> None:
         """A model for one compaction is given as one for the engine is."""
         with opened(tmp_path) as engine:
-            done = engine.session("s").compact(session(60), limit=LIMIT, model=lambda _: "Every module was read.")
+            done = engine.session("s").compact(
+                tool_conversation(60), limit=LIMIT, model=lambda _: "Every module was read."
+            )
             with pytest.raises(InputError, match="expected a name, a Model or a function"):
                 engine.session("s").compact(limit=LIMIT, model=7)  # type: ignore[arg-type]
         assert done.summary is not None
@@ -57,7 +45,7 @@ class TestCompact:
     def test_a_summary_stands_for_what_is_old(self, tmp_path: Path) -> None:
         """The next window begins with the summary and keeps what is recent; every provider would take it."""
         with opened(tmp_path) as engine:
-            talk = session(60)
+            talk = tool_conversation(60)
             before = engine.session("s").assemble(talk, limit=LIMIT)
             done = engine.session("s").compact(limit=LIMIT)
             after = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
@@ -72,7 +60,7 @@ class TestCompact:
     def test_nothing_is_lost(self, tmp_path: Path) -> None:
         """Every compacted message can be had back word for word, and what is asked for is recalled."""
         with opened(tmp_path, Scripted(lambda _: "ok, all done")) as engine:
-            talk = session(60)
+            talk = tool_conversation(60)
             engine.session("s").assemble(talk, limit=LIMIT)
             done = engine.session("s").compact(limit=LIMIT)
             rows = engine.session("s").get(done.plan.ids)
@@ -83,7 +71,7 @@ class TestCompact:
     def test_what_was_trimmed_is_in_the_summary_too(self, tmp_path: Path) -> None:
         """A compaction is about everything since the last one; only what is recent comes back after it."""
         with opened(tmp_path) as engine:
-            talk = session(80)
+            talk = tool_conversation(80)
             cut = engine.session("s").assemble(talk, limit=LIMIT).report.changes
             gone = {number for change in cut if change.kind == "trimmed" for number in change.ids}
             assert gone
@@ -96,7 +84,7 @@ class TestCompact:
 
     def test_it_is_sticky_and_another_process_sees_it(self, tmp_path: Path) -> None:
         """A client that sends its whole history again gets the summary again, from whatever process."""
-        talk = [*session(40), user("Go on.")]
+        talk = [*tool_conversation(40), user("Go on.")]
         with opened(tmp_path) as engine:
             engine.session("s").compact(talk, limit=LIMIT)
             first = engine.session("s").assemble(talk, limit=LIMIT).render()
@@ -106,9 +94,9 @@ class TestCompact:
     def test_one_after_the_other(self, tmp_path: Path) -> None:
         """A second compaction takes the first summary over; there is one summary at a time."""
         with opened(tmp_path) as engine:
-            talk = session(40)
+            talk = tool_conversation(40)
             engine.session("s").compact(talk, limit=LIMIT)
-            talk += session(80)[3:]
+            talk += tool_conversation(80)[3:]
             second = engine.session("s").compact(talk, limit=LIMIT)
             items = engine.session("s").assemble(talk, limit=LIMIT).items
         assert second.plan.previous
@@ -118,7 +106,7 @@ class TestCompact:
         """A model is asked where there is one, and hears what to look out for."""
         model = Scripted(lambda _: SUMMARY)
         with opened(tmp_path, model) as engine:
-            done = engine.session("s").compact(session(40), limit=LIMIT, instructions="Mind the ports")
+            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT, instructions="Mind the ports")
         assert done.summary is not None
         assert done.summary.rung == "full"
         assert "6543" in done.summary.text
@@ -130,7 +118,7 @@ class TestCompact:
         with opened(tmp_path) as engine:
             with pytest.raises(CompactionError, match="nothing to compact"):
                 engine.session("s").compact([user("Hello.")], limit=LIMIT)
-            dry = engine.session("t").compact(session(40), limit=LIMIT, dry_run=True)
+            dry = engine.session("t").compact(tool_conversation(40), limit=LIMIT, dry_run=True)
             assert dry.plan.outcome == "ready"
             assert dry.summary is None
             assert dry.to_json()["summarised"] == len(dry.plan.summarised)
@@ -141,7 +129,7 @@ class TestCompact:
         cancel = Event()
         cancel.set()
         with opened(tmp_path, Scripted(lambda _: SUMMARY)) as engine:
-            talk = session(40)
+            talk = tool_conversation(40)
             with pytest.raises(ModelCancelledError):
                 engine.session("s").compact(talk, limit=LIMIT, cancel=cancel)
             assert all(item.kind != "summary" for item in engine.session("s").assemble(talk, limit=LIMIT).items)
@@ -157,7 +145,7 @@ class TestCompact:
         with Engine.open(
             tmp_path, settings=QUIET, model=Retrying(model=model, attempts=50), background=False
         ) as engine:
-            done = engine.session("s").compact(session(40), limit=LIMIT, cancel=cancel)
+            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT, cancel=cancel)
         assert done.summary is not None
         assert done.summary.rung == "digest"
         assert len(model.prompts) <= 3
@@ -168,7 +156,7 @@ class TestSecrets:
         """A summary is told of what was said, and written down without its secrets; so are the instructions."""
         key = "AKIAQ3EGRLWM5N7PXJ2K"
         with opened(tmp_path) as engine:
-            talk = [system(), user(f"Remember: the access key is {key}, the port 6543."), *session(40)[2:]]
+            talk = [system(), user(f"Remember: the access key is {key}, the port 6543."), *tool_conversation(40)[2:]]
             done = engine.session("s").compact(talk, limit=LIMIT, instructions=f"Mind {key}.")
             window = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
         assert done.summary is not None
@@ -185,7 +173,7 @@ class TestHooks:
             raise ValueError("no")
 
         with opened(tmp_path, hooks=Hooks(summary=broken)) as engine:
-            done = engine.session("s").compact(session(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
         assert done.summary is not None
         assert done.warnings[0] == "hook broken: ValueError('no')"
 
@@ -198,7 +186,7 @@ class TestHooks:
             ended.set()
 
         with opened(tmp_path, hooks=Hooks(listeners=[hang])) as engine:
-            engine.session("s").compact(session(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert not ended.is_set()
             assert all(thread.daemon for thread in enumerate_threads() if thread.name == "holdfast-hook")
             release.set()
@@ -211,9 +199,9 @@ class TestHooks:
             raise RuntimeError("no")
 
         with opened(tmp_path, hooks=Hooks(listeners=(heard.append, broken))) as engine:
-            done = engine.session("s").compact(session(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             engine.hooks.wait(PATIENCE)
-            window = engine.session("s").assemble([*session(40), user("Go on.")], limit=LIMIT)
+            window = engine.session("s").assemble([*tool_conversation(40), user("Go on.")], limit=LIMIT)
         before, after = heard
         assert isinstance(before, Compacting)
         assert isinstance(after, Compacted)
@@ -227,25 +215,25 @@ class TestHooks:
             return f"{len(request.plan.summarised)} messages about modules."
 
         with opened(tmp_path / "a", hooks=Hooks(summary=told)) as engine:
-            done = engine.session("s").compact(session(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.text == f"{len(done.plan.summarised)} messages about modules."
         with opened(tmp_path / "b", hooks=Hooks(summary=lambda _: " ")) as engine:
-            done = engine.session("s").compact(session(40), limit=LIMIT)
+            done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.rung == "digest"
         with (
             opened(tmp_path / "c", hooks=Hooks(summary=lambda _: "x" * 10**6)) as engine,
             pytest.raises(CompactionError, match="longer than the messages it replaces"),
         ):
-            engine.session("s").compact(session(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
 
 
 class TestLearning:
     def test_facts_are_read_out_of_what_was_compacted(self, tmp_path: Path) -> None:
         """The work is queued with the compaction, survives the process, and is done once."""
         with opened(tmp_path) as engine:
-            engine.session("s").compact(session(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
         with opened(tmp_path) as engine:
             assert engine.session("s").facts() == []
             assert engine.work() > 0
@@ -278,7 +266,7 @@ class TestLearning:
         """Without extraction nothing is queued."""
         off = Settings(embedding=Embedding(provider="none"), knowledge=Knowledge(extraction=False))
         with opened(tmp_path, settings=off) as engine:
-            engine.session("s").compact(session(40), limit=LIMIT)
+            engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert engine.work() == 0
 
 
@@ -286,7 +274,7 @@ class TestSize:
     def test_it_is_what_is_sent(self, tmp_path: Path) -> None:
         """What was trimmed no longer counts, what is new does, and a compaction makes it smaller."""
         with opened(tmp_path) as engine:
-            talk = session(80)
+            talk = tool_conversation(80)
             sent = engine.session("s").assemble(talk, limit=LIMIT)
             assert any(change.kind == "trimmed" for change in sent.report.changes)
             assert engine.session("s").size(limit=LIMIT) == sent.tokens
@@ -313,7 +301,7 @@ class TestRunningTurn:
     def test_the_request_is_whole_through_compactions_in_its_tool_loop(self, tmp_path: Path, language: str) -> None:
         """Growing call by call, every window holds all 120 requirements, however often it was compacted."""
         asked = requirements(language)
-        talk = [*session(6), user(asked)]
+        talk = [*tool_conversation(6), user(asked)]
         compactions = 0
         with opened(tmp_path) as engine:
             for step in range(40):
@@ -334,7 +322,7 @@ class TestRunningTurn:
     def test_a_request_is_summarised_with_its_turn_when_that_is_over(self, tmp_path: Path) -> None:
         """Once it is answered it is history like any other."""
         asked = requirements("English")
-        talk = [*session(2), user(asked), reply("All done. " + "module " * 3_000), *session(12)[3:]]
+        talk = [*tool_conversation(2), user(asked), reply("All done. " + "module " * 3_000), *tool_conversation(12)[3:]]
         with opened(tmp_path) as engine:
             engine.session("s").compact(talk, limit=LIMIT)
             sent = engine.session("s").assemble(talk, limit=LIMIT)
@@ -342,7 +330,7 @@ class TestRunningTurn:
 
     def test_a_request_that_cannot_fit_is_a_typed_error(self, tmp_path: Path) -> None:
         """Nothing is cut from it in silence."""
-        talk = [*session(6), user(requirements("English") * 8)]
+        talk = [*tool_conversation(6), user(requirements("English") * 8)]
         for step in range(4):
             talk += [reply("Looking.", call(f"k{step}")), results(answer(f"k{step}", "line\n" * 100))]
         with opened(tmp_path) as engine:

@@ -2,9 +2,9 @@
 
 import re
 import tomllib
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from support.paths import ROOT
+
 FOLDER = ROOT / "examples" / "postgres"
 
 

@@ -1,5 +1,4 @@
 """What the agent of `holdfast chat` does on its first run, after overflows, and with settings of OpenClaw."""
-# ruff: noqa: F811 - fixtures of another file are arguments here
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from holdfast.models.scripted import Answer, Said
 from holdfast.settings import Loaded
 from holdfast_agent.settings import ChatSettings, load
 from support.agent_fixture import BASE, AgentFixture, Watched, change_agent
-from test_seeds_chat import FLUSH, Shell, shell  # noqa: F401 - a fixture
+from support.chat_shell import FLUSH, Shell
 
 
 def openclaw(shell: Shell, data: dict[str, Any]) -> None:

@@ -1,5 +1,4 @@
 """Hooks before and after a compaction, in a program and in `holdfast chat`."""
-# ruff: noqa: F811 - fixtures of another file are arguments here
 
 from __future__ import annotations
 
@@ -17,8 +16,8 @@ from holdfast.errors import CompactionError, ModelCancelledError, SettingsError
 from holdfast.settings import Compaction, Settings
 from holdfast_agent.settings import load as load_settings
 from support.agent_fixture import BASE, AgentFixture, talker
+from support.chat_shell import Shell
 from support.waiting import PATIENCE, UNHURRIED
-from test_seeds_chat import Shell, shell  # noqa: F401 - a fixture
 
 LIMIT = 8_000
 

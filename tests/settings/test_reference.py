@@ -13,8 +13,9 @@ import pytest
 from holdfast.settings.reference import COMMON, render_reference
 from holdfast.settings.table import struct_of
 from holdfast_agent.settings import CHAT, ChatSettings, load
+from support.paths import ROOT
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "settings.md"
+PAGE = ROOT / "docs" / "settings.md"
 
 
 def test_the_page_is_up_to_date() -> None:

@@ -17,8 +17,8 @@ import pytest
 
 import holdfast
 from holdfast_memory.distribution import DISTRIBUTION, install_command
+from support.paths import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 PLACES = ("src", "docs", "examples", "scripts", "benchmarks", "tests", ".github", ".ci")
 STRANGER = "holdfast"

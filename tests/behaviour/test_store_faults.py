@@ -26,6 +26,7 @@ from holdfast.store.base import Scope
 from holdfast.store.connection import MIGRATIONS
 from holdfast.store.opening import STORE_NAME
 from support.full_disk import largest_file
+from support.paths import TESTS
 from support.waiting import UNHURRIED
 
 QUIET = Settings(
@@ -465,7 +466,7 @@ print(json.dumps(seen))
 
 def run_unprivileged(code: str, *arguments: str, home: Path) -> dict[str, Any]:
     """Run code in a process that file modes bind, and return what it prints."""
-    path = os.pathsep.join([str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")])
+    path = os.pathsep.join([str(TESTS), os.environ.get("PYTHONPATH", "")])
     environment = {**os.environ, "PYTHONPATH": path, "HOME": str(home), "HOLDFAST_EMBEDDING__PROVIDER": "none"}
     command = [sys.executable, "-c", code, *arguments]
     done = subprocess.run(command, env=environment, cwd=home, capture_output=True, text=True, check=False)
