@@ -118,9 +118,9 @@ def _fill(engine: Engine, writer: _Writer, segments: int, progress: Callable[[in
     """Archive so many passages in earlier parts of the session, with their vectors where there is a model."""
     for start in range(0, segments, _BATCH):
         said = [Message(role="user", parts=(Text(text=writer.text(1_000)),)) for _ in range(_BATCH)]
-        engine.memory.store.add_messages(make_rows(said, scope=Scope(session="long")))
+        engine._memory.store.add_messages(make_rows(said, scope=Scope(session="long")))
         progress(min(_BATCH, segments - start))
-    engine.memory.embed()
+    engine._memory.embed()
 
 
 @dataclass(slots=True)

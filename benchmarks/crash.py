@@ -327,7 +327,7 @@ class _EngineTrial(Trial):
     def missing(self) -> int:
         """Return how many acknowledged messages are gone; raise where anything else does not hold."""
         with _open(self.folder) as engine:
-            rows = engine.memory.store.read_messages(Select(scope=Scope(), across=True))
+            rows = engine._memory.store.read_messages(Select(scope=Scope(), across=True))
             held = {_words(row.message) for row in rows}
             self._continue(engine)
         assert check(self.folder / STORE).sound
@@ -336,7 +336,7 @@ class _EngineTrial(Trial):
     def _continue(self, engine: Engine) -> None:
         """Check the session that was killed, and continue it."""
         session = engine.session(f"s{self.number}")
-        rows = engine.memory.store.read_messages(Select(scope=Scope(session=session.id)))
+        rows = engine._memory.store.read_messages(Select(scope=Scope(session=session.id)))
         edits = session.edits()
         known = {row.id for row in rows}
         assert all(known.issuperset(edit.ids) for edit in edits), "an edit stands for a message that is not archived"
@@ -349,7 +349,7 @@ class _EngineTrial(Trial):
     def resume(self, engine: Engine, edits: Sequence[Edit]) -> None:
         """Do the work that was left, and check that it was complete."""
         engine.work()
-        assert engine.memory.store.waiting(EXTRACT, limit=1) == []
+        assert engine._memory.store.waiting(EXTRACT, limit=1) == []
         session = engine.session(f"s{self.number}")
         learned = {row.content for row in session.facts(across=False)}
         gone = {number for edit in edits if edit.kind == "compacted" for number in edit.ids}
@@ -449,7 +449,7 @@ class Learn(_EngineTrial):
         learned = [row.content for row in engine.session(f"s{self.number}").facts(across=False)]
         ports = [sum(f"{20_000 + turn}" in content for content in learned) for turn in range(_FACTS)]
         assert ports == [1] * _FACTS, "a fact was not learned, or learned twice"
-        assert engine.memory.waiting() == 0
+        assert engine._memory.waiting() == 0
 
 
 TRIALS: Final[tuple[type[Trial], ...]] = (Append, Import, Reindex, Vmem, Migration, Turns, Digest, Told, Learn)

@@ -75,7 +75,7 @@ def measure(*, processes: int, tenants: int, seconds: float, kills: int) -> Flee
         with _open(server.address, folder) as engine:
             for tenant in (f"tenant{number}" for number in range(tenants)):
                 before = [_message(f"{tenant}x before {turn}: service {turn % 97}") for turn in range(_ROWS)]
-                engine.memory.ingest(before, scope=Scope(tenant=tenant, session="before"))
+                engine._memory.ingest(before, scope=Scope(tenant=tenant, session="before"))
         pipes, started = [], []
         for number in range(processes):
             pipe, end = context.Pipe(duplex=False)
@@ -96,7 +96,7 @@ def measure(*, processes: int, tenants: int, seconds: float, kills: int) -> Flee
             kept = Counter(
                 (name, row.message.text)
                 for name in (f"tenant{number}" for number in range(tenants))
-                for row in engine.memory.store.read_messages(Select(scope=Scope(tenant=name), across=_ALL))
+                for row in engine._memory.store.read_messages(Select(scope=Scope(tenant=name), across=_ALL))
             )
         told = Counter(said for report in reports for said in report["said"])
         found.acknowledged, found.lost = sum(told.values()), sum((told - kept).values())
@@ -158,7 +158,7 @@ def _message(text: str) -> Message:
 
 
 def _append(engine: Engine, scope: Scope, text: str) -> list[str]:
-    engine.memory.ingest([_message(text)], scope=scope)
+    engine._memory.ingest([_message(text)], scope=scope)
     return []
 
 
@@ -168,12 +168,12 @@ def _assemble(engine: Engine, scope: Scope, text: str) -> list[str]:
 
 
 def _recall(engine: Engine, scope: Scope, text: str) -> list[str]:
-    return [hit.text for hit in engine.memory.search(text, scope=scope, across=True)]
+    return [hit.text for hit in engine._memory.search(text, scope=scope, across=True)]
 
 
 def _read(engine: Engine, scope: Scope, _: str) -> list[str]:
     select = Select(scope=scope, across=_ALL, limit=_ROWS, newest=True)
-    return [row.message.text for row in engine.memory.store.read_messages(select)]
+    return [row.message.text for row in engine._memory.store.read_messages(select)]
 
 
 _STEPS: Final = {"append": _append, "assemble": _assemble, "recall": _recall, "read": _read}

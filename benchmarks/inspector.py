@@ -47,7 +47,7 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
                     for number in range(min(BATCH, messages - start))
                 ]
                 rows = make_rows(said, scope=Scope(session=f"session-{start // BATCH:05d}"))
-                engine.memory.store.add_messages(rows)
+                engine._memory.store.add_messages(rows)
                 progress(len(said))
             history = [{"role": "user", "content": writer.text()} for _ in range(60)]
             for stop in range(1, len(history)):

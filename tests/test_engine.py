@@ -205,7 +205,7 @@ class TestAssemble:
         """With the store gone the request passes as it came, and the report says why."""
         talk = long_talk(2)
         engine.session("s").assemble(talk, limit=LIMIT)
-        engine.memory.store.close()
+        engine._memory.store.close()
         window = engine.session("s").assemble([*talk, said("user", "and now?")], limit=LIMIT)
         assert window.render()[-1] == said("user", "and now?")
         assert window.report.warnings
@@ -338,7 +338,7 @@ class TestForgetting:
         (number,) = engine.session("s").append([said("user", "We ship on Friday.")])
         scope = Scope(session="s")
         shipped = FactRow(scope=scope, id="a", type="decision", content="Ship on Friday.", evidence=(number,))
-        engine.memory.store.add_facts([shipped])
+        engine._memory.store.add_facts([shipped])
         engine.session("s").remember("Tea is at four.")
         engine.session("s").forget(ids=[number])
         assert [fact.content for fact in engine.session("s").facts()] == ["Tea is at four."]

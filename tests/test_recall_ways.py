@@ -164,7 +164,7 @@ def ask_hooks(home: Path, question: str) -> Answer:
     log.setLevel(logging.INFO)
     try:
         with Engine.open(home, settings=read_settings(), background=False, personal=True) as engine:
-            output = HostHooks(engine.memory).handle(make_event(question))
+            output = HostHooks(engine._memory).handle(make_event(question))
     finally:
         log.removeHandler(handler)
     block = output.get("hookSpecificOutput", {}).get("additionalContext", "")

@@ -70,7 +70,7 @@ class TestRecording:
         with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
             window = engine.session("s").assemble(talk(60), limit=LIMIT)
             for kind in (TURN, WINDOW):
-                assert len(engine.memory.store.read_records(Select(scope=SCOPE), kind=kind)) == 1
+                assert len(engine._memory.store.read_records(Select(scope=SCOPE), kind=kind)) == 1
             assert engine.session("s").timeline() == [window.report]
             assert set(window.report.milliseconds) >= {"archive", "compact", "plan", "recall", "record", "verify"}
 

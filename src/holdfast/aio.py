@@ -18,7 +18,7 @@ from holdfast.compaction.events import Hooks
 from holdfast.engine import Engine
 from holdfast.models.base import Model
 from holdfast.session import CALLER, AutoCompaction, Session
-from holdfast.settings import Settings
+from holdfast.settings import ProjectSettings, Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -110,6 +110,7 @@ class AsyncEngine(_Async[Engine]):
         reader: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,
         auto: AutoCompaction | None = None,
+        projects: ProjectSettings | None = None,
         background: bool = True,
         clock: Callable[[], int] | None = None,
         personal: bool = False,
@@ -123,6 +124,7 @@ class AsyncEngine(_Async[Engine]):
             reader=reader,
             hooks=hooks,
             auto=auto,
+            projects=projects,
             background=background,
             clock=clock,
             personal=personal,

@@ -57,9 +57,6 @@ class Engine:
     """One memory, and the sessions over it. Open it with `Engine.open`, and close it or use it in a `with` statement.
 
     One engine may be used from any number of threads, and one memory by any number of processes at once.
-
-    Attributes:
-        projects: The settings of each project; None if all sessions have those of the engine. Internal.
     """
 
     def __init__(
@@ -70,10 +67,11 @@ class Engine:
         reader: Model | None = None,
         hooks: Hooks | None = None,
         auto: AutoCompaction | None = None,
+        projects: ProjectSettings | None = None,
         background: bool = False,
         warnings: tuple[str, ...] = (),
     ) -> None:
-        self.projects: ProjectSettings | None = None
+        self._projects = projects
         self._closing = Event()
         self._watchdog = Watchdog()
         self._lock = Lock()
@@ -92,7 +90,7 @@ class Engine:
             warnings=warnings,
             closing=self._closing,
             watchdog=self._watchdog,
-            notify=self.notify,
+            notify=self._notify,
             queue_compaction=self._queue_compaction,
             take_warnings=self._take_warnings,
             end_request=self._drop_sessions,
@@ -113,6 +111,7 @@ class Engine:
         reader: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,
         auto: AutoCompaction | None = None,
+        projects: ProjectSettings | None = None,
         background: bool = True,
         clock: Callable[[], int] | None = None,
         personal: bool = False,
@@ -129,6 +128,7 @@ class Engine:
             reader: Another model that extracts facts, instead of `model`.
             hooks: Functions to call around compactions.
             auto: Where sessions are compacted near their limit, instead of `compaction.auto` of the settings.
+            projects: Reads the settings of each project, for its sessions; by default all have those of the engine.
             background: Whether a thread does the pending work: vectors, facts, compactions.
             clock: Returns the time in Unix milliseconds; the system's clock unless given.
             personal: Whether all sessions are those of one person. Then passages of the other sessions of a project
@@ -158,13 +158,13 @@ class Engine:
             reader=fact_reader,
             hooks=hooks,
             auto=auto,
+            projects=projects,
             background=background,
             warnings=warnings,
         )
 
     @property
-    def memory(self) -> Memory:
-        """The memory. Internal."""
+    def _memory(self) -> Memory:
         return self._resources.memory
 
     @property
@@ -198,19 +198,19 @@ class Engine:
         if self._worker is not None:
             self._worker.stop()
         self.hooks.wait(HOOK_SECONDS)
-        if self.is_memory_hanging():  # its locks may never be free again: what it holds ends with the process
+        if self._is_memory_hanging():  # its locks may never be free again: what it holds ends with the process
             with suppress(DeadlineError):
-                Watchdog().run(self.memory.close, seconds=CLOSE_SECONDS, name="holdfast-close")
+                Watchdog().run(self._memory.close, seconds=CLOSE_SECONDS, name="holdfast-close")
         else:
-            self.memory.close()
+            self._memory.close()
 
-    def require_open(self) -> None:
-        """Raise a ClosedError if the engine is closed. Internal."""
+    def _require_open(self) -> None:
+        """Raise a ClosedError if the engine is closed."""
         if self._closing.is_set():
             raise ClosedError
 
     def __enter__(self) -> Self:
-        self.require_open()
+        self._require_open()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -235,14 +235,14 @@ class Engine:
         Raises:
             InputError: The id is not a name.
         """
-        self.require_open()
+        self._require_open()
         if type(id) is not str or not id.strip():
             raise InputError(f"session({id!r}): give a name, such as session('support-42')")
-        return self.open_session(Scope(tenant=tenant, project=project, agent=agent, session=id))
+        return self._open_session(Scope(tenant=tenant, project=project, agent=agent, session=id))
 
-    def open_session(self, scope: Scope) -> Session:
-        """Get the session of a scope: that of facts and imported messages may have no name. Internal."""
-        resources = self.find_resources(scope.project)
+    def _open_session(self, scope: Scope) -> Session:
+        """Get the session of a scope: that of facts and imported messages may have no name."""
+        resources = self._find_resources(scope.project)
         with self._lock:
             found = self._sessions.get(scope)
             if found is None or found.resources is not resources:  # new, or with settings that have changed
@@ -253,8 +253,8 @@ class Engine:
         self._drop_sessions()
         return found
 
-    def make_unnamed_session(self) -> Session:
-        """Make a session that is not kept, for a request whose session cannot be found. Internal."""
+    def _make_unnamed_session(self) -> Session:
+        """Make a session that is not kept, for a request whose session cannot be found."""
         return Session(Scope(), self._resources)
 
     def _drop_sessions(self) -> None:
@@ -272,12 +272,12 @@ class Engine:
                 self._due.pop(session, None)  # its next request asks for a compaction again
                 total -= sizes[scope]
 
-    def find_resources(self, project: str) -> Resources:
-        """Return what the sessions of a project share: the memory with the settings of the project. Internal."""
-        if self.projects is None:
+    def _find_resources(self, project: str) -> Resources:
+        """Return what the sessions of a project share: the memory with the settings of the project."""
+        if self._projects is None:
             return self._resources
         folder = folder_of(project)
-        loaded = self.projects.load(folder)
+        loaded = self._projects.load(folder)
         with self._lock:
             known = self._by_project.pop(folder, None)
             if known is None or known.loaded is not loaded:
@@ -306,7 +306,7 @@ class Engine:
             warnings.append(str(error))
         return replace(
             self._resources,
-            memory=self.memory.with_settings(settings),
+            memory=self._memory.with_settings(settings),
             count=count,
             model=model,
             reader=reader,
@@ -324,8 +324,8 @@ class Engine:
             project: Only those of this project.
             agent: Only those of this agent.
         """
-        self.require_open()
-        stored = self.memory.store.sessions()
+        self._require_open()
+        stored = self._memory.store.sessions()
         return {
             scope: count
             for scope, count in stored.items()
@@ -336,28 +336,28 @@ class Engine:
         self, query: str, *, limit: int = 10, tenant: str = "local", project: str = "", agent: str = "main"
     ) -> list[Hit]:
         """Find the passages of all sessions of an agent that match a question best, best first."""
-        self.require_open()
+        self._require_open()
         scope = Scope(tenant=tenant, project=project, agent=agent)
-        return self.memory.search(query, scope=scope, across=True, limit=limit)
+        return self._memory.search(query, scope=scope, across=True, limit=limit)
 
     def stats(self) -> Stats:
         """Count what memory holds, and say what is missing."""
-        self.require_open()
-        return self.memory.stats()
+        self._require_open()
+        return self._memory.stats()
 
     def work(self) -> int:
         """Do all pending work now, and return how many compactions, passages and jobs were done."""
-        self.require_open()
+        self._require_open()
         done = 0
         while not self._closing.is_set() and self._compact_next():
             done += 1
-        done += self.memory.embed()
+        done += self._memory.embed()
         while not self._closing.is_set() and self._extract_next():
             done += 1
         return done
 
-    def is_memory_hanging(self, scope: Scope | None = None) -> bool:
-        """Whether a call to the memory that was given up has not returned yet. Internal.
+    def _is_memory_hanging(self, scope: Scope | None = None) -> bool:
+        """Whether a call to the memory that was given up has not returned yet.
 
         Args:
             scope: A conversation; only calls that hold up its own calls count. By default all calls count.
@@ -366,19 +366,19 @@ class Engine:
             return bool(self._watchdog.hanging())
         return self._resources.is_memory_hanging(scope)
 
-    def ask_memory(self, call: Callable[[], T], *, scope: Scope, messages: int = 0) -> T:
-        """Make a call to the memory, and stop waiting for it in time; see `Resources.ask_memory`. Internal."""
+    def _ask_memory(self, call: Callable[[], T], *, scope: Scope, messages: int = 0) -> T:
+        """Make a call to the memory, and stop waiting for it in time; see `Resources.ask_memory`."""
         return self._resources.ask_memory(call, scope=scope, messages=messages)
 
-    def notify(self) -> None:
-        """Wake the background thread. Internal."""
+    def _notify(self) -> None:
+        """Wake the background thread."""
         if self._worker is not None:
             self._worker.notify()
 
     def _queue_compaction(self, session: Session, coming: int) -> None:
         """Let the background compact a session."""
         self._due[session] = coming
-        self.notify()
+        self._notify()
 
     def _take_warnings(self, scope: Scope) -> list[str]:
         """Return what the next report of a scope must say about background work."""
@@ -392,9 +392,9 @@ class Engine:
         """Do one step: a compaction of this engine, or pending work of the store if no other process does it."""
         if self._compact_next():
             return True
-        embedder = self.memory.embedder
-        with self.memory.store.lock_work(None if embedder is None else embedder.space) as is_only:
-            return is_only and (self.memory.embed(limit=EMBED_BATCH) > 0 or self._extract_next(strict=True))
+        embedder = self._memory.embedder
+        with self._memory.store.lock_work(None if embedder is None else embedder.space) as is_only:
+            return is_only and (self._memory.embed(limit=EMBED_BATCH) > 0 or self._extract_next(strict=True))
 
     def _compact_next(self) -> bool:
         try:
@@ -408,10 +408,10 @@ class Engine:
         """Extract the facts of the oldest job; whether there was one. `strict` raises where the model failed."""
         from holdfast.memory.learning import describe_failure, run_job, take_job  # noqa: PLC0415 - not every process extracts
 
-        job = take_job(self.memory)
+        job = take_job(self._memory)
         if job is None:
             return False
-        resources = self.find_resources(job.scope.project)
+        resources = self._find_resources(job.scope.project)
         reader = resources.reader or resources.model
         found = run_job(resources.memory, reader, job, cancel=self._closing)
         if failure := describe_failure(job, found):

@@ -187,7 +187,7 @@ class _Tools:
         for row in await self._session.get(messages or []):
             owners.setdefault(row.scope, []).append(row.id)
         for scope, ids in owners.items():
-            count += await asyncio.to_thread(self._engine.open_session(scope).forget, ids)
+            count += await asyncio.to_thread(self._engine._open_session(scope).forget, ids)
         return Forgotten(rows=count)
 
     async def archive_get(self, numbers: list[int], around: int = 0) -> Messages:

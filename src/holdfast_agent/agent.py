@@ -396,7 +396,7 @@ class Agent:
         Recalled text that comes back in it is removed first: transcripts must not contain any.
         """
         with self.guard_memory():
-            own = strip_message(message, self.engine.memory.marks)
+            own = strip_message(message, self.engine._memory.marks)
             if own is not None and own is not message:
                 self.view.notice(f"Recalled text was removed from a {message.role} message.")
                 message = own
@@ -440,7 +440,7 @@ class Agent:
             project = cwd
             without_project = Scope(agent=self.sessions.agent, session=session_id)
             with self.guard_memory():
-                if self.engine.memory.store.read_messages(Select(scope=without_project, limit=1)):
+                if self.engine._memory.store.read_messages(Select(scope=without_project, limit=1)):
                     project = ""
         return self.engine.session(session_id, project=project, agent=self.sessions.agent)
 
@@ -494,7 +494,7 @@ class Agent:
         count = 0
         for scope in {row.scope for row in rows}:
             own = [row.id for row in rows if row.scope == scope]
-            count += self.engine.open_session(scope).forget(ids=own)
+            count += self.engine._open_session(scope).forget(ids=own)
         return count
 
     @contextmanager

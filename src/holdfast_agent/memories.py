@@ -105,7 +105,7 @@ class Memories:
     def memory(self) -> Memory:
         """The store: the agent's memory, or the one that `agent.long_term.db_path` names."""
         settings = self.settings.agent.long_term
-        shared = self.engine.memory
+        shared = self.engine._memory
         if settings.db_path is None or not settings.enabled:
             return shared
         with self._lock:
@@ -122,7 +122,7 @@ class Memories:
             return self._own
 
     def _open(self, file: Path) -> Memory:
-        shared = self.engine.memory
+        shared = self.engine._memory
         return Memory(
             store=open_store(file),
             settings=shared.settings,
@@ -137,7 +137,7 @@ class Memories:
         """The embedder, and why: what `agent.long_term.embedding` says, else that of the archive."""
         settings = self.settings
         if settings.agent.long_term.embedding == LongTermEmbedding():
-            return self.engine.memory.choice
+            return self.engine._memory.choice
         with self._lock:
             if self._choice is None:
                 given = embedding_settings(settings)
@@ -149,7 +149,7 @@ class Memories:
     def close(self) -> None:
         """Close a store of their own; it is opened again when it is needed."""
         with self._lock:
-            if self._own is not None and self._own is not self.engine.memory:
+            if self._own is not None and self._own is not self.engine._memory:
                 self._own.close()
             self._own = None
 
@@ -218,7 +218,7 @@ class Memories:
         settings = self.settings.agent.long_term
         if not (settings.enabled and settings.auto_capture):
             return []
-        own = [strip_text(text, self.engine.memory.marks) for text in texts]
+        own = [strip_text(text, self.engine._memory.marks) for text in texts]
         new: list[FactRow] = []
         for text in capture(own, settings.capture_max_chars):
             memory, is_new = self.store(text, category=category_of(text))
@@ -228,7 +228,7 @@ class Memories:
 
     def forget(self, memory_id: str) -> bool:
         """Forget a memory for good, with every recall block that quotes it."""
-        shared = self.engine.memory
+        shared = self.engine._memory
         projects = {Scope(project=scope.project, agent=self.agent) for scope in shared.store.sessions()}
         if self.memory is shared:
             projects.discard(self.scope)  # the memory itself is there, and is forgotten below

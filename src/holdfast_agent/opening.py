@@ -132,7 +132,7 @@ def open_agent(options: Options, *, view: View, confirm: Confirm | None = None) 
         hooks=load_hooks(settings.agent.hooks, root=root),
     )
     sessions = Sessions(
-        home=engine.memory.home,
+        home=engine._memory.home,
         clock=lambda: time.time_ns() // 1_000_000,
         new_id=lambda: str(uuid.uuid4()),
         agent=options.agent,

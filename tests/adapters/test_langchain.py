@@ -145,7 +145,7 @@ def test_a_store_that_is_deleted_keeps_the_limit(
     """The newest messages that fit are sent, and the log says why."""
     model_server.set_script(["Fine."])
     agent = open_agent(model_server, HoldfastMiddleware(engine, limit=16_000))
-    shutil.rmtree(engine.memory.home)
+    shutil.rmtree(engine._memory.home)
     history = [(role, f"{number} " + "word " * 300) for number in range(60) for role in ("user", "assistant")]
     agent.invoke({"messages": [*history, ("user", "And now?")]}, CONFIG)
     (body,) = model_server.bodies

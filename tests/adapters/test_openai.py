@@ -164,7 +164,7 @@ def test_a_store_that_is_deleted_keeps_the_limit(
     history.append({"role": "user", "content": "And now?"})
     model_server.set_script([overflow(requested=9_000, limit=8_000), "Fine."])
     openai = client(model_server, engine, limit=16_000, max_retries=0)
-    shutil.rmtree(engine.memory.home)
+    shutil.rmtree(engine._memory.home)
     if path == "chat":
         openai.chat.completions.create(model="gpt-x", messages=history)
     else:

@@ -164,10 +164,10 @@ class TestMemory:
             raise StorageError("the disk is full", path=fixture.folder)
 
         for name in ("add_messages", "merge_messages", "add_facts", "add_records", "add_jobs"):
-            monkeypatch.setattr(type(agent.engine.memory.store), name, full)
+            monkeypatch.setattr(type(agent.engine._memory.store), name, full)
         assert agent.say("Second.").text == "Two."
         for name in ("read_messages", "read_passages", "read_facts", "read_records"):
-            monkeypatch.setattr(type(agent.engine.memory.store), name, full)
+            monkeypatch.setattr(type(agent.engine._memory.store), name, full)
         assert agent.say("Third.").text == "Three."
         assert any("the disk is full" in notice for notice in fixture.view.notices)
 

@@ -98,7 +98,7 @@ class TestTools:
         """The beginning that several share forgets none of them."""
         for text in ("one thing to keep", "another thing to keep"):
             memories.store(text)
-        memories.engine.memory.new_id = lambda: memories.rows()[0].id[:8] + "-twin"
+        memories.engine._memory.new_id = lambda: memories.rows()[0].id[:8] + "-twin"
         memories.store("a third thing to keep")
         assert use(memories, "memory_forget", memoryId=memories.rows()[0].id[:8]).startswith("Found 2 candidates")
         assert len(memories.rows()) == 3
@@ -129,7 +129,7 @@ class TestKeeping:
 
     def test_facts_that_others_put_there_are_memories_too(self, memories: Memories) -> None:
         """A fact of the agent without a category has the usual one."""
-        memories.engine.memory.remember("kept by hand, of no session", scope=memories.scope)
+        memories.engine._memory.remember("kept by hand, of no session", scope=memories.scope)
         assert "[other] kept by hand" in use(memories, "memory_recall", query="kept by hand")
 
 
@@ -154,7 +154,7 @@ class TestByMeaning:
 
     def test_other_words_find_a_memory(self, memories: Memories) -> None:
         """What is alike is found without a shared word; what is not, is not."""
-        memories.engine.memory.choice = Choice(embedder=Near(), reasons=())
+        memories.engine._memory.choice = Choice(embedder=Near(), reasons=())
         memories.store("Momo is a cat")
         assert [each.score for each in memories.recall("any pets?")] == [1.0]
         assert memories.recall("weather") == []
@@ -162,7 +162,7 @@ class TestByMeaning:
 
     def test_an_embedder_out_of_order_leaves_the_words(self, memories: Memories) -> None:
         """Search by words goes on."""
-        memories.engine.memory.choice = Choice(embedder=Near(broken=True), reasons=())
+        memories.engine._memory.choice = Choice(embedder=Near(broken=True), reasons=())
         memories.store("Momo is a cat")
         assert len(memories.recall("Momo")) == 1
 

@@ -70,7 +70,7 @@ class TestStore:
         assert not (tmp_path / "own").exists()
         memories.store(MOMO)
         assert (tmp_path / "own" / "holdfast.db").is_file()
-        assert memories.memory is not memories.engine.memory
+        assert memories.memory is not memories.engine._memory
         memories.close()
         memories.close()
         assert [each.content for each in memories.rows()] == [MOMO]
@@ -112,7 +112,7 @@ class TestStore:
             tmp_path / "home", settings=settings(db_path=str(tmp_path / name)), background=False
         ) as engine:
             kept = open_memories(engine)
-            assert kept.memory is engine.memory
+            assert kept.memory is engine._memory
             kept.close()
             kept.store(MOMO)
             assert [fact.content for fact in engine.session("s").facts()] == [MOMO]
@@ -179,7 +179,7 @@ class TestAgent:
         agent = AgentFixture(tmp_path, settings=settings(**off)).agent([])
         assert "Long-term" not in run(agent, "/status").text
         assert run(agent, "/memory show").text.endswith("No facts yet.")
-        assert agent.memories.memory is agent.engine.memory
+        assert agent.memories.memory is agent.engine._memory
         agent.close()
 
 
@@ -235,7 +235,7 @@ class TestEmbedder:
             assert [seen.body["input"] for seen in server.seen] == [["any pets?", "Momo is a cat"], ["weather"]]
             assert server.seen[0].headers["Authorization"] == f"Bearer {KEY}"
             assert (server.seen[0].body["model"], server.seen[0].body["dimensions"]) == ("m", 2)
-            assert engine.memory.embedder is None
+            assert engine._memory.embedder is None
             assert kept.failure == ""
 
     def test_one_that_fails_is_told_once(self, tmp_path: Path) -> None:

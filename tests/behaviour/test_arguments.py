@@ -354,7 +354,7 @@ class TestNewcomers:
         talk = [{"role": "user", "content": f"{number} " + "word " * 400} for number in range(40)]
         session.assemble(talk, limit=8_000)
         bad = {"change": {"kind": "pinned", "on": True}, "ids": ["3"], "reason": "", "tokens_before": 0}
-        engine.memory.store.add_records([Record(scope=session.scope, kind="edit", key="00000077", data=bad, time=1)])
+        engine._memory.store.add_records([Record(scope=session.scope, kind="edit", key="00000077", data=bad, time=1)])
         window = session.assemble([*talk, *HELLO], limit=8_000)
         assert window.report.total_tokens <= 8_000
         assert any("edit 00000077" in warning for warning in window.report.warnings)
@@ -412,7 +412,7 @@ class TestNewcomers:
         session = engine.session("s")
         session.append(talk)
         session.forget([2])
-        with Engine.open(engine.memory.home, settings=engine.settings, background=False) as other:
+        with Engine.open(engine._memory.home, settings=engine.settings, background=False) as other:
             assert other.session("s").compact(limit=16_000).summary is not None
             assert other.stats().messages == len(talk) - 1
         left = [talk[0], *talk[2:]]

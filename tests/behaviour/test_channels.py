@@ -49,7 +49,7 @@ def test_the_archive_has_them_as_they_came(engine: Engine) -> None:
 def test_the_index_has_the_words_alone(engine: Engine) -> None:
     """No passage has a part of an envelope, and a message that is nothing else has none."""
     session = engine.session("s")
-    passages = engine.memory.store.read_passages(Select(scope=session.scope))
+    passages = engine._memory.store.read_passages(Select(scope=session.scope))
     assert [passage.text for passage in passages] == [
         "预发布服务器的端口是 8443。",
         "Deploys go to Frankfurt on Tuesdays.",
@@ -148,7 +148,7 @@ def test_reindex_removes_the_envelopes_of_an_old_store(old_home: str, tmp_path: 
         for question, answer in (("端口", "8443"), ("Frankfurt", "Tuesdays"), ("audit", "June"), ("wiki", "Ports")):
             assert answer in memory.search(question, scope=SCOPE)[0].text
     with Engine.open(old_home, settings=load().settings, background=False) as engine:
-        assert engine.memory.waiting() == 0
+        assert engine._memory.waiting() == 0
         block = engine.session("new").recall("When is the audit?", across=True).block
         assert "The audit is in June." in block
     assert [row.message.text for row in read_all(old_home)] == [*SAID, *OTHERS, "The audit is in June."]

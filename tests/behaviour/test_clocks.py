@@ -52,7 +52,7 @@ def test_an_engine_takes_any_clock(tmp_path: Path, settings: Settings) -> None:
     chance = random.Random(7)  # noqa: S311 - any will do
     talk = [said("user", "The staging database listens on port 6543. 预发布端口是 7001。", None)]
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
-        engine.memory.clock = lambda: chance.choice(CLOCKS)
+        engine._memory.clock = lambda: chance.choice(CLOCKS)
         for turn, time in enumerate((None, *CLOCKS)):
             talk.append(said("assistant", f"change{turn} " * 200, time))
             talk.append(said("user", f"Which port was it two weeks ago, in May, 昨天? Step {turn}.", time))
@@ -73,7 +73,7 @@ def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
     with Engine.open(tmp_path, settings=PLAIN, background=False) as engine:
         for time in CLOCKS:
             engine.session("s").append([said("user", f"The port was {abs(time) % 9973} then.", time)])
-            engine.memory.clock = lambda time=time: time  # type: ignore[misc]  # the clock of this round
+            engine._memory.clock = lambda time=time: time  # type: ignore[misc]  # the clock of this round
             engine.session("s").remember(f"The port of {time} is known")
     command: click.Command = holdfast
     environment = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_EMBEDDING__PROVIDER": "none", "HOME": str(tmp_path)}

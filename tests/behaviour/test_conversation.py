@@ -163,7 +163,7 @@ def test_a_cold_cache_is_known_after_a_restart(tmp_path: Path) -> None:
     pruned = []
     for moment in (0, 3 * HOUR):
         with opened(tmp_path, cold) as engine:
-            engine.memory.clock = partial(int, 1_790_000_000_000 + moment)
+            engine._memory.clock = partial(int, 1_790_000_000_000 + moment)
             pruned.append(len(engine.session("s").assemble(said, limit=120_000).report.changes))
     assert pruned[0] == 0 < pruned[1]
 
@@ -175,7 +175,7 @@ def test_without_memory_the_tokens_are_still_told(tmp_path: Path, monkeypatch: p
         raise StorageError("the disk is full", path=tmp_path)
 
     with opened(tmp_path) as engine:
-        monkeypatch.setattr(type(engine.memory.store), "merge_messages", full)
+        monkeypatch.setattr(type(engine._memory.store), "merge_messages", full)
         window = engine.session("s").assemble(talk(5), limit=LIMIT)
     assert window.report.warnings
     assert window.report.total_tokens > 1_000

@@ -53,7 +53,7 @@ def test_other_callers_of_a_server_do_not(tmp_path: Path) -> None:
         engine.session("first", **stranger).append([user(FACT), reply("Noted.")])
         window = engine.session("second", **stranger).assemble([user(QUESTION)], limit=20_000)
         assert "6543" not in str(window.render())
-        assert not engine.memory.reach_of(Scope(agent="main@nobody"))
+        assert not engine._memory.reach_of(Scope(agent="main@nobody"))
 
 
 def test_hosts_and_servers_open_a_personal_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -93,7 +93,7 @@ def recall_late(folder: Path, *, embedding: float = 0.0, searching: float = 0.0)
     with Engine(Memory(store=store, settings=SETTINGS, choice=choice, timer=timer)) as engine:
         talk = grow()
         engine.session("s").assemble(talk[:-1], limit=6_000, recall=False)
-        engine.memory.embed()
+        engine._memory.embed()
         is_asking = True
         return assemble(engine, talk)
 

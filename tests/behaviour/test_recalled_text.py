@@ -40,7 +40,7 @@ def opened(path: Path) -> Engine:
 
 def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
     """Everything that is archived of a session."""
-    rows: list[MessageRow] = engine.memory.store.read_messages(Select(scope=Scope(session=session)))
+    rows: list[MessageRow] = engine._memory.store.read_messages(Select(scope=Scope(session=session)))
     return rows
 
 

@@ -45,7 +45,7 @@ def conversation(turns: int) -> list[dict[str, Any]]:
 
 def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
     """Every archived message of a session."""
-    return engine.memory.store.read_messages(Select(scope=Scope(session=session)))
+    return engine._memory.store.read_messages(Select(scope=Scope(session=session)))
 
 
 def sent(engine: Engine, said: Sequence[dict[str, Any]], _: int) -> list[Any]:

@@ -197,8 +197,8 @@ class TestABitThatFlipped:
         """Where the newest version of a fact is damaged, what it replaced is not told in its place."""
         with opened(home) as engine:
             scope = Scope(session="s")
-            engine.memory.remember("Deploys go to Frankfurt", scope=scope, subject="deploy", slot="region")
-            engine.memory.remember("Deploys go to Dublin", scope=scope, subject="deploy", slot="region")
+            engine._memory.remember("Deploys go to Frankfurt", scope=scope, subject="deploy", slot="region")
+            engine._memory.remember("Deploys go to Dublin", scope=scope, subject="deploy", slot="region")
         ((version, data),) = sql(home, "SELECT version, data FROM facts ORDER BY version DESC LIMIT 1")
         sql(home, "UPDATE facts SET data = ? WHERE version = ?", data[:-1], version)
         with opened(home) as engine:

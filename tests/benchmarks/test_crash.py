@@ -73,7 +73,7 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     trial.kept[-1] = "said, acknowledged, and gone"
     assert trial.missing() == 1
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
-        engine.memory.store.remove_facts(Select(scope=Scope(session="s0")))
+        engine._memory.store.remove_facts(Select(scope=Scope(session="s0")))
     with pytest.raises(AssertionError, match="not learned"):
         trial.missing()
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:

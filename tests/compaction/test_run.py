@@ -122,7 +122,7 @@ class TestCompact:
             assert dry.plan.outcome == "ready"
             assert dry.summary is None
             assert dry.to_json()["summarised"] == len(dry.plan.summarised)
-            assert engine.memory.store.read_records(Select(scope=Scope(session="t")), kind="edit") == []
+            assert engine._memory.store.read_records(Select(scope=Scope(session="t")), kind="edit") == []
 
     def test_called_off_nothing_has_changed(self, tmp_path: Path) -> None:
         """A compaction that is cancelled leaves the session as it was."""

@@ -40,13 +40,13 @@ def talk(
 
 def number(engine: Engine, word: str) -> int:
     """The archived message that says a word."""
-    rows = engine.memory.store.read_messages(Select(scope=Scope(session="s")))
+    rows = engine._memory.store.read_messages(Select(scope=Scope(session="s")))
     return int(next(row.id for row in rows if word in row.message.text))
 
 
 def numbers(engine: Engine, words: str) -> list[int]:
     """The archived messages that say exactly this."""
-    rows = engine.memory.store.read_messages(Select(scope=Scope(session="s")))
+    rows = engine._memory.store.read_messages(Select(scope=Scope(session="s")))
     return [row.id for row in rows if row.message.text == words]
 
 
@@ -58,7 +58,7 @@ def shown(engine: Engine, messages: list[Message], words: str) -> int:
 
 def in_records(engine: Engine, word: str) -> bool:
     """Whether any record of the session says a word."""
-    rows = engine.memory.store.read_records(Select(scope=Scope(session="s")))
+    rows = engine._memory.store.read_records(Select(scope=Scope(session="s")))
     return any(word in json.dumps(row.data) for row in rows)
 
 

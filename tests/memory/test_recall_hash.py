@@ -34,7 +34,7 @@ def test_chinese_questions_are_answered_with_hash_vectors(tmp_path: Path, model:
     with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
         engine.session("s").append([{"role": "user", "content": text} for text in SAID])
         engine.work()
-        assert (engine.memory.embedder is None) == (model == "none")
+        assert (engine._memory.embedder is None) == (model == "none")
         for question, answer in QUESTIONS.items():
             window = engine.session("s").assemble([{"role": "user", "content": question}], limit=200_000)
             assert answer in "".join(hit.text for hit in window.report.recalled)

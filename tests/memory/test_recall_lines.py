@@ -26,7 +26,7 @@ def opened(home: Path, provider: str) -> Iterator[Engine]:
     """The memory in a folder, by these vectors."""
     settings = load(files=(), environ={}, embedding={"provider": provider}).settings
     with Engine.open(home, settings=settings, background=False) as engine:
-        assert (engine.memory.embedder is None) == (provider == "none")
+        assert (engine._memory.embedder is None) == (provider == "none")
         yield engine
 
 

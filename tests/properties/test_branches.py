@@ -58,7 +58,7 @@ def test_a_message_is_its_words_and_what_came_before(steps: list[tuple[str, str,
                 engine.session("s").append(said[-1:])
                 engine.session("s").append(said[-1:])
                 places.add(tuple(message["content"] for message in said))
-        assert len(engine.memory.store.read_messages(Select(scope=Scope(session="s")))) == len(places)
+        assert len(engine._memory.store.read_messages(Select(scope=Scope(session="s")))) == len(places)
         engine.close()
 
 

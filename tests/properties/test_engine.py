@@ -73,7 +73,7 @@ def trouble(window: Window | None) -> list[str]:
 
 def archived(engine: Engine) -> list[MessageRow]:
     """Every message in the archive."""
-    return engine.memory.store.read_messages(Select(scope=HERE))
+    return engine._memory.store.read_messages(Select(scope=HERE))
 
 
 def wire(window: Window) -> list[str]:
@@ -311,7 +311,7 @@ def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: b
             assembled(engine, talk, 40_000)
         found = [row.id for row in archived(engine) if words in str(row.message.parts)]
         assert len(found) == 1 or echo == "call"  # what the agent itself did is kept as it was
-        passages: list[PassageText] = engine.memory.store.read_passages(Select(scope=HERE))
+        passages: list[PassageText] = engine._memory.store.read_passages(Select(scope=HERE))
         assert [passage.text for passage in passages if words in passage.text] == [said]
         engine.session("s").learn()
         engine.work()
@@ -347,7 +347,7 @@ def test_stored_text_cannot_close_or_fake_the_block(poison: str, as_fact: bool) 
         assert inside.count("<detail>") <= 1
         assert inside.count("<knowledge>") <= 1
         sent = window.messages[-1].text
-        assert strip_text(sent, engine.memory.marks).strip() == question
+        assert strip_text(sent, engine._memory.marks).strip() == question
 
 
 TAG_NAMES = ("/detail", "detail", "/knowledge", "knowledge", "/recalled-context", "recalled-context")

@@ -102,7 +102,7 @@ def require_promises(window: Window, talk: Sequence[Message], limit: int) -> Non
 
 def archived(engine: Engine) -> list[tuple[Any, ...]]:
     """The parts of every message in the archive."""
-    rows = engine.memory.store.read_messages(Select(scope=Scope(session="s")))
+    rows = engine._memory.store.read_messages(Select(scope=Scope(session="s")))
     return [row.message.parts for row in rows]
 
 
@@ -110,7 +110,7 @@ def require_everything(engine: Engine, talk: Sequence[Message]) -> None:
     """Every message is archived, and every edit is about messages that are."""
     held = archived(engine)
     assert all(message.parts in held for message in talk)
-    rows = engine.memory.store.read_messages(Select(scope=Scope(session="s")))
+    rows = engine._memory.store.read_messages(Select(scope=Scope(session="s")))
     known = {row.id for row in rows}
     assert all(known.issuperset(edit.ids) for edit in engine.session("s").edits())
 
@@ -198,7 +198,7 @@ def test_a_store_that_hangs_is_given_up(kind: str) -> None:
                 require_promises(window, talk[:end], SMALL)
                 assert "memory does not answer" in trouble(window)[0]
             store.release()
-            until(lambda: not engine.is_memory_hanging())
+            until(lambda: not engine._is_memory_hanging())
         with Engine.open(folder, settings=QUIET, background=False) as engine:
             window = engine.session("s").assemble([*talk, reply("Done."), user("And now?")], limit=SMALL)
             assert not trouble(window)
@@ -223,7 +223,7 @@ def test_a_session_that_hangs_does_not_take_the_memory_of_others() -> None:
             assert [row.message.text for row in other.get()] == [message.text for message in talk]
             assert "has not returned yet" in trouble(engine.session("a").assemble(talk, limit=SMALL))[0]
             store.release()
-            until(lambda: not engine.is_memory_hanging())
+            until(lambda: not engine._is_memory_hanging())
 
 
 def test_a_caller_has_few_calls_that_hang() -> None:
@@ -242,7 +242,7 @@ def test_a_caller_has_few_calls_that_hang() -> None:
             other = engine.session("s0", agent="another")
             until(lambda: not trouble(other.assemble(talk, limit=SMALL)))
             store.release()
-            until(lambda: not engine.is_memory_hanging())
+            until(lambda: not engine._is_memory_hanging())
 
 
 def test_errors_of_the_memory_are_not_kept() -> None:

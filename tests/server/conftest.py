@@ -23,7 +23,7 @@ from holdfast.memory.memory import Memory
 from holdfast.server.app import METHODS, create_app
 from holdfast.server.connections import Limits, make_config
 from holdfast.server.proxy import Upstreams
-from holdfast.settings import Settings
+from holdfast.settings import ProjectSettings, Settings
 from holdfast.testing.provider import Script, ScriptedProvider
 from support.waiting import PATIENCE, UNHURRIED
 
@@ -69,14 +69,19 @@ def start(tmp_path: Path) -> Start:
 
     @contextmanager
     def run(
-        script: Script, *, settings: Settings | None = None, warnings: tuple[str, ...] = (), **options: Any
+        script: Script,
+        *,
+        settings: Settings | None = None,
+        projects: ProjectSettings | None = None,
+        warnings: tuple[str, ...] = (),
+        **options: Any,
     ) -> Iterator[Running]:
         folder = tmp_path / "memory"
         settings = settings or Settings(recall=UNHURRIED)
         if warnings:
             opened = Engine(Memory.open(folder, settings=settings), background=True, warnings=warnings)
         else:
-            opened = Engine.open(folder, settings=settings)
+            opened = Engine.open(folder, settings=settings, projects=projects)
         with ScriptedProvider(script) as provider, opened as engine:
             upstreams = Upstreams(anthropic=provider.url, openai=provider.url)
             app = create_app(engine, token=TOKEN, owner_token=OWNER_TOKEN, upstreams=upstreams, **options)

@@ -92,7 +92,7 @@ def test_a_compaction_inside_a_turn(tmp_path: Path) -> None:
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     host.write("assistant", "I will use port 5433 for the billing replica.")
     with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
-        hooks = HostHooks(engine.memory)
+        hooks = HostHooks(engine._memory)
         assert hooks.handle(host.payload("UserPromptSubmit", prompt=QUESTION)) == {}
         hooks.handle(host.payload("PreCompact", trigger="auto"))
         output = hooks.handle(host.payload("SessionStart", source="compact", compact_summary="Several things."))
@@ -108,7 +108,7 @@ def test_a_request_that_gemini_compressed_gets_what_it_lost(tmp_path: Path) -> N
     whole = [{"role": line["type"], "content": line["message"]["content"]} for line in host.lines]
     asked = {"role": "user", "content": QUESTION}
     with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
-        hooks = HostHooks(engine.memory)
+        hooks = HostHooks(engine._memory)
         assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": whole})) == {}
         assert hooks.handle(host.payload("BeforeAgent", prompt=QUESTION)) == {}
         assert hooks.handle(host.payload("BeforeModel", llm_request={"messages": [*whole, asked]})) == {}
@@ -130,7 +130,7 @@ def test_a_very_long_output_is_archived_whole_and_shortened(tmp_path: Path, even
     stream = "llmContent" if event == "AfterTool" else "stdout"
     fields = {"tool_name": "Bash", "tool_use_id": "call_1", "tool_response": {stream: lines, "interrupted": False}}
     with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
-        output = HostHooks(engine.memory).handle(host.payload(event, **fields))
+        output = HostHooks(engine._memory).handle(host.payload(event, **fields))
         if event == "AfterTool":
             assert output["decision"] == "deny"
             text = output["reason"]
@@ -143,9 +143,9 @@ def test_a_very_long_output_is_archived_whole_and_shortened(tmp_path: Path, even
         (row,) = engine.session("s1", project="/srv/shop").get([int(text.partition("message ")[2].split()[0])])
         assert row.message.results[0].text.startswith(lines)
         image = {"tool_response": [{"type": "image", "data": "A" * 90_000}]}
-        assert HostHooks(engine.memory).handle(host.payload(event, **image)) == {}
+        assert HostHooks(engine._memory).handle(host.payload(event, **image)) == {}
         short = {"tool_response": {"stdout": "done"}, "tool_name": "Bash"}
-        assert HostHooks(engine.memory).handle(host.payload(event, **short)) == {}
+        assert HostHooks(engine._memory).handle(host.payload(event, **short)) == {}
 
 
 def test_another_process_recalls_nothing_that_the_window_shows(host: Host) -> None:
@@ -155,14 +155,14 @@ def test_another_process_recalls_nothing_that_the_window_shows(host: Host) -> No
     prompt = host.payload("UserPromptSubmit", prompt="Where does the billing replica listen?")
     for _ in range(2):
         with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
-            hooks = HostHooks(engine.memory)
+            hooks = HostHooks(engine._memory)
             hooks.handle(host.payload("Stop"))
             assert hooks.handle(prompt) == {}
     other = {**prompt, "session_id": "s2", "transcript_path": ""}
     with Engine.open(
         host.home, settings=Settings(archive=Archive(cross_session=True), recall=UNHURRIED), background=False
     ) as engine:
-        block = HostHooks(engine.memory).handle(other)["hookSpecificOutput"]["additionalContext"]
+        block = HostHooks(engine._memory).handle(other)["hookSpecificOutput"]["additionalContext"]
         assert "5433" in block
         assert "</recalled-context" in block.splitlines()[-1]  # it is whole
 
@@ -172,7 +172,7 @@ def test_a_turn_archives_what_is_new_in_the_transcript(host: Host) -> None:
     notified: list[int] = []
     for turn in range(4):
         with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
-            hooks = HostHooks(engine.memory, notify=lambda: notified.append(1))
+            hooks = HostHooks(engine._memory, notify=lambda: notified.append(1))
             host.write("user", f"Question {turn} about the replica.")
             host.write("assistant", f"Answer {turn} about the replica.")
             for _ in range(3):
@@ -182,7 +182,7 @@ def test_a_turn_archives_what_is_new_in_the_transcript(host: Host) -> None:
     host.lines = host.lines[:2]
     host.write("user", "Another question after going back.")
     with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
-        HostHooks(engine.memory).handle(host.payload("Stop"))
+        HostHooks(engine._memory).handle(host.payload("Stop"))
         assert sum(engine.sessions().values()) == 9
 
 
@@ -191,7 +191,7 @@ def test_the_state_of_many_sessions_is_bounded(host: Host) -> None:
     host.write("user", "The billing replica listens on port 5433, say the operators.")
     prompt = host.payload("UserPromptSubmit", prompt="Where does the billing replica listen?")
     with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
-        hooks = HostHooks(engine.memory)
+        hooks = HostHooks(engine._memory)
         hooks.handle(host.payload("Stop"))
         for number in range(MAX_HOSTS + 1):
             hooks.handle({**host.payload("Stop"), "session_id": f"other-{number}", "transcript_path": ""})
@@ -226,7 +226,7 @@ def test_wrong_settings_are_logged_and_the_host_goes_on(tmp_path: Path) -> None:
 def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:
     """Also those without a session."""
     with Engine.open(tmp_path, settings=Settings(recall=UNHURRIED), background=False) as engine:
-        hooks = HostHooks(engine.memory)
+        hooks = HostHooks(engine._memory)
         assert hooks.handle({"hook_event_name": "PreToolUse", "session_id": "s1"}) == {}
         assert hooks.handle({"hook_event_name": "Stop"}) == {}
         assert hooks.handle({"hook_event_name": "Stop", "session_id": "s1", "transcript_path": "/nowhere"}) == {}

@@ -220,12 +220,12 @@ class TestNames:
     def test_the_settings_of_a_project_are_for_its_owner(self, start: Start, tmp_path: Path) -> None:
         """A folder that another caller names is only a name."""
         (tmp_path / "holdfast.toml").write_text("[model]\ncontext_tokens = 9000\n")
-        with start(lambda _: "Fine.", settings=PLAIN) as server:
-            server.engine.projects = ProjectSettings(load(environ={}))
+        projects = ProjectSettings(load(environ={}))
+        with start(lambda _: "Fine.", settings=PLAIN, projects=projects) as server:
             for token in (OWNER_TOKEN, ""):
                 ask(server, "messages", QUESTION, session="s1", project=str(tmp_path), token=token)
             windows = [
-                server.engine.open_session(scope).timeline()[0].raw_max_tokens for scope in server.engine.sessions()
+                server.engine._open_session(scope).timeline()[0].raw_max_tokens for scope in server.engine.sessions()
             ]
             assert sorted(windows) == [9_000, 200_000]
 
@@ -495,7 +495,7 @@ class TestUnnamed:
             edited = ask(server, path, "hello", "Hi.", QUESTION)
             assert session_of(edited) != first
             (scope,) = [one for one in server.engine.sessions() if one.session == session_of(edited)]
-            rows = server.engine.memory.store.read_messages(Select(scope=scope))
+            rows = server.engine._memory.store.read_messages(Select(scope=scope))
             assert [row.message.text for row in rows] == ["hello", "Hi.", QUESTION, "Hi."]
 
     @pytest.mark.parametrize("number", [*range(4)], ids=["edited", "dropped", "summarised", "rewritten"])
@@ -593,7 +593,7 @@ class TestUnnamed:
         with start(lambda _: "Hi.", settings=PLAIN) as server:
             first = session_of(ask(server, "messages", "hello"))
             (scope,) = server.engine.sessions()
-            server.engine.open_session(scope).forget()
+            server.engine._open_session(scope).forget()
             assert session_of(ask(server, "messages", "hello", "Hi.", "more")) != first
 
     def test_of_two_servers_with_one_store_each_knows_what_the_other_did(self, tmp_path: Path) -> None:

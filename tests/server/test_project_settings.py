@@ -212,7 +212,7 @@ def test_a_server_that_the_user_starts_in_a_project(machine: Machine) -> None:
             assert reply.status_code == 200
         with Engine.open(machine.memory, settings=Settings(), background=False) as engine:
             windows = {
-                scope.session: engine.open_session(scope).timeline()[-1].raw_max_tokens for scope in engine.sessions()
+                scope.session: engine._open_session(scope).timeline()[-1].raw_max_tokens for scope in engine.sessions()
             }
         assert windows == {"of-none": 200_000, "of-small": 20_000, "of-a-stranger": 200_000}
 
@@ -269,8 +269,8 @@ def test_facts_are_read_by_the_model_of_their_project(machine: Machine) -> None:
         own = machine.home / "config" / "holdfast" / "holdfast.toml"
         own.write_text(f'[knowledge]\nmodel = "{of_user.url}/v1#m"\n')
         user = load(files=user_files())
-        with Engine.open(machine.memory, settings=user.settings, background=False) as engine:
-            engine.projects = ProjectSettings(user)
+        projects = ProjectSettings(user)
+        with Engine.open(machine.memory, settings=user.settings, projects=projects, background=False) as engine:
             for project in (machine.small, machine.plain):
                 session = engine.session("s1", project=str(project))
                 session.append([{"role": "user", "content": f"The team of {project.name} has moved to Lisbon."}])
@@ -287,8 +287,8 @@ def test_a_model_that_cannot_be_opened_is_done_without(machine: Machine) -> None
     file = machine.small / "holdfast.toml"
     file.write_text('[compaction]\nmodel = "nobody/knows"\n[tokens]\ncounter = "tokenizers"\nencoding = "none.json"\n')
     record_trust({file: file.read_bytes()})
-    with Engine.open(machine.memory, settings=Settings(), background=False) as engine:
-        engine.projects = ProjectSettings(load(files=user_files()))
+    projects = ProjectSettings(load(files=user_files()))
+    with Engine.open(machine.memory, settings=Settings(), projects=projects, background=False) as engine:
         report = engine.session("s1", project=str(machine.small)).assemble(QUESTION).report
         assert any("nobody" in warning for warning in report.warnings)
         assert any("none.json" in warning for warning in report.warnings)
@@ -297,8 +297,8 @@ def test_a_model_that_cannot_be_opened_is_done_without(machine: Machine) -> None
 
 def test_a_session_stays_the_same_object_until_its_settings_change(machine: Machine) -> None:
     """And what is kept of projects has a bound."""
-    with Engine.open(machine.memory, settings=Settings(), background=False) as engine:
-        engine.projects = ProjectSettings(load(files=user_files()))
+    projects = ProjectSettings(load(files=user_files()))
+    with Engine.open(machine.memory, settings=Settings(), projects=projects, background=False) as engine:
         session = engine.session("s1", project=str(machine.small))
         assert engine.session("s1", project=str(machine.small)) is session
         (machine.small / "holdfast.toml").write_text("[model]\ncontext_tokens = 50000\n")

@@ -65,7 +65,7 @@ def openai(url: str, session: str = "s1") -> OpenAI:
 def texts(engine: Engine, session: str = "s1") -> list[str]:
     """The archived messages of a session, as text."""
     select = Select(scope=engine.session(session).scope)
-    return [row.message.text for row in engine.memory.store.read_messages(select)]
+    return [row.message.text for row in engine._memory.store.read_messages(select)]
 
 
 class TestAnthropic:

@@ -109,7 +109,7 @@ def hurried(store: Store) -> Iterator[None]:
 @contextmanager
 def refuse_connections(engine: Engine, admin: Admin) -> Iterator[None]:  # noqa: ARG001 - as the others
     """Use all connections of the process."""
-    store = engine.memory.store
+    store = engine._memory.store
     assert isinstance(store, PostgresStore)
     with store._connect(), store._connect():
         yield
@@ -139,7 +139,7 @@ def fill_disk(engine: Engine, admin: Admin) -> Iterator[None]:  # noqa: ARG001 -
 @contextmanager
 def become_replica(engine: Engine, admin: Admin) -> Iterator[None]:
     """Fail over to a server that only reads: connections are lost, new ones cannot write."""
-    store = engine.memory.store
+    store = engine._memory.store
     assert isinstance(store, PostgresStore)
     login = sql.Identifier(f"login_{store._schema}")
 
@@ -184,7 +184,7 @@ def test_a_request_passes_while_the_server_is_in_trouble(
         engine = stack.enter_context(Engine.open(address, settings=settings, background=False))
         session = engine.session("s1")
         session.assemble(said[:1], limit=8000)
-        with trouble(engine, admin), hurried(engine.memory.store):
+        with trouble(engine, admin), hurried(engine._memory.store):
             window = session.assemble(said[:2], limit=8000)
         assert "The port of server 1" in str(window.request("openai_chat"))
         assert any(reason in warning for warning in window.report.warnings), window.report.warnings

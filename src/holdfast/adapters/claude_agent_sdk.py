@@ -62,7 +62,7 @@ def holdfast_hooks(
         from claude_agent_sdk import HookMatcher  # noqa: PLC0415 - the store works without it
 
     opened = sync_engine(engine)
-    host = HostHooks(opened.memory, notify=opened.notify)
+    host = HostHooks(opened._memory, notify=opened._notify)
 
     async def answer(event: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
         del tool_use_id, context
@@ -99,7 +99,7 @@ class HoldfastSessionStore:
     """
 
     def __init__(self, engine: Engine | AsyncEngine, *, user: str = "local", agent: str = "main") -> None:
-        self._memory = sync_engine(engine).memory
+        self._memory = sync_engine(engine)._memory
         self._owner = {"tenant": user, "agent": agent}
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:

@@ -68,7 +68,7 @@ class HoldfastStore(BaseStore):
         self, engine: Engine | AsyncEngine, *, user: str = "local", project: str = "", agent: str = "store"
     ) -> None:
         self._engine = sync_engine(engine)
-        self._memory = self._engine.memory
+        self._memory = self._engine._memory
         self._owner = {"tenant": user, "project": project, "agent": agent}
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
@@ -125,7 +125,7 @@ class HoldfastStore(BaseStore):
         created = old.data["created"] if old is not None else time
         data = {"value": value, "created": created, "messages": numbers, "is_indexed": bool(new)}
         memory.store.add_records([Record(scope=scope, kind=ITEM, key=op.key, data=data, time=time)])
-        self._engine.notify()
+        self._engine._notify()
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
         rows = [row for row in self._all_records() if _has_prefix(row, op.namespace_prefix) and _passes(row, op)]

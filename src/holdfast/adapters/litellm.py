@@ -80,7 +80,7 @@ class HoldfastHook(CustomLogger):
         session, format = self._session(data, user_api_key_dict), FORMATS.get(call_type)
         if session is None or format is None:
             return data
-        model, name = str(data.get("model")), self._engine.memory.new_id()
+        model, name = str(data.get("model")), self._engine._memory.new_id()
         data.setdefault("metadata", {}).update(holdfast_format=format, holdfast_request=name)
         # The proxy falls back to the same model where a window is too long; the hooks of that attempt make it smaller.
         # Without another field the proxy would skip it, as an attempt that it has made.

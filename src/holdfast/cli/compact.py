@@ -55,7 +55,7 @@ def compact_conversation(
             name, messages = f"session {scope.session}", None
             if not memory.store.read_messages(Select(scope=scope, limit=1)):
                 raise InputError(f"no message of {name} is archived; `holdfast import` archives files")
-            session = engine.open_session(scope)
+            session = engine._open_session(scope)
         stack.enter_context(Console(stderr=True).status("compacting ..."))
         result = session.compact(messages, limit=limit, dry_run=dry_run, instructions=instructions)
     if not as_json:

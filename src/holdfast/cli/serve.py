@@ -75,7 +75,7 @@ def serve(
             echo(json.dumps(shown))  # one line, for scripts
         else:
             how = "unchanged, as a shadow: what would have been done is only recorded" if shadow else "with memory"
-            echo(f"Serving {engine.memory.store.place} on {server.url}. Ctrl-C stops it.", err=True)
+            echo(f"Serving {engine._memory.store.place} on {server.url}. Ctrl-C stops it.", err=True)
             echo(f"Model requests go to {targets}, {how}.", err=True)
 
     with memory.open() as engine:

@@ -40,9 +40,7 @@ class SharedMemory:
         """Open the engine; its sessions have the settings of their projects."""
         from holdfast.engine import Engine  # noqa: PLC0415 - see the module docstring
 
-        engine = Engine.open(self.store, settings=self.settings, personal=True)
-        engine.projects = self.projects
-        return engine
+        return Engine.open(self.store, settings=self.settings, projects=self.projects, personal=True)
 
 
 def find_memory(home: Path | str | None, *, project: Path | None) -> SharedMemory:

@@ -270,7 +270,7 @@ class Conversations:
 
     def __init__(self, engine: Engine, *, key: Callable[[], bytes]) -> None:
         self._engine = engine
-        self._memory = engine.memory
+        self._memory = engine._memory
         self._key = key
         self._chats: dict[Scope, _Chats] = {}
         self._responses: dict[tuple[Scope, str], str] = {}
@@ -335,7 +335,7 @@ class Conversations:
             if chats.known.pop(scope.session, None) is not None:
                 remove = partial(self._memory.store.remove_records, Select(scope=scope), kind=RECORD)
                 with suppress(StorageError):
-                    self._engine.ask_memory(remove, scope=replace(scope, session=""))
+                    self._engine._ask_memory(remove, scope=replace(scope, session=""))
 
     def _find(self, history: _History, chats: _Chats, owner: Scope) -> str:
         """Return the session that a history continues; empty if there is none, or more than one may be meant."""
@@ -387,7 +387,7 @@ class Conversations:
         """Read records; none if the store fails, which assembling the window reports."""
         read = partial(self._memory.store.read_records, select, kind=RECORD)
         try:
-            return self._engine.ask_memory(read, scope=replace(select.scope, session=""))
+            return self._engine._ask_memory(read, scope=replace(select.scope, session=""))
         except StorageError:
             return []
 
@@ -399,7 +399,7 @@ class Conversations:
         data = {"base": end.base, "reply": end.reply, "marks": end.marks}
         record = Record(scope=scope, kind=RECORD, key="end", data=data, time=self._memory.clock(), is_durable=False)
         with suppress(StorageError):  # assembling the window reports it
-            self._engine.ask_memory(lambda: self._memory.store.add_records([record]), scope=replace(scope, session=""))
+            self._engine._ask_memory(lambda: self._memory.store.add_records([record]), scope=replace(scope, session=""))
 
 
 def _read_end(record: Record) -> _End | None:

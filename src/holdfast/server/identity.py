@@ -109,9 +109,9 @@ class Callers:
         If the store fails, a key of this process alone takes its place: callers stay apart, and find nothing.
         """
         if not self._key:
-            store = self._engine.memory.store
+            store = self._engine._memory.store
             try:
-                keys = self._engine.ask_memory(lambda: open_keys(store, kind=_KEY_KIND, size=32), scope=Scope())
+                keys = self._engine._ask_memory(lambda: open_keys(store, kind=_KEY_KIND, size=32), scope=Scope())
             except StorageError:
                 return self._substitute
             self._key = keys[0]

@@ -437,7 +437,7 @@ class Proxy:
             "tools": blocks(body.get("tools")),
         }
         if exchange.failure:
-            session = exchange.session.sync if exchange.session else self._engine.sync.make_unnamed_session()
+            session = exchange.session.sync if exchange.session else self._engine.sync._make_unnamed_session()
             exchange.window = await asyncio.to_thread(
                 session.fit_without_memory, exchange.messages, reason=exchange.failure, **request
             )

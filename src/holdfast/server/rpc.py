@@ -270,7 +270,7 @@ class Rpc:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._hooks = HostHooks(
-            engine.memory, choose=lambda project: engine.find_resources(project).memory, notify=engine.notify
+            engine._memory, choose=lambda project: engine._find_resources(project).memory, notify=engine._notify
         )
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:

@@ -69,7 +69,7 @@ class Summary:
 
     def update(self, engine: Engine, scope: Scope, *, until: float) -> None:
         """Read what is new, until a moment of the monotonic clock."""
-        store = engine.memory.store
+        store = engine._memory.store
         for record in store.read_records(Select(scope=scope, after=self.last_record), kind=WINDOW):
             source = msgspec.convert(record.data, WindowSource)
             self.last_record, self.turns = record.id, self.turns + 1
@@ -115,7 +115,7 @@ class Sessions:
 
     def newest(self) -> tuple[int, int]:
         """Return the numbers of the newest message and the newest turn: they change when something is stored."""
-        store = self._engine.memory.store
+        store = self._engine._memory.store
         selects = [
             Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=1)
             for tenant in self.tenants(age=15.0)
@@ -166,9 +166,9 @@ def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int = 2
     hits: list[tuple[Hit, Scope]] = []
     for tenant in tenants:
         scope = Scope(tenant=tenant)
-        found = engine.memory.search(query, scope=scope, across=EVERYTHING, limit=limit)
+        found = engine._memory.search(query, scope=scope, across=EVERYTHING, limit=limit)
         ids = tuple(hit.message for hit in found)
-        rows = engine.memory.store.read_messages(Select(scope=scope, across=EVERYTHING, ids=ids))
+        rows = engine._memory.store.read_messages(Select(scope=scope, across=EVERYTHING, ids=ids))
         owners = {row.id: row.scope for row in rows}
         hits += ((hit, owners[hit.message]) for hit in found if hit.message in owners)
     return sorted(hits, key=lambda pair: -pair[0].score)[:limit]
@@ -356,7 +356,7 @@ class FactView:
 
 def list_facts(engine: Engine, params: Params, tenants: Sequence[str]) -> list[FactView]:
     """Return the facts that match the filters, newest first; with `all` also those that no longer hold."""
-    store = engine.memory.store
+    store = engine._memory.store
     rows = [
         row for tenant in tenants for row in store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING))
     ]
@@ -390,7 +390,7 @@ def find_fact(engine: Engine, scope: Scope, key: str) -> FactRow:
     Raises:
         InputError: There is no such fact.
     """
-    rows = engine.memory.store.read_facts(Select(scope=scope), keys=[key])
+    rows = engine._memory.store.read_facts(Select(scope=scope), keys=[key])
     if not rows:
         raise InputError(f"there is no fact {key}")
     return rows[-1]
@@ -435,7 +435,7 @@ def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes
     """Recall for a question, with changed settings; errors are part of the answer."""
     start = time.perf_counter()
     try:
-        resources = engine.find_resources(scope.project)
+        resources = engine._find_resources(scope.project)
         memory = resources.memory.with_settings(override(resources.settings, changes))
         across: Across = True if scope.session else EVERYTHING
         recall = memory.recall((question,), scope=scope, across=across, cap=cap)
@@ -480,7 +480,7 @@ def latencies(engine: Engine, tenants: Sequence[str], *, limit: int = 200) -> di
     times: dict[str, list[float]] = {}
     for tenant in tenants:
         select = Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=limit)
-        for record in engine.memory.store.read_records(select, kind="turn"):
+        for record in engine._memory.store.read_records(select, kind="turn"):
             report = ContextReport.from_json(record.data)
             for name, value in report.milliseconds.items():
                 times.setdefault(name, []).append(value)

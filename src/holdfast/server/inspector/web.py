@@ -202,7 +202,7 @@ class Inspector:
             agents=agents,
             counts=list(self._sessions.listed().values()),
             tenants=self._sessions.tenants(),
-            home=str(self._engine.memory.home),
+            home=str(self._engine._memory.home),
         )
 
     def session_rows(self, params: data.Params) -> str:
@@ -221,7 +221,7 @@ class Inspector:
         scope = data.parse_scope(params)
         if scope not in self._sessions.listed() and scope not in self._sessions.listed(age=0):
             raise InputError(f"there is no session {scope.session!r} of agent {scope.agent!r} in this project")
-        return self._engine.open_session(scope)
+        return self._engine._open_session(scope)
 
     def session(self, params: data.Params) -> str:
         """Show a conversation with every edit drawn into it."""
@@ -260,7 +260,7 @@ class Inspector:
         known = [one for one, _, _ in data.turns(session)]
         ids = tuple(hit.message for hit in report.recalled)
         select = Select(scope=session.scope, across=data.EVERYTHING, ids=ids)
-        owners = {row.id: row.scope for row in self._engine.memory.store.read_messages(select)}
+        owners = {row.id: row.scope for row in self._engine._memory.store.read_messages(select)}
         return self._render(
             "turn.html" if params.get("page") else "_turn.html",
             page="turn",
@@ -292,13 +292,15 @@ class Inspector:
             more=len(facts) > start + data.PAGE,
             start=start,
             notes=self._outside.notes(),
-            scopes=sorted({(scope.tenant, scope.project, scope.agent) for scope in self._engine.memory.store.scopes()}),
+            scopes=sorted(
+                {(scope.tenant, scope.project, scope.agent) for scope in self._engine._memory.store.scopes()}
+            ),
         )
 
     def erase(self, params: data.Params) -> str:
         """Show what exactly would be erased."""
         scope = data.parse_scope(params)
-        store = self._engine.memory.store
+        store = self._engine._memory.store
         facts, rows = [], []
         if params.get("fact"):
             facts = store.read_facts(Select(scope=scope), keys=[params["fact"]])
@@ -346,8 +348,8 @@ class Inspector:
             params=params,
             stats=stats,
             latencies=data.latencies(self._engine, self._sessions.tenants()),
-            embedder=self._engine.memory.choice.reasons,
-            waiting=self._engine.memory.waiting(),
+            embedder=self._engine._memory.choice.reasons,
+            waiting=self._engine._memory.waiting(),
         )
 
     def checks(self, params: data.Params) -> str:
@@ -375,7 +377,7 @@ class Inspector:
         """Do what a button says, and return a sentence about it."""
         scope = data.parse_scope(form)
         action = form.get("action", "")
-        session = self._engine.open_session(scope)
+        session = self._engine._open_session(scope)
         number = int(form.get("message") or 0)
         if action == "undo trim":
             return f"{session.undo_trim()} messages come back with the next request, as far as they fit."
@@ -390,7 +392,7 @@ class Inspector:
         return self._act_on_fact(action, scope, form)
 
     def _act_on_fact(self, action: str, scope: Scope, form: Mapping[str, str]) -> str:
-        memory, content = self._engine.memory, form.get("content", "").strip()
+        memory, content = self._engine._memory, form.get("content", "").strip()
         kind: FactType = next((one for one in FACT_TYPES if one == form.get("type")), "decision")
         if action == "add":
             fact = memory.remember(content, scope=replace(scope, session=""), type=kind)
@@ -432,7 +434,7 @@ class Inspector:
             return await self.explain(request)
         scope = data.parse_scope(dict(request.query_params))
         ids = (int(request.query_params.get("message") or 0),)
-        rows = await to_thread.run_sync(self._engine.memory.store.read_messages, Select(scope=scope, ids=ids))
+        rows = await to_thread.run_sync(self._engine._memory.store.read_messages, Select(scope=scope, ids=ids))
         if not rows:
             return PlainTextResponse("there is no such message\n", status_code=404, headers=HEADERS)
         parts = "\n\n".join(data.full_text(part) for part in rows[0].message.parts)
