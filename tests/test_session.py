@@ -97,7 +97,7 @@ def test_notes_are_reported_once(tmp_path: Path) -> None:
     """They are what failed since the last request, such as a compaction in the background."""
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         session = engine.session("s")
-        session.notes.append("compaction: the model did not answer")
+        session._warnings.append("compaction: the model did not answer")
         window = session.assemble(talk(1), limit=LIMIT)
         assert window.failures == ("compaction: the model did not answer",)
         assert window.failures[0] in window.report.warnings

@@ -245,7 +245,7 @@ class Engine:
         resources = self._find_resources(scope.project)
         with self._lock:
             found = self._sessions.get(scope)
-            if found is None or found.resources is not resources:  # new, or with settings that have changed
+            if found is None or found._resources is not resources:  # new, or with settings that have changed
                 found = Session(scope, resources)
             self._sessions[scope] = found
             self._recent.pop(scope, None)
@@ -263,7 +263,7 @@ class Engine:
         The last one stays. A session that somebody uses goes on; one that is dropped is read from the store again.
         """
         with self._lock:
-            sizes = {scope: session.held_bytes for scope, session in self._recent.items()}
+            sizes = {scope: session._held_bytes for scope, session in self._recent.items()}
             total = sum(sizes.values())
             for scope in list(self._recent)[:-1]:
                 if len(self._recent) <= MAX_SESSIONS and total <= self.settings.server.max_session_bytes:
@@ -401,7 +401,7 @@ class Engine:
             session, coming = self._due.popitem()
         except KeyError:
             return False
-        session.compact_near_limit(coming)
+        session._compact_near_limit(coming)
         return True
 
     def _extract_next(self, *, strict: bool = False) -> bool:

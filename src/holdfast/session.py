@@ -223,17 +223,14 @@ class Session:
         scope: Who owns it: tenant, project, agent and session id.
         model: A model of the caller that writes summaries if the engine has none. It is called while a request of the
             session is made, unless `compaction.auto` says otherwise.
-        resources: What it shares with other sessions of its project. Internal.
-        lock: Held by the thread that works on it. Internal.
-        notes: What the next report must say: failures of background compactions and of hooks. Internal.
     """
 
     def __init__(self, scope: Scope, resources: Resources) -> None:
         self.scope = scope
-        self.resources = resources
-        self.lock = RLock()
         self.model: Model | None = None
-        self.notes: list[str] = []
+        self._resources = resources  # shared with other sessions of its project
+        self._lock = RLock()  # held by the thread that works on it
+        self._warnings: list[str] = []  # of the next report: failures of background compactions and of hooks
         self._limits: Budget | None = None  # of the last request
         self._compact_from = 0  # how long the history must be before a failed compaction is tried again
         self._summary_parts: dict[str, str] = {}  # finished parts of a summary whose compaction did not complete
@@ -249,19 +246,19 @@ class Session:
         return self.scope.session
 
     @property
-    def memory(self) -> Memory:
-        """The memory that the session is archived in. Internal."""
-        self.resources.require_open()
-        return self.resources.memory
+    def _memory(self) -> Memory:
+        """The memory that the session is archived in."""
+        self._resources.require_open()
+        return self._resources.memory
 
     @property
     def settings(self) -> Settings:
         """The settings in force."""
-        return self.resources.settings
+        return self._resources.settings
 
     @property
-    def held_bytes(self) -> int:
-        """The bytes that this process keeps of the session, estimated. Internal: no lock is needed."""
+    def _held_bytes(self) -> int:
+        """The bytes that this process keeps of the session, estimated. No lock is needed."""
         return self._state.history.held_bytes + self._state.edits.held_bytes
 
     # --- requests ----------------------------------------------------------------
@@ -305,18 +302,18 @@ class Session:
             InvalidWindowError: The window breaks a rule of the provider that could not be repaired.
             InputError: `limit` or `reserve` is out of range.
         """
-        self.resources.require_open()
+        self._resources.require_open()
         request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools, overhead=overhead)
         request = replace(request, facts=facts, is_recalling=recall, question=question)
         masks = self._state.history.mask_ahead(messages, format=format)
-        if not self.lock.acquire(timeout=self.settings.archive.timeout_seconds):
+        if not self._lock.acquire(timeout=self.settings.archive.timeout_seconds):
             reason = "archive: another request of the conversation does not end"
             return self._assemble_without_memory(messages, request, format=format, reason=reason)
         try:
             return self._assemble(messages, request, format=format, masks=masks, caller=_get_caller())
         finally:
-            self.lock.release()
-            self.resources.end_request()
+            self._lock.release()
+            self._resources.end_request()
 
     def _assemble(
         self, messages: Sequence[Incoming], request: Request, *, format: str | None, masks: Masks, caller: object
@@ -330,22 +327,24 @@ class Session:
         doing = "archive"
         try:
             with steps.measure("archive"):
-                archived = self.resources.ask_memory(
+                archived = self._resources.ask_memory(
                     lambda: _archive_request(state, messages, request, format=format, masks=masks, caller=caller),
                     scope=self.scope,
                     messages=len(messages),
                 )
             request = archived.request
-            self.notes += archived.warnings
+            self._warnings += archived.warnings
             self._limits = request.limits
             doing = "compact"
             with steps.measure("compact"):
                 self._compact_if_due(is_recalling=request.is_recalling)
-            self.resources.notify()
+            self._resources.notify()
             doing = "plan"
-            notes = tuple(self.notes)
-            window = self.resources.ask_memory(
-                lambda: self._assemble_archived(state, archived, notes=notes, earlier_steps=steps.milliseconds),
+            earlier_warnings = tuple(self._warnings)
+            window = self._resources.ask_memory(
+                lambda: self._assemble_archived(
+                    state, archived, earlier_warnings=earlier_warnings, earlier_steps=steps.milliseconds
+                ),
                 scope=self.scope,
             )
         except WindowError:
@@ -353,11 +352,11 @@ class Session:
         except HoldfastError as error:
             self._leave_hanging_call()
             return self._assemble_without_memory(messages, request, format=format, reason=f"{doing}: {error}")
-        del self.notes[: len(notes)]
+        del self._warnings[: len(earlier_warnings)]
         return window
 
     def _assemble_archived(
-        self, state: _State, archived: _Archived, *, notes: Sequence[str], earlier_steps: Mapping[str, float]
+        self, state: _State, archived: _Archived, *, earlier_warnings: Sequence[str], earlier_steps: Mapping[str, float]
     ) -> Window:
         """Plan the window, record its new edits, and record its report. Nothing but `state` is changed.
 
@@ -371,7 +370,7 @@ class Session:
                 state.history,
                 state.edits,
                 state.timeline,
-                self.resources.memory,
+                self._resources.memory,
                 request,
                 validation=state.validation,
             )
@@ -393,10 +392,10 @@ class Session:
                 )
             break
         state.timeline.last_time = request.now
-        notes = (*notes, *read_warnings)
+        earlier_warnings = (*earlier_warnings, *read_warnings)
         milliseconds = {**earlier_steps, **window.report.milliseconds, **steps.milliseconds}
         report = replace(window.report, milliseconds=milliseconds)
-        report = _add_warnings(report, [*steps.failures, *self._take_warnings(notes)])
+        report = _add_warnings(report, [*steps.failures, *self._take_warnings(earlier_warnings)])
         state.timeline.add_turn(report, window.items, edits=len(state.edits.edits))
         try:
             state.timeline.record(
@@ -410,7 +409,7 @@ class Session:
             )
         except HoldfastError as error:
             report = _add_warnings(report, [f"report: {error}"])
-        failures = (*window.failures, *steps.failures, *notes)
+        failures = (*window.failures, *steps.failures, *earlier_warnings)
         return replace(window, report=report, failures=failures, place=archived.place)
 
     def _assemble_without_memory(
@@ -423,21 +422,21 @@ class Session:
         window, _ = turn.assemble_without_memory(
             items, state.edits, state.timeline, self.settings, request, reason=reason
         )
-        notes = tuple(self.notes)
-        del self.notes[: len(notes)]
-        report = _add_warnings(window.report, self._take_warnings(notes))
+        earlier_warnings = tuple(self._warnings)
+        del self._warnings[: len(earlier_warnings)]
+        report = _add_warnings(window.report, self._take_warnings(earlier_warnings))
         state.timeline.add_turn(report, window.items, edits=len(state.edits.edits))
-        return replace(window, report=report, failures=(*window.failures, *notes))
+        return replace(window, report=report, failures=(*window.failures, *earlier_warnings))
 
-    def _take_warnings(self, notes: Sequence[str]) -> list[str]:
+    def _take_warnings(self, earlier_warnings: Sequence[str]) -> list[str]:
         """Collect what a report says about background work, ignored settings and damaged rows."""
-        warnings = self.resources.take_warnings(self.scope)
-        warnings += self.resources.warnings
-        warnings += notes
-        warnings += map(str, self.resources.memory.gaps(self.scope))
+        warnings = self._resources.take_warnings(self.scope)
+        warnings += self._resources.warnings
+        warnings += earlier_warnings
+        warnings += map(str, self._resources.memory.gaps(self.scope))
         return warnings
 
-    def fit_without_memory(
+    def _fit_without_memory(
         self,
         messages: Sequence[Incoming],
         *,
@@ -449,11 +448,11 @@ class Session:
         provider: str | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
     ) -> Window:
-        """Make the window of the newest messages that fit, as `assemble` does if memory fails. Internal.
+        """Make the window of the newest messages that fit, as `assemble` does if memory fails.
 
         It is for callers whose memory fails before they know the session; `reason` goes into the report.
         """
-        self.resources.require_open()
+        self._resources.require_open()
         request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools)
         return self._assemble_without_memory(messages, request, format=format, reason=reason)
 
@@ -464,8 +463,8 @@ class Session:
 
         None if this process has sent no request of the session whose history these messages continue.
         """
-        self.resources.require_open()
-        with self.lock:
+        self._resources.require_open()
+        with self._lock:
             if self._limits is None:
                 return None
             continuation = self._state.history.read_continuation(messages, format=format)
@@ -495,7 +494,7 @@ class Session:
         Raises:
             InputError: `after` is no place.
         """
-        self.resources.require_open()
+        self._resources.require_open()
         if after and not str(after).startswith(FIRST):
             raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
         caller = _get_caller()
@@ -504,14 +503,14 @@ class Session:
         def append(state: _State) -> tuple[AppendResult, list[Message]]:
             return state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
 
-        with self.lock:
+        with self._lock:
             result, read = self._ask_memory(append, messages=len(messages))
             self._state.timeline.calibrate(read)
             coming = 0
             for message in read:
-                coming += count_message(message, count=self.resources.count)
+                coming += count_message(message, count=self._resources.count)
             self._compact_if_due(coming=coming)
-        self.resources.notify()
+        self._resources.notify()
         return result
 
     def size(
@@ -523,23 +522,23 @@ class Session:
         reserve: int | None = None,
     ) -> int:
         """Count the tokens of the next request before anything new is cut from it."""
-        self.resources.require_open()
+        self._resources.require_open()
         limits = self._make_limits(limit, reserve)
         masks = self._state.history.mask_ahead(messages or (), format=format)
-        with self.lock:
+        with self._lock:
             limits = self._update(messages, limits, format=format, masks=masks)
             return tokens(self._state.replay(limits).items)
 
     def token_scale(self) -> float:
         """Return the factor from estimated to provider tokens: by its last reported usage, else with the margin."""
-        self.resources.require_open()
-        with self.lock:
+        self._resources.require_open()
+        with self._lock:
             self._state.timeline.load()
             return self._state.timeline.token_scale
 
     def timeline(self) -> list[ContextReport]:
         """List the reports of all past turns, oldest first."""
-        return read_reports(self.memory.store, self.scope)
+        return read_reports(self._memory.store, self.scope)
 
     def window(self, turn: int) -> Window:
         """Make the window of a past turn again, as it was sent; secrets are masked, as in the archive.
@@ -547,7 +546,7 @@ class Session:
         Raises:
             InputError: There is no such turn, or its window was not recorded or is forgotten.
         """
-        return rebuild_window(self.memory.store, self.scope, turn, count=self.resources.count)
+        return rebuild_window(self._memory.store, self.scope, turn, count=self._resources.count)
 
     # --- compaction --------------------------------------------------------------
 
@@ -584,16 +583,16 @@ class Session:
             ModelCancelledError: It was cancelled.
             InputError: `limit` or `reserve` is out of range.
         """
-        self.resources.require_open()
+        self._resources.require_open()
         limits = self._make_limits(limit, reserve)
         masks = self._state.history.mask_ahead(messages or (), format=format)
-        with self.lock:
+        with self._lock:
             limits = self._update(messages, limits, format=format, masks=masks)
         from holdfast.compaction.run import Compaction  # noqa: PLC0415 - few processes compact
         from holdfast.models.naming import as_model  # noqa: PLC0415 - as above
 
         if dry_run:
-            with self.lock:
+            with self._lock:
                 plan = self._plan_compaction(self._state, limits, force=force)
             return Compaction(plan=plan, tokens_before=plan.tokens_before, tokens_after=plan.tokens_before)
         writer = None
@@ -609,7 +608,7 @@ class Session:
             on_progress=on_progress,
         )
         self._summary_parts.clear()
-        self.resources.notify()
+        self._resources.notify()
         return done
 
     def _compact_if_due(self, *, coming: int = 0, is_recalling: bool = True) -> None:
@@ -627,24 +626,24 @@ class Session:
         if find_recall_switch(self.settings):
             is_recalling = False
         if auto == "inline" or (not is_recalling and self._is_over_limit(limits, coming)):
-            self.compact_near_limit(coming)
+            self._compact_near_limit(coming)
         else:
-            self.resources.queue_compaction(self, coming)
+            self._resources.queue_compaction(self, coming)
 
     def _choose_auto(self) -> AutoCompaction:
         """Return where the session is compacted near its limit."""
-        if self.resources.auto is not None:
-            return self.resources.auto
-        if self.resources.model:
+        if self._resources.auto is not None:
+            return self._resources.auto
+        if self._resources.model:
             return "background"
         if self.model or find_recall_switch(self.settings):
             return "inline"
         return "off"
 
-    def compact_near_limit(self, coming: int) -> None:
-        """Compact if it is due now. There is no caller to raise to: errors go into the next report. Internal."""
+    def _compact_near_limit(self, coming: int) -> None:
+        """Compact if it is due now. There is no caller to raise to: errors go into the next report."""
         state = self._state
-        with self.lock:
+        with self._lock:
             limits = self._limits
             if limits is None or not self._is_near_limit(limits, coming):
                 return
@@ -652,17 +651,17 @@ class Session:
             if self._plan_compaction(state, limits, force=True).outcome == "nothing":
                 return
         try:
-            done = self._run_compaction(state, limits, force=True, cancel=self.resources.closing)
+            done = self._run_compaction(state, limits, force=True, cancel=self._resources.closing)
         except ModelCancelledError:  # the engine closes
             return
         except HoldfastError as error:
-            self.notes.append(f"compaction: {error}")
+            self._warnings.append(f"compaction: {error}")
             return
         for warning in done.warnings:
-            self.notes.append(f"compaction: {warning}")
+            self._warnings.append(f"compaction: {warning}")
         self._summary_parts.clear()
         self._compact_from = 0
-        self.resources.notify()
+        self._resources.notify()
 
     def _is_near_limit(self, limits: Budget, coming: int) -> bool:
         """Whether a compaction is due by what is really sent: if trimming keeps the window small, none is."""
@@ -686,7 +685,7 @@ class Session:
             sent=tokens(state.replay(limits).items),
             settings=self.settings,
             force=force,
-            count=self.resources.count,
+            count=self._resources.count,
         )
 
     def _select_compactable(self, state: _State, limits: Budget) -> tuple[Item, ...]:
@@ -716,7 +715,7 @@ class Session:
         """
         from holdfast.compaction.run import Compaction, Writer  # noqa: PLC0415 - few processes compact
 
-        with self.lock:
+        with self._lock:
             plan = self._plan_compaction(state, limits, force=force)
             known_edits = len(state.edits.edits)
         if plan.outcome != "ready":
@@ -724,10 +723,10 @@ class Session:
         writer = Writer(
             scope=self.scope,
             settings=self.settings,
-            hooks=self.resources.hooks,
-            model=model or self.resources.model or self.model,
-            count=self.resources.count,
-            report=self.notes.append,
+            hooks=self._resources.hooks,
+            model=model or self._resources.model or self.model,
+            count=self._resources.count,
+            report=self._warnings.append,
         )
         summary = writer.write(
             plan,
@@ -737,7 +736,7 @@ class Session:
             on_progress=on_progress,
             finished_parts=self._summary_parts,
         )
-        with self.lock:
+        with self._lock:
             self._record_compaction(state, plan, summary, instructions=instructions, known_edits=known_edits)
             tokens_after = tokens(self._select_compactable(state, limits))
         writer.announce(plan, tokens_after=tokens_after)
@@ -762,7 +761,7 @@ class Session:
         edit = plan.edit(summary.framed, cost=summary.tokens, reason=reason)
         work: list[Job] = []
         if self.settings.knowledge.extraction:
-            work = jobs(plan.ids, scope=self.scope, time=self.resources.memory.clock())
+            work = jobs(plan.ids, scope=self.scope, time=self._resources.memory.clock())
 
         def check() -> None:
             """Refuse a summary of history that has changed, or that was compacted meanwhile."""
@@ -781,7 +780,7 @@ class Session:
 
         `across` includes passages of the agent's other sessions; by default as `archive.cross_session` says.
         """
-        return self.memory.recall((query,), scope=self.scope, cap=cap, across=across)
+        return self._memory.recall((query,), scope=self.scope, cap=cap, across=across)
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
         """Find the passages that match a question, best first; `across` includes the agent's other sessions.
@@ -789,12 +788,12 @@ class Session:
         The newest message of the user is left out if it only asks something: it is the question that is being answered.
         """
         asked = self._find_open_question(across=across)
-        return self.memory.search(query, scope=self.scope, across=across, limit=limit, without_messages=asked)
+        return self._memory.search(query, scope=self.scope, across=across, limit=limit, without_messages=asked)
 
     def _find_open_question(self, *, across: bool) -> tuple[int, ...]:
         """Return the number of the newest message of the user, if it only asks something."""
         newest = Select(scope=self.scope, across=across, newest=True, limit=MAX_TURN_MESSAGES)
-        for row in reversed(self.memory.store.read_messages(newest)):
+        for row in reversed(self._memory.store.read_messages(newest)):
             if row.message.role == "user":
                 if without_questions(row.message.text):
                     return ()
@@ -807,9 +806,9 @@ class Session:
         Without numbers, return the whole conversation. Damaged messages are left out; `Engine.stats` names them.
         """
         if ids is None:
-            return self.memory.store.read_messages(Select(scope=self.scope))
+            return self._memory.store.read_messages(Select(scope=self.scope))
         _require_numbers(ids)
-        return self.memory.get(ids, scope=self.scope, across=across, around=around)
+        return self._memory.get(ids, scope=self.scope, across=across, around=around)
 
     def remember(
         self,
@@ -820,11 +819,11 @@ class Session:
         slot: str = "",
     ) -> FactRow:
         """Store a fact; it supersedes those of the same subject and slot, and a decision that it says is replaced."""
-        return self.memory.remember(content, scope=self.scope, type=type, subject=subject, slot=slot)
+        return self._memory.remember(content, scope=self.scope, type=type, subject=subject, slot=slot)
 
     def facts(self, *, across: bool = True) -> list[FactRow]:
         """List the current facts; `across` includes those of the agent's other sessions."""
-        return self.memory.facts(scope=self.scope, across=across)
+        return self._memory.facts(scope=self.scope, across=across)
 
     def learn(self) -> int:
         """Queue the messages of the session for fact extraction, and return how many will be read.
@@ -833,23 +832,23 @@ class Session:
         """
         from holdfast.memory.learning import queue  # noqa: PLC0415 - as above
 
-        reader = self.resources.reader or self.resources.model
-        count = queue(self.memory, scope=self.scope, reader=reader.name if reader else "rules")
-        self.resources.notify()
+        reader = self._resources.reader or self._resources.model
+        count = queue(self._memory, scope=self.scope, reader=reader.name if reader else "rules")
+        self._resources.notify()
         return count
 
     def forget(self, ids: Sequence[int] | None = None) -> int:
         """Forget messages for good, with everything derived from them; without `ids` the whole session."""
         if ids is not None:
             _require_numbers(ids)
-        with self.lock:
-            forgotten = self.memory.forget(scope=self.scope, ids=ids)
+        with self._lock:
+            forgotten = self._memory.forget(scope=self.scope, ids=ids)
             self._start_over()
         return forgotten
 
     def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:
         """Forget facts for good, with their earlier versions."""
-        return self.memory.forget(scope=self.scope, fact_ids=ids, across=across)
+        return self._memory.forget(scope=self.scope, fact_ids=ids, across=across)
 
     def exclude(self, ids: Sequence[int] = (), *, facts: Sequence[str] = (), excluded: bool = True) -> int:
         """Exclude messages and facts from recall, or include them again, and return how many were found.
@@ -858,34 +857,34 @@ class Session:
         next cut.
         """
         _require_numbers(ids)
-        return self.memory.exclude(ids, scope=self.scope, fact_ids=facts, across=True, excluded=excluded)
+        return self._memory.exclude(ids, scope=self.scope, fact_ids=facts, across=True, excluded=excluded)
 
     def exclusions(self) -> Exclusions:
         """Return the messages and facts that recall leaves out."""
-        return self.memory.exclusions(scope=self.scope)
+        return self._memory.exclusions(scope=self.scope)
 
     # --- edits -----------------------------------------------------------------------
 
     def edits(self) -> tuple[Edit, ...]:
         """List all recorded edits of the session's windows, oldest first."""
-        self.resources.require_open()
-        with self.lock:
-            self.notes += self._state.load()
+        self._resources.require_open()
+        with self._lock:
+            self._warnings += self._state.load()
             return tuple(self._state.edits.edits)
 
     def pin(self, ids: Sequence[int], *, pinned: bool = True) -> int:
         """Keep messages in every window from now on, or no longer; those that were removed come back."""
         _require_numbers(ids)
-        known = self.memory.pin(ids, scope=self.scope, pinned=pinned)
-        with self.lock:
+        known = self._memory.pin(ids, scope=self.scope, pinned=pinned)
+        with self._lock:
             self._edit(Pinned(on=pinned), self._state.history.add_pairs(ids))
         return known
 
     def undo_trim(self) -> int:
         """Bring back what the last cut removed, as far as it fits the next window, and return how many it removed."""
-        self.resources.require_open()
-        with self.lock:
-            self.notes += self._state.load()
+        self._resources.require_open()
+        with self._lock:
+            self._warnings += self._state.load()
             ids = self._state.edits.find_last_trim(self._state.history.messages)
             self._edit(Restored(), ids)
         return len(ids)
@@ -907,12 +906,12 @@ class Session:
 
         `check` is called before each try, and raises an error if the edits no longer hold.
         """
-        now = self.resources.memory.clock()
+        now = self._resources.memory.clock()
         for tries_left in reversed(range(MAX_TRIES)):
-            self.notes += state.load()
+            self._warnings += state.load()
             check()
             recorded = state.record(edits, time=now, jobs=jobs)
-            self.notes += recorded.fetched.warnings
+            self._warnings += recorded.fetched.warnings
             if recorded.conflict is None:
                 return
             if not tries_left:
@@ -932,31 +931,31 @@ class Session:
                 state.history.restore()
             return state.load()
 
-        self.notes += self._ask_memory(update, messages=len(messages or ()))
+        self._warnings += self._ask_memory(update, messages=len(messages or ()))
         return replace(limits, scale=self._state.timeline.token_scale)
 
     def _ask_memory(self, call: Callable[[_State], T], *, messages: int) -> T:
         """Make a call to the memory that changes the state."""
         state = self._state
         try:
-            return self.resources.ask_memory(lambda: call(state), scope=self.scope, messages=messages)
+            return self._resources.ask_memory(lambda: call(state), scope=self.scope, messages=messages)
         except UnavailableError:
             self._leave_hanging_call()
             raise
 
     def _leave_hanging_call(self) -> None:
         """Go on with a copy of the state if a call to the memory hangs: it may still change the old one."""
-        if self.resources.is_memory_hanging(self.scope):
+        if self._resources.is_memory_hanging(self.scope):
             self._state = self._state.copy()
 
     def _start_over(self) -> None:
         """Drop what this process knows of the session, but for the requests that wait for a reply."""
         self._state = _State(
             history=self._state.history.renew(),
-            edits=EditLog(self.scope, self.resources.memory.store),
-            timeline=Timeline(self.scope, self.resources.memory, self.resources.count),
+            edits=EditLog(self.scope, self._resources.memory.store),
+            timeline=Timeline(self.scope, self._resources.memory, self._resources.count),
         )
-        self.notes = []
+        self._warnings = []
         self._limits = None
         self._compact_from = 0
         self._summary_parts = {}
@@ -974,7 +973,7 @@ class Session:
         """Make a request of the arguments of `assemble`."""
         archive_tool = ""
         for tool in tools:
-            overhead += count_json(tool, count=self.resources.count)
+            overhead += count_json(tool, count=self._resources.count)
             function = tool.get("function")
             name = str((function if isinstance(function, Mapping) else tool).get("name", ""))
             if name.endswith(ARCHIVE_TOOL) and not archive_tool:
@@ -984,7 +983,7 @@ class Session:
             default_provider = "anthropic"
         return Request(
             limits=self._make_limits(limit, reserve, model=model, overhead=overhead),
-            now=self.resources.memory.clock(),
+            now=self._resources.memory.clock(),
             model=model or self.settings.model.name or "",
             provider=provider,
             default_provider=default_provider,
@@ -994,7 +993,7 @@ class Session:
     def _make_limits(
         self, limit: int | None, reserve: int | None, *, model: str | None = None, overhead: int = 0
     ) -> Budget:
-        known = self.resources.model or self.model
+        known = self._resources.model or self.model
         model_window = None
         if known and model is None:
             model_window = known.context_tokens

@@ -125,7 +125,7 @@ def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) ->
         tracemalloc.start()
         try:
             engine.session("s").assemble(json.loads(given), limit=LIMIT)
-            estimate = engine.session("s").held_bytes
+            estimate = engine.session("s")._held_bytes
             gc.collect()
             before = tracemalloc.get_traced_memory()[0]
             engine.session("next")

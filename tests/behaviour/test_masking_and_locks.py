@@ -32,7 +32,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
 def searches(session: Session) -> Iterator[list[bool]]:
     """Collect for each search of the hostile text whether the session was locked, in this and in new threads."""
     locked: list[bool] = []
-    lock: Any = session.lock
+    lock: Any = session._lock
 
     def is_held() -> bool:
         if lock._is_owned():

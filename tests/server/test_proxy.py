@@ -598,7 +598,7 @@ class TestSafety:
             )
             assert "x-holdfast-warning" not in reply.headers
             assert server.engine.warnings[0] in session.timeline()[0].warnings
-            session.notes.append("compaction: the model did not answer")
+            session._warnings.append("compaction: the model did not answer")
             reply = patient.post(
                 f"{server.url}/v1/messages", json=body, headers={"x-holdfast-session": "mine", **OWNER}
             )

@@ -152,7 +152,7 @@ class TestLines:
 
         with os.fdopen(reading, "rb") as stream:
             thread = threading.Thread(target=Rpc(engine).serve, args=(stream, Output()))
-            with session.lock:
+            with session._lock:
                 thread.start()
                 is_answered = answered.wait(PATIENCE)
                 os.close(writing)

@@ -89,7 +89,7 @@ class Librarian:
 
 def archived(session: Session) -> list[Message]:
     """Everything that the archive has of a session."""
-    return [row.message for row in session.memory.store.read_messages(Select(scope=session.scope))]
+    return [row.message for row in session._memory.store.read_messages(Select(scope=session.scope))]
 
 
 def check_talk(server: ScriptedProvider, session: Session, librarian: Librarian, *, turns: int = TURNS) -> None:

@@ -132,7 +132,7 @@ class _Memory:
 
     def _read_archive(self) -> list[Message]:
         """Read the conversation of earlier processes."""
-        rows = self._session.memory.store.read_messages(Select(scope=self._session.scope))
+        rows = self._session._memory.store.read_messages(Select(scope=self._session.scope))
         # Without id and time a message is known by its place, as when it was archived.
         return [replace(row.message, id=None, timestamp=None) for row in rows if row.message.role != "system"]
 

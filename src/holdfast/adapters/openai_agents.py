@@ -107,7 +107,7 @@ class HoldfastSession:
         await in_thread(lambda: self._pop(self._rows()))
 
     def _rows(self) -> list[MessageRow]:
-        store, select = self.session.memory.store, Select(scope=self.session.scope)
+        store, select = self.session._memory.store, Select(scope=self.session.scope)
         popped = {int(record.key) for record in store.read_records(select, kind=POPPED)}
         rows = [row for row in store.read_messages(select) if row.id not in popped]
         # The instructions are archived too, but are no items.
@@ -117,10 +117,10 @@ class HoldfastSession:
         if items:
             numbers = self.session.append(cast("list[dict[str, Any]]", items), format=FORMAT)
             keys = [str(number) for number in numbers]
-            self.session.memory.store.remove_records(Select(scope=self.session.scope), kind=POPPED, keys=keys)
+            self.session._memory.store.remove_records(Select(scope=self.session.scope), kind=POPPED, keys=keys)
 
     def _pop(self, rows: Sequence[MessageRow]) -> None:
-        memory, scope = self.session.memory, self.session.scope
+        memory, scope = self.session._memory, self.session.scope
         time = memory.clock()
         memory.store.add_records(
             [Record(scope=scope, kind=POPPED, key=str(row.id), data={}, time=time) for row in rows]

@@ -439,7 +439,7 @@ class Proxy:
         if exchange.failure:
             session = exchange.session.sync if exchange.session else self._engine.sync._make_unnamed_session()
             exchange.window = await asyncio.to_thread(
-                session.fit_without_memory, exchange.messages, reason=exchange.failure, **request
+                session._fit_without_memory, exchange.messages, reason=exchange.failure, **request
             )
         else:
             assert exchange.session is not None

@@ -96,7 +96,7 @@ def assemble(
     )
     blocks = [window.block]
     with suppress(HoldfastError):  # the request goes on without them
-        blocks += session.resources.ask_memory(
+        blocks += session._resources.ask_memory(
             lambda: list(_recall_from_subagents(session, window, question)), scope=session.scope
         )
     block = "\n".join(filter(None, blocks))
@@ -108,7 +108,7 @@ def assemble(
 @_method
 def add_subagent(session: Session, *, child: str) -> dict[str, Any]:
     """Note that a session is that of a subagent: what it finds is recalled for questions of this one too."""
-    memory = session.memory
+    memory = session._memory
     memory.store.add_records([Record(scope=session.scope, kind=SUBAGENT, key=child, data={}, time=memory.clock())])
     return {"child": child}
 
@@ -117,10 +117,10 @@ def _recall_from_subagents(session: Session, window: Window, question: str) -> I
     """Make a block for each subagent of a session that has something to say to a question, the newest first."""
     if not question:
         return
-    memory = session.memory
+    memory = session._memory
     report = window.report
     left = report.raw_max_tokens - report.reserved_tokens - report.total_tokens
-    left = min(memory.settings.recall.hard_cap_tokens, left) - session.resources.count(window.block)
+    left = min(memory.settings.recall.hard_cap_tokens, left) - session._resources.count(window.block)
     select = Select(scope=session.scope, newest=True, limit=MAX_SUBAGENTS)
     for record in reversed(memory.store.read_records(select, kind=SUBAGENT)):
         if left < MIN_BLOCK:
@@ -143,12 +143,12 @@ def append(
     after: str | None = None,
 ) -> dict[str, Any]:
     """Archive messages that follow those of the session, or the `place` of a window; those of a `key` only once."""
-    store = session.memory.store
+    store = session._memory.store
     if key and store.read_records(Select(scope=session.scope), kind=APPENDED, keys=[key]):
         return {"ids": [], "stripped": [], "is_duplicate": True}
     numbers = session.append(messages, format=format, after=after)
     if key:  # after the messages: where this is not reached, they are archived again, which adds nothing
-        time = session.memory.clock()
+        time = session._memory.clock()
         store.add_records([Record(scope=session.scope, kind=APPENDED, key=key, data={}, time=time)])
     stripped = list(numbers.stripped)
     return {"ids": list(numbers), "stripped": stripped, "place": numbers.place, "is_duplicate": False}

@@ -293,7 +293,7 @@ def messages(
     session: Session, states: Mapping[int, tuple[str, str]], *, before: int | None = None, around: int | None = None
 ) -> list[MessageView]:
     """Return the newest messages of a session, those before a number, or those around one; oldest first."""
-    store, scope = session.memory.store, session.scope
+    store, scope = session._memory.store, session.scope
     if around is not None:
         rows = store.read_messages(Select(scope=scope, before=around + 1, newest=True, limit=PAGE // 2))
         rows += store.read_messages(Select(scope=scope, after=around, limit=PAGE // 2))
@@ -304,14 +304,14 @@ def messages(
 
 def turns(session: Session) -> list[tuple[int, int, WindowSource]]:
     """Return the number, the time and the sizes of each recorded turn, oldest first."""
-    records = session.memory.store.read_records(Select(scope=session.scope), kind=WINDOW)
+    records = session._memory.store.read_records(Select(scope=session.scope), kind=WINDOW)
     return [(int(one.key[:8]), one.time, msgspec.convert(one.data, WindowSource)) for one in records]
 
 
 def last_window(session: Session) -> Window | None:
     """Return the last window that was sent; None where none is stored."""
     try:
-        store = session.memory.store
+        store = session._memory.store
         newest = store.read_records(Select(scope=session.scope, newest=True, limit=1), kind=WINDOW)
         return session.window(int(newest[-1].key[:8])) if newest else None
     except HoldfastError:
