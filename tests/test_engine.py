@@ -62,7 +62,7 @@ def test_a_restarted_program_continues_from_the_archive(tmp_path: Path) -> None:
     windows = []
     for is_kept in (False, True):
         with Engine.open(tmp_path, settings=QUIET) as engine:
-            history = talk[1:] if is_kept else [row.message for row in engine.session("s").get()][1:]
+            history = talk[1:] if is_kept else [row.message for row in engine.session("s").messages()][1:]
             windows.append(engine.session("s").assemble([talk[0], *history, asked], limit=LIMIT).render())
     assert windows[0] == windows[1]
     assert len(windows[0]) < len(talk) / 2

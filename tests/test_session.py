@@ -58,7 +58,7 @@ class TestRecording:
             Engine.open(tmp_path, settings=SETTINGS, background=False) as other,
         ):
             other.session("s").append(messages)  # then only its edits are left to write for the request
-            (row,) = [row for row in other.session("s").get() if row.message.text == "Noted."]
+            (row,) = [row for row in other.session("s").messages() if row.message.text == "Noted."]
             store.before_transaction = lambda: other.session("s").pin([row.id])
             window = engine.session("s").assemble(messages, limit=LIMIT)
             assert "Noted." in [message.text for message in window.messages]
@@ -110,9 +110,9 @@ def test_forgetting_drops_what_is_known_but_not_who_waits(tmp_path: Path) -> Non
         session = engine.session("s")
         messages = talk(1)
         window = session.assemble(messages, limit=LIMIT)
-        session.forget([row.id for row in session.get() if "port 6543" in row.message.text])
+        session.forget([row.id for row in session.messages() if "port 6543" in row.message.text])
         session.append([reply("I do not know.")])
         again = session.assemble([*messages, reply("I do not know."), user("Well?")], limit=LIMIT)
-        assert [row.message.text for row in session.get()].count("I do not know.") == 1
+        assert [row.message.text for row in session.messages()].count("I do not know.") == 1
         assert "port 6543" not in "".join(message.text for message in again.messages)
         assert window.place

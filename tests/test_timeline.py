@@ -85,7 +85,7 @@ def test_a_window_whose_only_message_was_forgotten(tmp_path: Path, system: list[
             session = engine.session(provider)
             for words in ("Which port?", "Which host?"):
                 session.assemble([*system, {"role": "user", "content": words}], limit=8_000, provider=provider)
-            asked = [row.id for row in session.get() if row.message.text == "Which port?"]
+            asked = [row.id for row in session.messages() if row.message.text == "Which port?"]
             session.forget(asked)
             with pytest.raises(InputError, match=r"messages of turn 1 of session .* were forgotten"):
                 session.window(1)

@@ -55,9 +55,8 @@ def _awaitable(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[_
 class AsyncSession(_Async[Session]):
     """A `Session` for asyncio. Get it from `AsyncEngine.session`.
 
-    All methods of `Session` exist with the same arguments and results, and are awaited: `append`, `assemble`, `edits`,
-    `facts`, `forget`, `forget_facts`, `get`, `learn`, `pin`, `recall`, `remember`, `search`, `size`, `timeline`,
-    `token_scale`, `undo_trim` and `window`, and `compact`, which is cancelled with its task.
+    All methods of `Session` exist with the same arguments and results, and are awaited. `compact` is cancelled with its
+    task.
 
     Attributes:
         sync: The session itself.
@@ -72,12 +71,13 @@ class AsyncSession(_Async[Session]):
     preview = _awaitable(Session.preview)
     append = _awaitable(Session.append)
     compact = _awaitable(Session.compact)
-    size = _awaitable(Session.size)
+    count_tokens = _awaitable(Session.count_tokens)
     token_scale = _awaitable(Session.token_scale)
     timeline = _awaitable(Session.timeline)
     window = _awaitable(Session.window)
     recall = _awaitable(Session.recall)
     search = _awaitable(Session.search)
+    messages = _awaitable(Session.messages)
     get = _awaitable(Session.get)
     remember = _awaitable(Session.remember)
     facts = _awaitable(Session.facts)

@@ -513,7 +513,7 @@ class Session:
         self._resources.notify()
         return result
 
-    def size(
+    def count_tokens(
         self,
         messages: Sequence[Incoming] | None = None,
         *,
@@ -800,13 +800,21 @@ class Session:
                 return (row.id,)
         return ()
 
-    def get(self, ids: Sequence[int] | None = None, *, across: bool = True, around: int = 0) -> list[MessageRow]:
+    def messages(self) -> list[MessageRow]:
+        """List the archived messages of the conversation. Damaged ones are left out; `Engine.stats` names them."""
+        return self._memory.store.read_messages(Select(scope=self.scope))
+
+    def get(self, ids: Sequence[int], *, across: bool = True, around: int = 0) -> list[MessageRow]:
         """Get archived messages by number, with `around` neighbours on each side.
 
-        Without numbers, return the whole conversation. Damaged messages are left out; `Engine.stats` names them.
+        Args:
+            ids: The numbers, as `search` and `recall` return them.
+            across: Whether messages of the agent's other sessions are found.
+            around: How many messages before and after each one to get with it.
+
+        Raises:
+            StorageError: One of the messages is damaged.
         """
-        if ids is None:
-            return self._memory.store.read_messages(Select(scope=self.scope))
         _require_numbers(ids)
         return self._memory.get(ids, scope=self.scope, across=across, around=around)
 

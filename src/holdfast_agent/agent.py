@@ -545,7 +545,7 @@ class Agent:
             return
         with self.guard_memory():
             messages = self.build_messages()
-            used = self.session.size(messages, limit=self.limit) + self._tool_tokens
+            used = self.session.count_tokens(messages, limit=self.limit) + self._tool_tokens
             self.flush(used=used - coming, coming=coming, heartbeat=heartbeat)
             # A window has to leave room for what its validation may add, else it is cut.
             if self.settings.compaction.enabled and used + added_tokens_of(messages) > self.limits.compact_at:

@@ -131,13 +131,13 @@ class TestLimit:
         assert narrow.total_tokens <= 12_000
         assert engine.session("b").assemble(talk, limit=32_000, reserve=0).report.total_tokens > 12_000
         assert engine.session("c").compact(talk, limit=32_000, reserve=4_000, dry_run=True).plan.outcome == "ready"
-        assert engine.session("c").size(talk, limit=32_000, reserve=4_000) > 0
+        assert engine.session("c").count_tokens(talk, limit=32_000, reserve=4_000) > 0
 
     @pytest.mark.parametrize("limit", [0, -1])
     def test_no_limit_at_all_is_an_error(self, engine: Engine, limit: int) -> None:
         """0 does not stand for the model's window, and nothing is archived."""
         session = engine.session("s")
-        for call in (session.assemble, session.compact, session.size):
+        for call in (session.assemble, session.compact, session.count_tokens):
             with pytest.raises(InputError, match=f"limit={limit}"):
                 call(HELLO, limit=limit)
         assert engine.stats().messages == 0

@@ -43,7 +43,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
 
 def test_the_archive_has_them_as_they_came(engine: Engine) -> None:
     """Byte for byte."""
-    assert [row.message.text for row in engine.session("s").get()] == SAID
+    assert [row.message.text for row in engine.session("s").messages()] == SAID
 
 
 def test_the_index_has_the_words_alone(engine: Engine) -> None:

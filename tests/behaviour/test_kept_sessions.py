@@ -90,7 +90,7 @@ def test_a_session_that_was_dropped_goes_on_as_before(tmp_path: Path) -> None:
                     engine.session(name).append([{"role": "assistant", "content": f"{name} answers {turn - 1}."}])
                     gc.collect()
             session = engine.session("a")
-            rows = [(str(row.message.role), row.message.text) for row in session.get()]
+            rows = [(str(row.message.role), row.message.text) for row in session.messages()]
             return windows, rows, len(session.timeline())
 
     assert run(tmp_path / "dropped", 0) == run(tmp_path / "kept", 256)

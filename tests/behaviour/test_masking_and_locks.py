@@ -63,7 +63,7 @@ def test_a_reply_is_masked_before_its_session_is_locked(session: Session) -> Non
         session.append([user(f"{HOSTILE} {SECRET}"), reply("Noted.")])
     assert locked
     assert not any(locked)
-    assert "hunter2" not in session.get()[0].message.text
+    assert "hunter2" not in session.messages()[0].message.text
 
 
 def test_the_new_messages_of_a_request_are_masked_before_its_session_is_locked(session: Session) -> None:
@@ -77,7 +77,7 @@ def test_the_new_messages_of_a_request_are_masked_before_its_session_is_locked(s
     with searches(session) as again:
         session.assemble([*talk, user(f"{HOSTILE} {SECRET}"), reply("Noted."), user("Go on.")], limit=40_000)
     assert again == []
-    assert not any("hunter2" in row.message.text for row in session.get())
+    assert not any("hunter2" in row.message.text for row in session.messages())
 
 
 def test_a_malformed_message_is_reported_where_it_always_was(session: Session) -> None:

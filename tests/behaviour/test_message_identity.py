@@ -64,12 +64,12 @@ def texts(talk: Talk) -> Counter[str]:
 
 def archived(engine: Engine, session: str = "s") -> Counter[str]:
     """Count the texts in the archive of a session."""
-    return Counter(row.message.text for row in engine.session(session).get())
+    return Counter(row.message.text for row in engine.session(session).messages())
 
 
 def find(engine: Engine, text: str) -> MessageRow:
     """Return the first archived message with a text."""
-    return next(row for row in engine.session("s").get() if row.message.text == text)
+    return next(row for row in engine.session("s").messages() if row.message.text == text)
 
 
 class TestForgotten:
@@ -83,11 +83,11 @@ class TestForgotten:
             for stop in range(1, len(talk), 2):
                 engine.session("s").assemble(talk[:stop], limit=LIMIT)
                 engine.session("s").append(talk[stop : stop + 1])
-            rows = engine.session("s").get()
+            rows = engine.session("s").messages()
             engine.session("s").forget([rows[place].id])
         expected = texts(talk[:place] + talk[place + 1 :])
         with opener(tmp_path) as engine:
-            history: list[Any] = [row.message for row in engine.session("s").get()]
+            history: list[Any] = [row.message for row in engine.session("s").messages()]
             history.append({"role": "user", "content": "And now?"})
             engine.session("s").assemble(history, limit=LIMIT)
             assert archived(engine) == expected + Counter(["And now?"])
@@ -104,7 +104,7 @@ class TestForgotten:
         talk = conversation(3)[:-1]
         with open_file(tmp_path) as engine:
             engine.session("s").assemble(talk, limit=LIMIT)
-            engine.session("s").forget([engine.session("s").get()[place].id])
+            engine.session("s").forget([engine.session("s").messages()[place].id])
         expected = texts(talk[:place] + talk[place + 1 :])
         left = talk if keeps else talk[:place] + talk[place + 1 :]
         with open_file(tmp_path) as engine:
@@ -118,7 +118,7 @@ class TestForgotten:
         talk = conversation(2)
         with open_file(tmp_path) as engine:
             engine.session("s").assemble(talk[:3], limit=LIMIT)
-            engine.session("s").forget([engine.session("s").get()[2].id])
+            engine.session("s").forget([engine.session("s").messages()[2].id])
         with open_file(tmp_path) as engine:
             engine.session("s").append(talk[3:])
             for history in (talk, [*talk[:2], *talk[3:]]):

@@ -72,7 +72,7 @@ def test_the_turns_after_an_oversized_message_work(
         assert sent[: len(before)] == before
         before = sent
         talk.append(reply(f"Answer {turn}."))
-    assert any("Zebedee" in row.message.text + str(row.message.parts) for row in session.get())
+    assert any("Zebedee" in row.message.text + str(row.message.parts) for row in session.messages())
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))

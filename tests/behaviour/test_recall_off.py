@@ -74,7 +74,7 @@ def test_the_oldest_go_where_nothing_compacts(tmp_path: Path, reason: str, compa
     settings = msgspec.structs.replace(BASE, compaction=compaction, **SWITCHES[reason])
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         windows = talk(engine, reason)
-        archived = [row.id for row in engine.session("s").get()]
+        archived = [row.id for row in engine.session("s").messages()]
     reasons = changes(windows, "trimmed")
     assert reasons
     assert all("oldest" in each and "recall is off" in each for each in reasons)

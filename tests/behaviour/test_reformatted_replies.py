@@ -66,7 +66,7 @@ CALLS = {
 
 def rows(engine: Engine) -> list[MessageRow]:
     """Return the archived messages of the session."""
-    return engine.session("s").get()
+    return engine.session("s").messages()
 
 
 class TestHistory:

@@ -143,7 +143,7 @@ def test_a_text_that_ends_a_response_is_archived_once(engine: Engine, returned: 
         session.append([returned(body)])
         history += body["output"]
     session.assemble(history)
-    assert [row.message.role for row in session.get()] == ["user", "assistant", "assistant"] * 3
+    assert [row.message.role for row in session.messages()] == ["user", "assistant", "assistant"] * 3
 
 
 @pytest.mark.parametrize(("came", "sent"), [("", None), (None, "")])

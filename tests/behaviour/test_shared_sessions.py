@@ -215,7 +215,7 @@ class TestTheSameWordsAgain:
                     pool.submit(session.assemble, said[:stop], limit=6_000).result()
             session.append([reply("ok")])
             session.append([reply("ok")])
-            assert len(session.get()) == 6
+            assert len(session.messages()) == 6
 
     def test_a_history_that_grows_is_appended_once(self, tmp_path: Path) -> None:
         """Appending the whole history each time adds what is new."""

@@ -217,7 +217,7 @@ def use_everything() -> Iterator[Callable[[Engine], object]]:
     yield lambda engine: engine.session("s").facts()
     yield lambda engine: engine.session("s").edits()
     yield lambda engine: engine.session("s").timeline()
-    yield lambda engine: engine.session("s").size()
+    yield lambda engine: engine.session("s").count_tokens()
     yield lambda engine: engine.stats()
     yield lambda engine: engine.session("s").compact(long_talk(), limit=LIMIT, dry_run=True)
     yield lambda engine: engine.session("s").append([said("user", "One thing more.")])

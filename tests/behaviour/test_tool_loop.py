@@ -155,10 +155,10 @@ class TestFormats:
         plain = [{"role": "user", "content": "hi"}]
         assert engine.session("s").append(plain, format="pi") == [1]
         assert engine.session("s").assemble(plain, format="anthropic").provider == "anthropic"
-        assert engine.session("s").size(plain, format="openai_responses") > 0
+        assert engine.session("s").count_tokens(plain, format="openai_responses") > 0
         assert engine.session("s").compact(plain, format="gemini", dry_run=True).plan.outcome == "nothing"
         other = engine.session("other")
-        for method in (other.append, other.assemble, other.size, other.compact):
+        for method in (other.append, other.assemble, other.count_tokens, other.compact):
             with pytest.raises(FormatError, match="'bard' is not one of"):
                 method(plain, format="bard")
 

@@ -277,11 +277,11 @@ class TestSize:
             talk = tool_conversation(80)
             sent = engine.session("s").assemble(talk, limit=LIMIT)
             assert any(change.kind == "trimmed" for change in sent.report.changes)
-            assert engine.session("s").size(limit=LIMIT) == sent.tokens
-            grown = engine.session("s").size([*talk, user("more words " * 300)], limit=LIMIT)
+            assert engine.session("s").count_tokens(limit=LIMIT) == sent.tokens
+            grown = engine.session("s").count_tokens([*talk, user("more words " * 300)], limit=LIMIT)
             assert grown > sent.tokens + 500
             engine.session("s").compact(limit=LIMIT)
-            assert engine.session("s").size(limit=LIMIT) < grown
+            assert engine.session("s").count_tokens(limit=LIMIT) < grown
             assert [edit.kind for edit in engine.session("s").edits()][-1] == "compacted"
 
 
@@ -310,7 +310,7 @@ class TestRunningTurn:
                     results(answer(f"k{step}", f"line of module {step}\n" * 150)),
                 ]
                 sent = engine.session("s").assemble(talk, limit=32_000)
-                if engine.session("s").size(limit=32_000) > 17_000:
+                if engine.session("s").count_tokens(limit=32_000) > 17_000:
                     engine.session("s").compact(limit=32_000)
                     compactions += 1
                     sent = engine.session("s").assemble(talk, limit=32_000)

@@ -220,7 +220,7 @@ def test_a_session_that_hangs_does_not_take_the_memory_of_others() -> None:
             store.hang_no_more()
             other = engine.session("b")
             until(lambda: not trouble(other.assemble(talk, limit=SMALL)))  # a busy machine may take more than a second
-            assert [row.message.text for row in other.get()] == [message.text for message in talk]
+            assert [row.message.text for row in other.messages()] == [message.text for message in talk]
             assert "has not returned yet" in trouble(engine.session("a").assemble(talk, limit=SMALL))[0]
             store.release()
             until(lambda: not engine._is_memory_hanging())

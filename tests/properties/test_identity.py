@@ -165,7 +165,7 @@ class World:
     def resume(self, worker: Worker) -> None:
         """Go on with the messages in the archive, as a program that has kept none does."""
         session = self.session(worker)
-        history = [row.message for row in session.get()]
+        history = [row.message for row in session.messages()]
         if history:
             worker.run(lambda: session.assemble(history, limit=LIMIT, recall=False))
 
@@ -189,7 +189,7 @@ class World:
 
     def archived(self) -> Counter[str]:
         """Count the archived messages by digest."""
-        return Counter(row.message.digest for row in self.engines[0].session("s").get())
+        return Counter(row.message.digest for row in self.engines[0].session("s").messages())
 
     def expected(self) -> Counter[str]:
         """Count the messages that should be in the archive at the end."""

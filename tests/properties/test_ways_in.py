@@ -98,7 +98,7 @@ def memory(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
             session = engine.session(owner.session, tenant=owner.tenant, project=owner.project, agent=owner.agent)
             session.assemble([{"role": "user", "content": f"The harbour of owner{number}x is open."}], limit=8_000)
             session.remember(f"harbour owner{number}x")
-            numbers[owner] = [row.id for row in session.get()]
+            numbers[owner] = [row.id for row in session.messages()]
         server = uvicorn.Server(uvicorn.Config(create_app(engine, token=token), port=0, log_level="warning"))
         thread = threading.Thread(target=server.run)
         thread.start()
@@ -138,7 +138,7 @@ def test_the_library(memory: Memory, reader: Scope) -> None:
     whose = {"tenant": reader.tenant, "project": reader.project, "agent": reader.agent}
     engine = memory.engine
     session = engine.session(reader.session, **whose)
-    assert {row.scope for row in session.get()} == of_session(reader)
+    assert {row.scope for row in session.messages()} == of_session(reader)
     assert {row.scope for row in session.get(memory.all_numbers, around=3)} == of_agent(reader)
     assert {row.scope for row in session.get(memory.all_numbers, across=False, around=3)} == of_session(reader)
     assert {row.scope for row in session.facts()} == of_agent(reader)

@@ -138,7 +138,7 @@ def test_the_rest_of_a_reply_is_archived(tmp_path: Path, format: str, part: Any)
         session = engine.session("s")
         session.assemble([{"role": "user", "content": "Look."}], limit=200_000)
         session.append([damage(format, part)], format=format)
-        check([row.message for row in session.get()])
+        check([row.message for row in session.messages()])
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -37,5 +37,5 @@ def test_one_item_of_a_response(start: Start, *, is_stream: bool) -> None:
             assert reply.is_success
             assert "x-holdfast-warning" not in reply.headers
         assert server.provider.bodies[1]["input"] == [item for item in history if item is not ITEMS[1]]
-        texts = [row.message.text for row in server.engine.session("s1").get()]
+        texts = [row.message.text for row in server.engine.session("s1").messages()]
     assert texts == ["Which port?", "I look first.", "", "The port is 5433.", "Why that one?", "By chance."]

@@ -27,7 +27,7 @@ REPLIES = [{"role": "assistant", "content": f"Reply {name}."} for name in "AB"]
 
 def archived(engine: Engine) -> Counter[str]:
     """Count the archived messages of the session by their text."""
-    return Counter(row.message.text for row in engine.session("s1").get())
+    return Counter(row.message.text for row in engine.session("s1").messages())
 
 
 def texts(*talks: Talk) -> Counter[str]:
