@@ -70,6 +70,7 @@ class AsyncSession(_Async[Session]):
     assemble = _awaitable(Session.assemble)
     preview = _awaitable(Session.preview)
     append = _awaitable(Session.append)
+    _append_broken = _awaitable(Session._append_broken)
     compact = _awaitable(Session.compact)
     count_tokens = _awaitable(Session.count_tokens)
     token_scale = _awaitable(Session.token_scale)

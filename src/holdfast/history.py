@@ -16,7 +16,7 @@ from typing import Any, Final, TypeAlias
 from holdfast import providers
 from holdfast.context.edits import Item, drop_forgotten, make_items
 from holdfast.errors import FormatError
-from holdfast.memory import archive
+from holdfast.memory import archive, exclusion
 from holdfast.memory.archive import NO_MASKS, AppendResult, Key, Masks, unwrap
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import select_texts
@@ -347,6 +347,16 @@ class History:
         self._add_log(_Log(all_keys[-MAX_LOG_KEYS:]))
         return AppendResult(numbers, stripped=stripped, place=self._logs[-1].place), own
 
+    def exclude_broken(self, numbers: Sequence[int]) -> None:
+        """Do not recall what has come of a reply that broke off, until it is repeated.
+
+        What a history has contained already is part of the conversation: its archived message is not marked as broken,
+        and stays as it is.
+        """
+        rows: list[MessageRow] = self.memory.store.read_messages(Select(scope=self.scope, ids=tuple(numbers)))
+        broken = [row for row in rows if row.message.is_broken]
+        exclusion.exclude(self.memory.store, broken, excluded=True, time=self.memory.clock(), until_repeated=True)
+
     def _choose_log(self, own: Sequence[Message], *, caller: object, after: str | None) -> tuple[_Log, archive.Placing]:
         """Choose the history that messages follow, and say whether that is certain.
 
@@ -471,7 +481,7 @@ class History:
     ) -> tuple[list[int], list[Key]]:
         if not masked:
             return [], []
-        return archive.append(
+        numbers, keys = archive.append(
             self.memory.store,
             masked,
             scope=self.scope,
@@ -481,6 +491,10 @@ class History:
             marks=self.memory.marks,
             placing=placing,
         )
+        replies = {number for number, message in zip(numbers, masked, strict=True) if message.role == "assistant"}
+        if replies:
+            exclusion.include_repeated(self.memory.store, self.scope, replies, time=self.memory.clock())
+        return numbers, keys
 
 
 def _read_reply(given: Sequence[Incoming], format: str | None) -> list[Message]:

@@ -14,7 +14,7 @@ from threading import Event, RLock, current_thread
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from weakref import ref
 
-from holdfast import turn
+from holdfast import providers, turn
 from holdfast.calls import DeadlineError, Watchdog
 from holdfast.compaction.events import Hooks
 from holdfast.context.budget import Budget, budget
@@ -494,6 +494,23 @@ class Session:
         Raises:
             InputError: `after` is no place.
         """
+        return self._append(messages, format=format, after=after, is_broken=False)
+
+    def _append_broken(
+        self, messages: Sequence[Incoming], *, format: str | None = None, after: str | None = None
+    ) -> AppendResult:
+        """Archive what has come of a reply that broke off, marked so; see `append`.
+
+        The client asks again, and half an answer must not be recalled for that. It is recalled once a history contains
+        it, or the same reply comes as a whole: then nothing was missing.
+        """
+        read = providers.read(messages, format=format, keep_malformed=True)
+        broken = [replace(message, stop="aborted") for message in read]
+        return self._append(broken, format=None, after=after, is_broken=True)
+
+    def _append(
+        self, messages: Sequence[Incoming], *, format: str | None, after: str | None, is_broken: bool
+    ) -> AppendResult:
         self._resources.require_open()
         if after and not str(after).startswith(FIRST):
             raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
@@ -501,7 +518,10 @@ class Session:
         masks = self._state.history.mask_reply_ahead(messages, format=format)
 
         def append(state: _State) -> tuple[AppendResult, list[Message]]:
-            return state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
+            appended, own = state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
+            if is_broken:
+                state.history.exclude_broken(appended)
+            return appended, own
 
         with self._lock:
             result, read = self._ask_memory(append, messages=len(messages))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from holdfast.store.base import Across, FactRow, MessageRow, Record, Scope, Select, Store
 
@@ -28,15 +28,41 @@ def read_exclusions(store: Store, scope: Scope, *, across: Across = True) -> Exc
     return Exclusions(messages, frozenset(name for kind, _, name in names if kind == "fact"))
 
 
-def exclude(store: Store, rows: Sequence[MessageRow | FactRow], *, excluded: bool, time: int) -> int:
-    """Exclude messages and facts from recall, or include them again, and return how many."""
+def exclude(
+    store: Store,
+    rows: Sequence[MessageRow | FactRow],
+    *,
+    excluded: bool,
+    time: int,
+    until_repeated: bool = False,
+) -> int:
+    """Exclude messages and facts from recall, or include them again, and return how many.
+
+    Messages that are excluded `until_repeated` are included again by `include_repeated`.
+    """
+    data: dict[str, Any] = {"excluded": excluded}
+    if until_repeated:
+        data["until_repeated"] = True
     records: list[Record] = []
     for row in rows:
         key = f"{'fact' if isinstance(row, FactRow) else 'message'}:{row.id}"
-        records.append(Record(scope=row.scope, kind=EXCLUDED, key=key, data={"excluded": excluded}, time=time))
+        records.append(Record(scope=row.scope, kind=EXCLUDED, key=key, data=data, time=time))
     with store.transaction():
         store.add_records(records)
         for row in rows:
             if isinstance(row, MessageRow):
                 store.set_flags(Select(scope=row.scope, ids=(row.id,)), excluded=excluded)
     return len(rows)
+
+
+def include_repeated(store: Store, scope: Scope, numbers: Collection[int], *, time: int) -> None:
+    """Include messages of a session that were excluded until the client or the provider repeats them."""
+    records: list[Record] = store.read_records(Select(scope=scope), kind=EXCLUDED)
+    repeated: list[int] = []
+    for record in records:
+        kind, _, name = record.key.partition(":")
+        if kind == "message" and record.data.get("until_repeated") and int(name) in numbers:
+            repeated.append(int(name))
+    if repeated:
+        rows: list[MessageRow] = store.read_messages(Select(scope=scope, ids=tuple(repeated)))
+        exclude(store, rows, excluded=False, time=time)

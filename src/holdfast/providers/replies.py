@@ -30,13 +30,18 @@ _LAST_EVENTS: Final = frozenset({"response.completed", "response.incomplete"})
 _TEXT_EVENTS: Final = frozenset(
     f"response.{name}.delta" for name in ("output_text", "function_call_arguments", "custom_tool_call_input")
 )
+_ITEM_EVENTS: Final = frozenset({"response.output_item.added", *_TEXT_EVENTS})
 
 OPENINGS: Final = frozenset({"message_start", "response.created", "response.queued", "response.in_progress"})
 """The events of a stream that may come before an error that refuses the request."""
 
 
 class AnthropicStream:
-    """A streamed reply of the Messages API. `add` returns the text of an event; `body` the reply in one piece."""
+    """A streamed reply of the Messages API. `add` returns the text of an event; `body` the reply in one piece.
+
+    It `has_ended` with the event that says why: clients may leave before the one after it, which has no content. It
+    `is_whole` if nothing of it is missing, also if it breaks off now.
+    """
 
     def __init__(self) -> None:
         self.has_ended = False
@@ -44,6 +49,10 @@ class AnthropicStream:
         self._blocks: dict[int, Json] = {}
         self._added: dict[int, dict[str, list[str]]] = {}
         self._citations: dict[int, list[Any]] = {}
+
+    @property
+    def is_whole(self) -> bool:  # noqa: D102 - see the class
+        return self.has_ended
 
     def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
         index = event.get("index")
@@ -65,6 +74,7 @@ class AnthropicStream:
                 # Later counts are totals.
                 usage = _without_nulls(self._reply.get("usage")) | _without_nulls(event.get("usage"))
                 self._reply |= {**_without_nulls(delta), "usage": usage}
+                self.has_ended |= bool(delta.get("stop_reason"))
             case {"type": "message_stop"}:
                 self.has_ended = True
         return ""
@@ -96,6 +106,10 @@ class ChatStream:
     @property
     def has_ended(self) -> bool:  # noqa: D102 - see the class
         return bool(self.stop)
+
+    @property
+    def is_whole(self) -> bool:  # noqa: D102 - see the class
+        return self.has_ended
 
     def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
         self._reply |= {key: event[key] for key in ("id", "model", "usage") if event.get(key)}
@@ -161,6 +175,7 @@ class ResponsesStream:
     """A streamed reply of Responses; see `AnthropicStream`. Items arrive whole, after their text in pieces."""
 
     def __init__(self) -> None:
+        self._begun: set[int] = set()
         self._items: dict[int, Json] = {}
         self._calls: dict[int, Json] = {}
         self._texts: dict[int, list[str]] = {}
@@ -170,9 +185,19 @@ class ResponsesStream:
     def has_ended(self) -> bool:  # noqa: D102 - see the class
         return self._response is not None
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all that has begun is done, and it is an answer. Until the reply has ended, more may follow."""
+        if self.has_ended:
+            return True
+        has_answer = any(item.get("type") != "reasoning" for item in self._items.values())
+        return has_answer and self._begun <= self._items.keys()
+
     def add(self, event: Mapping[str, Any], /) -> str:  # noqa: D102 - see the class
         index = event.get("output_index")
         place = index if isinstance(index, int) else len(self._items)
+        if get_text(event, "type") in _ITEM_EVENTS:
+            self._begun.add(place)
         match event:
             case {"type": "response.output_item.added", "item": {"type": "function_call" | "custom_tool_call"} as call}:
                 self._calls[place], self._texts[place] = dict(call), []
@@ -249,9 +274,9 @@ class ReplyCollector:
 
     @property
     def is_cut(self) -> bool:
-        """Whether a stream that is over broke off, or ended without its last event."""
+        """Whether a stream that is over broke off before all of the reply had come."""
         is_read = self._is_stream and not self.is_too_large
-        return is_read and bool(self.error or not (self.is_complete or self._stream.has_ended))
+        return is_read and bool(self.error or not (self.is_complete or self._stream.is_whole))
 
     def messages(self) -> list[Json]:
         """Return the messages of a reply that is over, as the next request would contain them; none if it was cut."""

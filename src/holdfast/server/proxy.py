@@ -598,15 +598,13 @@ class Proxy:
             messages: Sequence[Incoming] = await self._bodies.work(collector.received, size=collector.size)
             if collector.id and format == "openai_responses":
                 self._conversations.add_response(collector.id, session=session.sync.scope)
-            messages = read = providers.read(messages, format=format, keep_malformed=True)
+            read = providers.read(messages, format=format, keep_malformed=True)
             if collector.is_cut:
-                messages = [replace(message, stop="aborted") for message in read if _has_content(message)]
+                broken = [message for message in read if _has_content(message)]
+                await session._append_broken(broken, after=after)
             else:
                 reply = read
-            if messages:
-                numbers = await session.append(messages, format=format, after=after)
-                if collector.is_cut:  # the client asks again: half an answer is not recalled for that
-                    await session.exclude(numbers)
+                await session.append(read, format=format, after=after)
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
         finally:
