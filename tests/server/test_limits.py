@@ -13,7 +13,7 @@ import sys
 import zlib
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -68,6 +68,12 @@ def zstd(data: bytes) -> bytes:
 def join(data: bytes) -> bytes:
     """Compress as a file of many members."""
     return b"".join(gzip.compress(data[start : start + MB // 4]) for start in range(0, len(data), MB // 4))
+
+
+@cache
+def compress_once(compress: Callable[[bytes], bytes], size: int) -> bytes:
+    """Compress a request of this size; several tests send the same."""
+    return compress(say("x" * size))
 
 
 ENCODINGS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
@@ -170,7 +176,7 @@ class TestRequests:
     @pytest.mark.parametrize("path", PATHS)
     def test_one_that_decompresses_to_too_much_is_refused(self, small: Pair, path: str) -> None:
         for encoding, compress in ENCODINGS:
-            content = compress(say("x" * 3 * MB))
+            content = compress_once(compress, 3 * MB)
             assert len(content) < MB
             reply = patient.post(small.url + path, content=content, headers={"content-encoding": encoding})
             check_refused(reply, path=path, setting="server.max_decompressed_bytes")
@@ -214,13 +220,13 @@ class TestRequests:
     def test_one_that_is_refused_or_unreadable_leaves_nothing_in_memory(self, small: Pair, path: str) -> None:
         """Not even until the garbage collector runs: nothing tells it that a few small objects hold a large buffer."""
         whole = gzip.compress(say("x" * MB))
-        faults = [(encoding, compress(say("x" * 3 * MB))) for encoding, compress in ENCODINGS]
+        faults = [(encoding, compress_once(compress, 3 * MB)) for encoding, compress in ENCODINGS]
         faults += [("gzip", whole[:-9]), ("gzip", whole + b"x"), ("gzip", gzip.compress(say("x" * MB) + b"]"))]
         with without_collector():
             kept_before = count_kept_errors()  # of other tests
             for encoding, content in faults:
                 patient.post(small.url + path, content=content, headers={"content-encoding": encoding})
-                until(lambda: count_kept_errors() <= kept_before)  # a thread may still be about to leave its function
+            until(lambda: count_kept_errors() <= kept_before)  # a thread may still be about to leave its function
 
     def test_one_whose_provider_does_not_answer_leaves_nothing_in_memory(self, tmp_path: Path) -> None:
         with socket.socket() as nobody, Engine.open(tmp_path, background=False) as engine:
@@ -459,6 +465,7 @@ def rss_megabytes(pid: int) -> int:
 
 
 @needs_proc
+@pytest.mark.nightly  # half of a minute; tests/behaviour/test_kept_sessions.py shows the bound of an engine
 def test_a_server_keeps_sessions_of_a_bounded_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each has pictures of 6 MB. What was archived of all of them is there."""
     monkeypatch.setenv("HOLDFAST_SERVER__MAX_SESSION_BYTES", "8mb")
