@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.context.edits import EDIT, Compacted, Edit, Item, Pinned, Recalled, Restored, Trimmed
+from holdfast.context.edits import EDIT, Edit, Item, Pinned, Recalled, Restored, Summarised, Trimmed
 from holdfast.edit_log import EditLog
 from holdfast.memory.memory import Memory
 from holdfast.settings import Embedding, Settings
@@ -184,6 +184,6 @@ class TestLastTrim:
         assert log.find_last_trim(MESSAGES) == (1,)
 
     def test_nothing_after_a_compaction(self, log: EditLog) -> None:
-        compacted = Edit(change=Compacted(summary="s"), ids=(1, 2), reason="test", tokens_before=9, tokens_after=1)
+        compacted = Edit(change=Summarised(summary="s"), ids=(1, 2), reason="test", tokens_before=9, tokens_after=1)
         log.record([trim(1), compacted], time=1)
         assert log.find_last_trim(MESSAGES) == ()

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from holdfast.aio import AsyncSession
 from holdfast.engine import Engine
 from holdfast.errors import WindowTooSmallError
 from holdfast.memory.block import OPEN
@@ -375,3 +376,16 @@ def test_a_search_lists_what_has_to_do_with_the_question(tmp_path: Path) -> None
             session.append([{"role": "user", "content": text}])
         engine.work()
         assert [hit.text for hit in session.search("pet")] == ["cat whiskers"]
+
+
+class TestRepr:
+    def test_objects_say_what_they_are_in_a_line(self, tmp_path: Path) -> None:
+        """None of them prints the conversation."""
+        with Engine.open(tmp_path, settings=QUIET, background=False) as engine:
+            session = engine.session("s1", project="shop")
+            window = session.assemble([{"role": "user", "content": "Where does it listen?"}], limit=20_000)
+            assert repr(engine) == f"<Engine {str(tmp_path / 'holdfast.db')!r}>"
+            assert repr(session) == "<Session 's1' tenant='local' project='shop' agent='main'>"
+            assert repr(AsyncSession(session)) == "<AsyncSession 's1' tenant='local' project='shop' agent='main'>"
+            assert repr(window) == f"<Window of 1 messages, {window.tokens} tokens, for 'openai_chat'>"
+        assert repr(engine).endswith("closed>")

@@ -35,6 +35,9 @@ class _Async(Generic[S]):
     def __init__(self, sync: S) -> None:
         self.sync = sync
 
+    def __repr__(self) -> str:
+        return f"<Async{repr(self.sync)[1:]}"
+
 
 def _awaitable(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[_Async[S], P], Coroutine[Any, Any, R]]:
     @wraps(method)

@@ -163,6 +163,10 @@ class Engine:
             warnings=warnings,
         )
 
+    def __repr__(self) -> str:
+        state = " closed" if self._closing.is_set() else ""
+        return f"<Engine {self._memory.store.place!r}{state}>"
+
     @property
     def _memory(self) -> Memory:
         return self._resources.memory

@@ -240,6 +240,10 @@ class Session:
             timeline=Timeline(scope, resources.memory, resources.count),
         )
 
+    def __repr__(self) -> str:
+        scope = self.scope
+        return f"<Session {scope.session!r} tenant={scope.tenant!r} project={scope.project!r} agent={scope.agent!r}>"
+
     @property
     def id(self) -> str:
         """The id of the session."""

@@ -37,6 +37,9 @@ class Window:
     place: str = ""
     has_memory: bool = True
 
+    def __repr__(self) -> str:
+        return f"<Window of {len(self.messages)} messages, {self.tokens} tokens, for {self.provider!r}>"
+
     @property
     def messages(self) -> tuple[Message, ...]:
         """What is sent, in canonical form."""

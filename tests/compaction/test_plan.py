@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.compaction import sections
 from holdfast.compaction.plan import CompactionPlan, plan_compaction, spans
-from holdfast.context.edits import Block, Compacted, Item, apply, tokens
+from holdfast.context.edits import Block, Item, Summarised, apply, tokens
 from holdfast.messages import Message
 from holdfast.tokens import count_message
 from support.compaction import REQUEST, compaction, conversation, limits, planned, work
@@ -196,7 +196,7 @@ def test_the_edit_of_a_plan_makes_the_window_of_the_plan() -> None:
     assert tokens(after) == made.tokens_kept + 10
     assert [item.kind for item in after[:3]] == ["system", "summary", "message"]
     edit = made.edit("told", cost=10)
-    assert isinstance(edit.change, Compacted)
+    assert isinstance(edit.change, Summarised)
     assert edit.ids == made.ids
 
 

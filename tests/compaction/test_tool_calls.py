@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.compaction.tool_calls import Step, find_activity, find_command, only_reads
+from holdfast.compaction.tool_calls import PlanStep, find_activity, find_command, only_reads
 from holdfast.messages import Message, ToolCall
 from support.conversations import answer, call, reply, results, user
 
@@ -147,7 +147,10 @@ def test_the_plan_as_it_was_last_written_down() -> None:
     first = [{"content": "a", "status": "pending"}]
     last = [{"step": "b", "status": "completed"}, {"step": "c", "status": "in_progress"}]
     talk = [*done("TodoWrite", todos=first), *done("update_plan", plan=last), *done("x", rows=[{"a": 1}], tags=["t"])]
-    assert find_activity(talk).steps == (Step(text="b", status="completed"), Step(text="c", status="in_progress"))
+    assert find_activity(talk).steps == (
+        PlanStep(text="b", status="completed"),
+        PlanStep(text="c", status="in_progress"),
+    )
 
 
 def test_an_id_that_is_used_again_takes_the_next_result() -> None:

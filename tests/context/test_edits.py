@@ -8,11 +8,11 @@ import pytest
 
 from holdfast.context.edits import (
     Block,
-    Compacted,
     Edit,
     Item,
     Pruned,
     Recalled,
+    Summarised,
     Trimmed,
     apply,
     from_json,
@@ -51,7 +51,7 @@ def trimmed(*ids: int, limit: int = 100) -> Edit:
 
 def compacted(*ids: int, summary: str = "so far", thinking_removed: tuple[tuple[int, int], ...] = ()) -> Edit:
     """A summary stands for messages."""
-    change = Compacted(summary=summary, thinking_removed=thinking_removed)
+    change = Summarised(summary=summary, thinking_removed=thinking_removed)
     return Edit(change=change, ids=ids, reason="full", tokens_before=9, tokens_after=7)
 
 

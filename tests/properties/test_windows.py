@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from holdfast import providers
 from holdfast.context.budget import budget
 from holdfast.context.edits import (
-    Compacted,
     Edit,
     Pruned,
     Recalled,
+    Summarised,
     Trimmed,
     apply,
     from_json,
@@ -266,7 +266,7 @@ spans = st.lists(st.tuples(st.integers(0, 40), st.integers(40, 90)), max_size=2)
 changes = st.one_of(
     st.builds(Pruned, part=st.integers(0, 2), keep=spans, note=st.text(max_size=5)),
     st.builds(Trimmed, limit=st.integers(0, 9)),
-    st.builds(Compacted, summary=st.text(min_size=1, max_size=5), thinking_removed=st.just(()) | st.just(((3, 5),))),
+    st.builds(Summarised, summary=st.text(min_size=1, max_size=5), thinking_removed=st.just(()) | st.just(((3, 5),))),
     st.builds(Recalled, text=st.text(min_size=1, max_size=5), into=st.none() | st.integers(1, 7)),
 )
 edit_lists = st.lists(

@@ -16,7 +16,7 @@ from holdfast.compaction.dialogue import own_words
 from holdfast.compaction.sections import read_file_lists, unwrap_summary
 from holdfast.compaction.tool_calls import Activity, find_activity
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Compacted, Edit, Item, tokens, without_thinking
+from holdfast.context.edits import Edit, Item, Summarised, tokens, without_thinking
 from holdfast.messages import Image, units
 from holdfast.settings import Compaction
 from holdfast.tokens import TokenCounter, count_message, count_text
@@ -113,7 +113,7 @@ class CompactionPlan:
         request_id = next((item.id for item in reversed(kept) if own_words(item.message) == self.request), 0)
         last = max(self.ids, default=0)
         return Edit(
-            change=Compacted(summary=summary, thinking_removed=self.thinking_removed, asked=request_id),
+            change=Summarised(summary=summary, thinking_removed=self.thinking_removed, asked=request_id),
             ids=self.ids,
             reason=reason,
             tokens_before=self.replaced or count_tokens(self.summarised),  # with the summary before it

@@ -21,7 +21,7 @@ _WRITES: Final = re.compile(r"(?<![0-9&>])>{1,2}\s*(?!&|/dev/null)|\bsed -i|\s-d
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class PlanStep:
     """A step of the agent's own plan, with its status as the agent names it."""
 
     text: str
@@ -96,7 +96,7 @@ def is_background(call: ToolCall) -> bool:
     return bool(arguments.get("run_in_background") or arguments.get("background") or arguments.get("is_background"))
 
 
-def find_steps(call: ToolCall) -> tuple[Step, ...]:
+def find_steps(call: ToolCall) -> tuple[PlanStep, ...]:
     """List the steps of the plan that a call writes down, if it does."""
     for value in _arguments(call).values():
         if isinstance(value, list) and value:
@@ -106,11 +106,11 @@ def find_steps(call: ToolCall) -> tuple[Step, ...]:
     return ()
 
 
-def _read_step(item: Any) -> Step | None:
+def _read_step(item: Any) -> PlanStep | None:
     if not isinstance(item, Mapping) or not isinstance(item.get("status"), str):
         return None
     text = next((item[key] for key in _words("step_keys") if isinstance(item.get(key), str)), None)
-    return None if text is None else Step(text=one_line(text, _MAX_COMMAND), status=item["status"])
+    return None if text is None else PlanStep(text=one_line(text, _MAX_COMMAND), status=item["status"])
 
 
 _EXIT: Final = re.compile(
@@ -124,7 +124,7 @@ _MAX_CALL: Final = 100
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Failure:
+class FailedCall:
     """A tool call that failed, and was not repeated with success.
 
     `about` is the command or the arguments, and `text` the output, both shortened.
@@ -166,11 +166,11 @@ class Activity:
 
     read: tuple[str, ...] = ()
     modified: tuple[str, ...] = ()
-    failures: tuple[Failure, ...] = ()
+    failures: tuple[FailedCall, ...] = ()
     pending: tuple[str, ...] = ()
     background: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
 
     def add_files(self, *, read: Iterable[str], modified: Iterable[str]) -> Activity:
         """Add the files of earlier history."""
@@ -183,18 +183,18 @@ class Activity:
 class _Tally:
     read: set[str] = field(default_factory=set)
     modified: set[str] = field(default_factory=set)
-    failures: dict[str, Failure] = field(default_factory=dict)
+    failures: dict[str, FailedCall] = field(default_factory=dict)
     pending: list[ToolCall] = field(default_factory=list)
     background: list[str] = field(default_factory=list)
     commands: dict[str, None] = field(default_factory=dict)
-    steps: tuple[Step, ...] = ()
+    steps: tuple[PlanStep, ...] = ()
 
     def add(self, call: ToolCall, result: ToolResult | None) -> None:
         key = f"{call.name} {find_path(call) or json.dumps(call.arguments, sort_keys=True, default=str)}"
         self.failures.pop(key, None)
         if result is None:
             self.pending.append(call)
-        elif failure := Failure.of(call, result):
+        elif failure := FailedCall.of(call, result):
             self.failures[key] = failure
         else:
             read, modified = find_files(call)

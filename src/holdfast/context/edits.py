@@ -100,7 +100,7 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_fiel
     limit: int
 
 
-class Compacted(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_field="kind"):
+class Summarised(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_field="kind"):
     """A summary replaced messages, and all blocks recalled before left the window.
 
     `thinking_removed` are messages that stay without their signed thinking, and their tokens then; `asked` is the
@@ -137,7 +137,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True, tag="forgotten", tag_
     """Messages were forgotten and their words removed from earlier edits: edits that were read before are outdated."""
 
 
-Change: TypeAlias = Pruned | Trimmed | Compacted | Recalled | Restored | Pinned | Forgotten
+Change: TypeAlias = Pruned | Trimmed | Summarised | Recalled | Restored | Pinned | Forgotten
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,8 +204,8 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
     for edit in reversed(edits):
         if _holds(edit, limit, prune_limits, is_cut=is_cut, is_compacted=is_compacted):
             held.append(edit)
-        is_compacted |= isinstance(edit.change, Compacted)
-        is_cut |= isinstance(edit.change, Trimmed | Compacted)
+        is_compacted |= isinstance(edit.change, Summarised)
+        is_cut |= isinstance(edit.change, Trimmed | Summarised)
     return tuple(reversed(held))
 
 
@@ -239,10 +239,10 @@ class _Outcome:
                     self.changed.setdefault(number, []).append((partial(shorten, change=change), edit.tokens_after))
             case Recalled() as change:
                 self.blocks[change.into] = Block(change.text, edit.tokens_after, change.passages)
-            case Trimmed() | Compacted() as change:
+            case Trimmed() | Summarised() as change:
                 self.gone.update(edit.ids)
                 self.blocks, self.is_cut = {}, True
-                if isinstance(change, Compacted):
+                if isinstance(change, Summarised):
                     self.summary = _make_item(change.summary, kind="summary", cost=edit.tokens_after)
                     for number, cost in change.thinking_removed:
                         self.changed.setdefault(number, []).append((without_thinking, cost))

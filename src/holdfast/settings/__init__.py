@@ -26,6 +26,7 @@ from holdfast.settings.schema import Knowledge as Knowledge
 from holdfast.settings.schema import MemoryFlush as MemoryFlush
 from holdfast.settings.schema import Mmr as Mmr
 from holdfast.settings.schema import ModelSettings as ModelSettings
+from holdfast.settings.schema import Postgres as Postgres
 from holdfast.settings.schema import Pruning as Pruning
 from holdfast.settings.schema import QualityGuard as QualityGuard
 from holdfast.settings.schema import Recall as Recall
