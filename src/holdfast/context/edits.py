@@ -162,7 +162,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def kind(self) -> str:
         """`pruned`, `trimmed`, `compacted`, `recalled`, `restored`, `pinned` or `forgotten`."""
-        return type(self.change).__name__.lower()
+        return str(self.change.__struct_config__.tag)  # the word that is stored, whatever the class is called
 
 
 def to_json(edit: Edit) -> dict[str, Any]:
