@@ -451,13 +451,14 @@ class Session:
         model: str | None = None,
         provider: str | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
+        overhead: int = 0,
     ) -> Window:
         """Make the window of the newest messages that fit, as `assemble` does if memory fails.
 
         It is for callers whose memory fails before they know the session; `reason` goes into the report.
         """
         self._resources.require_open()
-        request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools)
+        request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools, overhead=overhead)
         return self._assemble_without_memory(messages, request, format=format, reason=reason)
 
     def preview(

@@ -33,13 +33,13 @@ from holdfast.errors import (
     StorageError,
     WindowError,
 )
+from holdfast.exchange import Completion, Exchanges, ModelRequest, complete
 from holdfast.memory.block import strip_message
 from holdfast.memory.learning import FAILED
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.models.naming import as_model
 from holdfast.providers.models import cost
-from holdfast.recovery import Completion, ModelRequest, complete_with_recovery, definition
 from holdfast.redaction import redact_value
 from holdfast.session import Session
 from holdfast.store.base import FactRow, Scope, Select
@@ -194,6 +194,7 @@ class Agent:
         self.cancel = Event()
         self.records = records or Records()
         self.memories = Memories(engine, settings, sessions.agent)
+        self._exchanges = Exchanges()
         # The system prompt of the turn that is running: its tools may change the files it is made from.
         self._system: Message | None = None
         # When the user's message was sent, until it is saved in the entry; else 0.
@@ -260,7 +261,7 @@ class Agent:
         return self.window or self._assemble()
 
     def _assemble(self) -> Window:
-        tools = [definition(tool) for tool in self.tools.tools()]
+        tools = [tool.to_json() for tool in self.tools.tools()]
         return self.session.assemble(self.build_messages(), limit=self.limit, provider=self.model.provider, tools=tools)
 
     # --- a turn ----------------------------------------------------------------------
@@ -348,8 +349,8 @@ class Agent:
                 raise
             new = self.reset(session_notes.digest_history(self.history, window=self.limit))
             self.view.notice(
-                f"The request did not fit after {error.tries} tries. A new conversation begins with a digest of the "
-                f"old one, which is kept in {new.archived.name if new.archived else 'the archive'}."
+                f"The request did not fit: {error.tries + 1} windows were refused. A new conversation begins with a "
+                f"digest of the old one, which is kept in {new.archived.name if new.archived else 'the archive'}."
             )
         return self._call_model()
 
@@ -364,19 +365,26 @@ class Agent:
             self.view.notice(f"Long-term memories are found by their words alone: {failure}")
         self._memory_warning = failure
         stream = ReplyStream(self.view, in_blocks=self.settings.agent.block_streaming == "on")
+        tools = self.tools.tools()
         request = ModelRequest(
-            tools=self.tools.tools(),
-            limit=self.limit,
-            max_tokens=min(MAX_REPLY_TOKENS, self.limits.reserve),
-            timeout=REPLY_SECONDS,
-            cancel=self.cancel,
-            on_text=stream.feed,
-            before_compact=self.flush,
-            on_compact=self._record_compaction,
+            messages=self.build_messages(),
+            format=self.model.provider,
+            model=self.model.name,
+            model_tokens=self.model.context_tokens,
+            tools=[tool.to_json() for tool in tools],
             facts=facts,
         )
         try:
-            completion = complete_with_recovery(self.session, self.build_messages(), request, model=self.model)
+            exchange = self._exchanges.begin(self.session, request, compact=self._compact_after_overflow)
+            completion = complete(
+                exchange,
+                self.model,
+                tools=tools,
+                max_tokens=min(MAX_REPLY_TOKENS, self.limits.reserve),
+                timeout=REPLY_SECONDS,
+                cancel=self.cancel,
+                on_text=stream.feed,
+            )
         except ModelCancelledError:
             if stream.text.strip():
                 parts = (Text(text=stream.text),)
@@ -427,7 +435,7 @@ class Agent:
             confirm=self.confirm,
             memories=self.memories,
         )
-        self._tool_tokens = sum(count_json(definition(tool)) for tool in self.tools.tools())
+        self._tool_tokens = sum(count_json(tool.to_json()) for tool in self.tools.tools())
         context = conversation.transcript.context()
         self.history = self._load_history(context)
         for problem in (*conversation.problems, *(problem.what for problem in context.problems)):
@@ -570,6 +578,11 @@ class Agent:
             )
         self._record_compaction(done)
         return done
+
+    def _compact_after_overflow(self, limit: int, reserve: int | None) -> None:
+        """Flush and compact because the model has refused a request; what was sent for it is in the session."""
+        self.flush()
+        self._record_compaction(self.session.compact(limit=limit, reserve=reserve, cancel=self.cancel))
 
     def _record_compaction(self, done: Compaction) -> None:
         """Write a compaction to the transcript, and tell the user."""

@@ -101,8 +101,8 @@ class TestOverflow:
         assert "## Last Request" in texts[0]
         assert "PostgreSQL" in texts[0]
         assert texts[1:] == ["Overflow now.", "It fits now."]
-        (notice,) = [text for text in fixture.view.notices if "A new conversation begins with a digest" in text]
-        assert "after 3 tries" in notice
+        (notice,) = [text for text in fixture.view.notices if "digest of the old one" in text]
+        assert "3 windows were refused" in notice
         kept = next(agent.sessions.folder.glob(f"{before}.jsonl.reset.*"))
         assert kept.name in notice
         assert "Step 0" in kept.read_text()
@@ -116,7 +116,7 @@ class TestOverflow:
         agent = AgentFixture(tmp_path).agent(self.overflowing(times=99))
         for number in range(8):
             agent.say(f"Step {number}. " + "more words " * 300)
-        with pytest.raises(ModelOverflowError, match="does not fit after 3 tries"):
+        with pytest.raises(ModelOverflowError, match="windows were refused"):
             agent.say("Overflow now.")
         assert len(list(agent.sessions.folder.glob("*.reset.*"))) == 1
         agent.close()

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, cast
 
-from holdfast.adapters._history import require_extra, sync_engine
+from holdfast.adapters._history import log, require_extra, sync_engine
 
 with require_extra("anthropic"):
     from anthropic import APIRequest, APIResponse, AsyncAPIResponse, AsyncCallNext, CallNext, Middleware
 
-from holdfast.adapters._requests import Exchange, Json, RequestMemory, load
-from holdfast.adapters._streams import TappedStream
+from holdfast.adapters._http import TappedStream, make_writer
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
+from holdfast.exchange import Exchange, Exchanges, Json, find_refusal
+from holdfast.providers.replies import load_json, read_reply
 from holdfast.session import Session
 
 FORMAT = "anthropic"
@@ -46,7 +47,7 @@ def memory(
 class _Memory(Middleware):
     def __init__(self, session: Session, limit: int | None) -> None:
         self._session = session
-        self._memory = RequestMemory(limit)
+        self._exchanges = Exchanges(limit)
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:
         """Send a request of a synchronous client."""
@@ -55,17 +56,21 @@ class _Memory(Middleware):
             return call_next(request)
 
         def send(summary: dict[str, Any]) -> Json:
-            return load(call_next(_beside(request, summary)).read())
+            return load_json(call_next(_make_summary_request(request, summary)).read())
 
-        exchange = self._memory.begin(self._session, body, format=FORMAT, send=send)
+        write = make_writer(send, body, format=FORMAT)
+        exchange = self._exchanges.begin_body(self._session, body, format=FORMAT, write=write, warn=log.warning)
         response = call_next(_changed(request, exchange))
-        if not response.http_response.is_success and exchange.shrink(response.status_code, response.text()):
+        while not response.http_response.is_success:
+            smaller = exchange.shrink(find_refusal(response.text(), status=response.status_code))
+            if smaller is None:
+                return response
+            exchange = smaller
             response = call_next(_changed(request, exchange))
-        if response.http_response.is_success:
-            if request.stream:
-                response.http_response.stream = TappedStream(response.http_response.stream, exchange)
-            else:
-                exchange.archive(load(response.read()))
+        if request.stream:
+            response.http_response.stream = TappedStream(response.http_response.stream, exchange)
+        else:
+            exchange.archive(read_reply(load_json(response.read()), FORMAT))
         return response
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> AsyncAPIResponse[Any]:
@@ -76,22 +81,27 @@ class _Memory(Middleware):
         loop = asyncio.get_running_loop()
 
         async def post(summary: dict[str, Any]) -> Json:
-            return load(await (await call_next(_beside(request, summary))).read())
+            return load_json(await (await call_next(_make_summary_request(request, summary))).read())
 
         def send(summary: dict[str, Any]) -> Json:
             return asyncio.run_coroutine_threadsafe(post(summary), loop).result()
 
-        exchange = await asyncio.to_thread(self._memory.begin, self._session, body, format=FORMAT, send=send)
+        write = make_writer(send, body, format=FORMAT)
+        exchange = await asyncio.to_thread(
+            self._exchanges.begin_body, self._session, body, format=FORMAT, write=write, warn=log.warning
+        )
         response = await call_next(_changed(request, exchange))
-        if not response.http_response.is_success:
-            error = await response.text()
-            if await asyncio.to_thread(exchange.shrink, response.status_code, error):
-                response = await call_next(_changed(request, exchange))
-        if response.http_response.is_success:
-            if request.stream:
-                response.http_response.stream = TappedStream(response.http_response.stream, exchange)
-            else:
-                await asyncio.to_thread(exchange.archive, load(await response.read()))
+        while not response.http_response.is_success:
+            refusal = find_refusal(await response.text(), status=response.status_code)
+            smaller = await asyncio.to_thread(exchange.shrink, refusal)
+            if smaller is None:
+                return response
+            exchange = smaller
+            response = await call_next(_changed(request, exchange))
+        if request.stream:
+            response.http_response.stream = TappedStream(response.http_response.stream, exchange)
+        else:
+            await asyncio.to_thread(exchange.archive, read_reply(load_json(await response.read()), FORMAT))
         return response
 
 
@@ -102,15 +112,19 @@ def _body(request: APIRequest) -> Json | None:
 
 
 def _changed(request: APIRequest, exchange: Exchange) -> APIRequest:
-    """Return the request with its window; the request itself where nothing was edited."""
-    plain = {**request.headers, "accept-encoding": "identity"}  # a stream is read on its way
-    if exchange.body is exchange.given:
-        return request.copy(headers=plain) if request.stream else request
-    return request.copy(body=exchange.body, headers=plain if request.stream else request.headers)
+    """Return the request with its window; the request itself if nothing was edited."""
+    headers = request.headers
+    if request.stream:
+        headers = {**headers, "accept-encoding": "identity"}  # a stream is read on its way
+    if exchange.is_changed:
+        return request.copy(body=exchange.body, headers=headers)
+    if request.stream:
+        return request.copy(headers=headers)
+    return request
 
 
-def _beside(request: APIRequest, body: dict[str, Any]) -> APIRequest:
+def _make_summary_request(request: APIRequest, body: dict[str, Any]) -> APIRequest:
     """Return a request for a summary: the same model, client and headers, another body, no stream."""
-    beside = request.copy(body=body)
-    beside.stream = False
-    return beside
+    summary = request.copy(body=body)
+    summary.stream = False
+    return summary

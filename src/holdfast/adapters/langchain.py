@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias, cast
 
-from holdfast.adapters._history import HistoryMemory, Placed, Write, archive, require_extra, sync_engine
+from holdfast.adapters._history import Placed, archive, log, place, read_history, require_extra, sync_engine
 
 with require_extra("langchain"):
     from langchain.agents.middleware import AgentMiddleware, AgentState, ModelRequest, ModelResponse
@@ -18,6 +18,7 @@ with require_extra("langchain"):
 from holdfast.aio import AsyncEngine, in_thread
 from holdfast.engine import Engine
 from holdfast.errors import InputError
+from holdfast.exchange import Exchange, Exchanges, Write, find_refusal_in
 from holdfast.messages import Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.session import Session
 
@@ -53,33 +54,38 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         self._engine = sync_engine(engine)
         self._names = {"thread_id": session, "user_id": user}
         self._owner = {"project": project, "agent": agent}
-        self._memory = HistoryMemory(limit)
+        self._exchanges = Exchanges(limit)
 
     def wrap_model_call(self, request: ModelRequest[Any], handler: Handler) -> ModelResponse[Any]:
         """Make the window of a model call, and archive the reply."""
-        session = self._session()
-        fitted = self._fit(session, request)
-        try:
-            response = handler(fitted)
-        except Exception as error:
-            if not self._memory.shrink(session, error, model=_name(request.model)):
-                raise
-            response = handler(self._fit(session, request))
-        archive(session, _read(response.result))
+        exchange = self._begin(self._session(), request)
+        while True:
+            try:
+                response = handler(_fit(request, exchange))
+            except Exception as error:
+                smaller = exchange.shrink(find_refusal_in(error))
+                if smaller is None:
+                    raise
+                exchange = smaller
+            else:
+                break
+        exchange.archive(_read(response.result))
         return response
 
     async def awrap_model_call(self, request: ModelRequest[Any], handler: AsyncHandler) -> ModelResponse[Any]:
         """Make the window of a model call, and archive the reply."""
-        session = self._session()
-        fitted = await in_thread(self._fit, session, request)
-        try:
-            response = await handler(fitted)
-        except Exception as error:
-            name = _name(request.model)
-            if not await in_thread(self._memory.shrink, session, error, model=name):
-                raise
-            response = await handler(await in_thread(self._fit, session, request))
-        await in_thread(archive, session, _read(response.result))
+        exchange = await in_thread(self._begin, self._session(), request)
+        while True:
+            try:
+                response = await handler(_fit(request, exchange))
+            except Exception as error:
+                smaller = await in_thread(exchange.shrink, find_refusal_in(error))
+                if smaller is None:
+                    raise
+                exchange = smaller
+            else:
+                break
+        await in_thread(exchange.archive, _read(response.result))
         return response
 
     def after_agent(self, state: AgentState[Any], runtime: Runtime[Any]) -> dict[str, Any] | None:
@@ -104,20 +110,32 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
             raise InputError("no session: run with config={'configurable': {'thread_id': ...}}, or name a session")
         return self._engine.session(str(session), tenant=str(user or "local"), **self._owner)
 
-    def _fit(self, session: Session, request: ModelRequest[Any]) -> ModelRequest[Any]:
-        """Return the request with its window; the request itself where nothing is edited."""
-        given: list[BaseMessage] = [*([request.system_message] if request.system_message else ()), *request.messages]
-        placed = self._memory.assemble(
-            session,
-            _read(given),
+    def _begin(self, session: Session, request: ModelRequest[Any]) -> Exchange:
+        asked = read_history(
+            _read(_list_messages(request)),
             model=_name(request.model),
             tools=[tool if isinstance(tool, dict) else convert_to_openai_tool(tool) for tool in request.tools],
-            write=_writer(request.model),
         )
-        if placed is None:
-            return request
-        made = [message for one in placed for message in _render(one, given) if message is not request.system_message]
-        return request.override(messages=cast("list[AnyMessage]", made))
+        return self._exchanges.begin(session, asked, write=_writer(request.model), warn=log.warning)
+
+
+def _list_messages(request: ModelRequest[Any]) -> list[BaseMessage]:
+    """Return the messages of a request, with the system prompt first."""
+    if request.system_message is None:
+        return list(request.messages)
+    return [request.system_message, *request.messages]
+
+
+def _fit(request: ModelRequest[Any], exchange: Exchange) -> ModelRequest[Any]:
+    """Return the request with its window; the request itself if nothing was edited."""
+    placed = place(exchange)
+    if placed is None:
+        return request
+    given = _list_messages(request)
+    made: list[BaseMessage] = []
+    for one in placed:
+        made += [message for message in _render(one, given) if message is not request.system_message]
+    return request.override(messages=cast("list[AnyMessage]", made))
 
 
 def _name(model: BaseChatModel) -> str:

@@ -17,17 +17,16 @@ import asyncio
 from collections.abc import AsyncIterator, Mapping
 from typing import Any, Final, cast
 
-from holdfast.adapters._history import guard, on_loop, require_extra, sync_engine
+from holdfast.adapters._history import log, on_loop, require_extra, sync_engine
 
 with require_extra("litellm"):
     import litellm
     from litellm.integrations.custom_logger import CustomLogger
 
-from holdfast.adapters._requests import Exchange, RequestMemory
 from holdfast.aio import AsyncEngine
+from holdfast.cache import LruCache
 from holdfast.engine import Engine
-from holdfast.models.naming import FunctionModel
-from holdfast.providers.models import context_tokens
+from holdfast.exchange import Exchange, Exchanges, archive_reply, find_refusal
 from holdfast.providers.replies import ReplyCollector, read_reply
 from holdfast.session import Session
 
@@ -68,30 +67,30 @@ class HoldfastHook(CustomLogger):
         self._engine = sync_engine(engine)
         self._project = project
         self._agent = agent
-        self._memory = RequestMemory(limit)
-        self._exchanges: dict[str, Exchange] = {}
-        self._smaller: dict[str, Exchange] = {}
+        self._exchanges = Exchanges(limit)
+        self._sent: LruCache[str, Exchange] = LruCache(MAX_REQUESTS)
+        self._smaller: LruCache[str, Exchange] = LruCache(MAX_REQUESTS)
 
     async def async_pre_call_hook(
         self, user_api_key_dict: Any, cache: Any, data: dict[str, Any], call_type: str
     ) -> dict[str, Any]:
         """Make the window of a request."""
         del cache
-        session, format = self._session(data, user_api_key_dict), FORMATS.get(call_type)
+        session = self._session(data, user_api_key_dict)
+        format = FORMATS.get(call_type)
         if session is None or format is None:
             return data
-        model, name = str(data.get("model")), self._engine._memory.new_id()
+        model = str(data.get("model"))
+        name = self._engine._memory.new_id()
         data.setdefault("metadata", {}).update(holdfast_format=format, holdfast_request=name)
-        # The proxy falls back to the same model where a window is too long; the hooks of that attempt make it smaller.
+        # If a window is too long, the proxy falls back to the same model; the hooks of that attempt make it smaller.
         # Without another field the proxy would skip it, as an attempt that it has made.
         data.setdefault("context_window_fallbacks", [{model: [{"model": model, "max_fallbacks": 1}]}])
-        limit = self._memory.limit or self._engine.settings.model.context_tokens or context_tokens(model)
-        session.model = FunctionModel(on_loop(_writer(model)), context_tokens=limit)
-        exchange = await asyncio.to_thread(self._memory.begin, session, data, format=format)
+        exchange = await asyncio.to_thread(
+            self._exchanges.begin_body, session, data, format=format, write=on_loop(_writer(model)), warn=log.warning
+        )
         data["metadata"]["holdfast_place"] = exchange.place
-        self._exchanges[name] = exchange
-        while len(self._exchanges) > MAX_REQUESTS:
-            del self._exchanges[next(iter(self._exchanges))]
+        self._sent[name] = exchange
         return cast("dict[str, Any]", exchange.body)
 
     async def async_post_call_failure_deployment_hook(
@@ -101,30 +100,37 @@ class HoldfastHook(CustomLogger):
         del call_type, fallback_depth
         if not isinstance(exception, litellm.ContextWindowExceededError):
             return
-        exchange = self._exchanges.pop(name := _request(request_data), None)
-        if exchange is not None and await asyncio.to_thread(exchange.shrink, 400, str(exception)):
-            self._smaller[name] = exchange
+        name = _request(request_data)
+        exchange = self._sent.pop(name)
+        if exchange is None:
+            return
+        smaller = await asyncio.to_thread(exchange.shrink, find_refusal(str(exception), status=400))
+        if smaller is not None:
+            self._smaller[name] = smaller
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
         """Send the smaller window after a refusal."""
         del call_type
-        exchange = self._smaller.pop(_request(kwargs), None)
+        exchange = self._smaller.pop(_request(kwargs))
         if exchange is None:
             return None
         return {**kwargs, **{name: exchange.body[name] for name in WINDOW_FIELDS if name in exchange.body}}
 
     async def async_post_call_success_hook(self, data: dict[str, Any], user_api_key_dict: Any, response: Any) -> Any:
         """Archive a whole reply."""
-        session, format = self._session(data, user_api_key_dict), _format(data)
+        session = self._session(data, user_api_key_dict)
+        format = _format(data)
         if session is not None and format:
-            await asyncio.to_thread(_archive, session, _dump(response), format, after=_place(data))
+            reply = read_reply(_dump(response), format)
+            await asyncio.to_thread(archive_reply, session, reply, format=format, after=_place(data))
         return response
 
     async def async_post_call_streaming_iterator_hook(
         self, user_api_key_dict: Any, response: Any, request_data: dict[str, Any]
     ) -> AsyncIterator[Any]:
         """Archive a reply that is streamed."""
-        session, format = self._session(request_data, user_api_key_dict), _format(request_data)
+        session = self._session(request_data, user_api_key_dict)
+        format = _format(request_data)
         collector = ReplyCollector(format or "anthropic", is_stream=True)
         chunks: list[Any] = []
         async for chunk in response:
@@ -133,9 +139,11 @@ class HoldfastHook(CustomLogger):
             else:
                 chunks.append(chunk)
             yield chunk
-        if session is not None and format:
-            reply = _join(chunks, format)
-            await asyncio.to_thread(_archive, session, reply or collector, format, after=_place(request_data))
+        if session is None or not format:
+            return
+        reply = read_reply(_join(chunks, format), format) if chunks else collector.received()
+        is_cut = not chunks and collector.is_cut
+        await asyncio.to_thread(archive_reply, session, reply, format=format, after=_place(request_data), is_cut=is_cut)
 
     def _session(self, data: Mapping[str, Any], key: Any) -> Session | None:
         """Return the session that a request names; None where it names none."""
@@ -177,13 +185,6 @@ def _writer(model: str) -> Any:
         return str(reply.choices[0].message.content or "")
 
     return write
-
-
-def _archive(session: Session, reply: Mapping[str, Any] | ReplyCollector, format: str, *, after: str) -> None:
-    with guard("a reply was not archived"):
-        messages = reply.messages() if isinstance(reply, ReplyCollector) else read_reply(reply, format)
-        if messages:
-            session.append(messages, format=format, after=after)
 
 
 def _join(chunks: list[Any], format: str) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from holdfast.adapters._history import HistoryMemory, Placed, archive, on_loop, require_extra, sync_engine
+from holdfast.adapters._history import Placed, log, on_loop, place, read_history, require_extra, sync_engine
 
 with require_extra("llm"):
     import llm
@@ -20,6 +20,7 @@ with require_extra("llm"):
 
 from holdfast.aio import AsyncEngine, in_thread
 from holdfast.engine import Engine
+from holdfast.exchange import Exchange, Exchanges, Write, find_refusal_in
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult
 from holdfast.session import Session
 from holdfast.store.base import Select
@@ -64,21 +65,28 @@ class _Memory:
     def __init__(self, model: Any, session: Session, limit: int | None) -> None:
         self._model = model
         self._session = session
-        self._memory = HistoryMemory(limit)
+        self._exchanges = Exchanges(limit)
         self._earlier: list[Message] | None = None
 
     def execute(self, prompt: llm.Prompt, stream: bool, response: Any, *args: Any, **more: Any) -> Iterator[Any]:  # noqa: FBT001 - as `llm` calls it
-        """Send a prompt with its window; a window that is refused is sent once more, smaller."""
-        response.on_done(lambda done: archive(self._session, _read(done.messages())))
+        """Send a prompt with its window; a window that is refused is sent again, smaller."""
+        exchange = self._begin(prompt, self._write)
+        response.on_done(lambda done: exchange.archive(_read(done.messages())))
         has_begun = False
-        try:
-            for chunk in self._model.execute(self._fit(prompt, self._write), stream, response, *args, **more):
-                has_begun = True
-                yield chunk
-        except Exception as error:
-            if has_begun or not self._memory.shrink(self._session, error, model=self._model.model_id):
-                raise
-            yield from self._model.execute(self._fit(prompt, self._write), stream, response, *args, **more)
+        while True:
+            try:
+                for chunk in self._model.execute(self._fit(prompt, exchange), stream, response, *args, **more):
+                    has_begun = True
+                    yield chunk
+            except Exception as error:
+                if has_begun:
+                    raise
+                smaller = exchange.shrink(find_refusal_in(error))
+                if smaller is None:
+                    raise
+                exchange = smaller
+            else:
+                return
 
     async def execute_async(
         self,
@@ -88,44 +96,53 @@ class _Memory:
         *args: Any,
         **more: Any,
     ) -> AsyncIterator[Any]:
-        """Send a prompt with its window; a window that is refused is sent once more, smaller."""
+        """Send a prompt with its window; a window that is refused is sent again, smaller."""
+        exchange = await in_thread(self._begin, prompt, on_loop(self._write_async))
 
         async def keep(done: Any) -> None:
-            await in_thread(archive, self._session, _read(await done.messages()))
+            await in_thread(exchange.archive, _read(await done.messages()))
 
         await response.on_done(keep)
-        write, has_begun = on_loop(self._write_async), False
-        try:
-            fitted = await in_thread(self._fit, prompt, write)
-            async for chunk in self._model.execute(fitted, stream, response, *args, **more):
-                has_begun = True
-                yield chunk
-        except Exception as error:
-            name = self._model.model_id
-            if has_begun or not await in_thread(self._memory.shrink, self._session, error, model=name):
-                raise
-            fitted = await in_thread(self._fit, prompt, write)
-            async for chunk in self._model.execute(fitted, stream, response, *args, **more):
-                yield chunk
+        has_begun = False
+        while True:
+            try:
+                fitted = self._fit(prompt, exchange)
+                async for chunk in self._model.execute(fitted, stream, response, *args, **more):
+                    has_begun = True
+                    yield chunk
+            except Exception as error:
+                if has_begun:
+                    raise
+                smaller = await in_thread(exchange.shrink, find_refusal_in(error))
+                if smaller is None:
+                    raise
+                exchange = smaller
+            else:
+                return
 
-    def _fit(self, prompt: llm.Prompt, write: Any) -> llm.Prompt:
-        """Return the prompt with its window; the prompt itself where nothing is edited."""
+    def _begin(self, prompt: llm.Prompt, write: Write) -> Exchange:
+        """Assemble the window of a prompt, in which the conversation of earlier processes comes first."""
         given: list[Any] = prompt.messages
-        systems = sum(message.role == "system" for message in given[:1])
         if self._earlier is None:
             is_fresh = all(message.role != "assistant" for message in given)
             self._earlier = self._read_archive() if is_fresh else []
-        made = [*given[:systems], *map(_make, self._earlier), *given[systems:]]
-        placed = self._memory.assemble(
-            self._session,
-            [*_read(given[:systems]), *self._earlier, *_read(given[systems:])],
+        lead = _count_system(given)
+        asked = read_history(
+            [*_read(given[:lead]), *self._earlier, *_read(given[lead:])],
             model=self._model.model_id,
             tools=[
                 {"name": one.name, "description": one.description or "", "parameters": getattr(one, "input_schema", {})}
                 for one in prompt.tools
             ],
-            write=write,
         )
+        return self._exchanges.begin(self._session, asked, write=write, warn=log.warning)
+
+    def _fit(self, prompt: llm.Prompt, exchange: Exchange) -> llm.Prompt:
+        """Return the prompt with its window; the prompt itself if nothing was edited."""
+        given: list[Any] = prompt.messages
+        lead = _count_system(given)
+        made = [*given[:lead], *map(_make, self._earlier or ()), *given[lead:]]
+        placed = place(exchange)
         if placed is not None:
             made = [_render(one, made) for one in placed]
         return prompt if made == given else _copy(prompt, made)
@@ -141,6 +158,13 @@ class _Memory:
 
     async def _write_async(self, messages: list[dict[str, Any]]) -> str:
         return str(await self._model.prompt(messages=_prompts(messages), stream=False).text())
+
+
+def _count_system(messages: Sequence[Any]) -> int:
+    """Return 1 if the messages begin with a system prompt, else 0."""
+    if messages and messages[0].role == "system":
+        return 1
+    return 0
 
 
 def _prompts(messages: Sequence[dict[str, Any]]) -> list[llm.Message]:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final, TypeVar
 
-from holdfast.adapters._history import require_extra, sync_engine
+from holdfast.adapters._history import log, require_extra, sync_engine
 
 with require_extra("openai"):
     import httpx2 as httpx
     from openai import AsyncOpenAI, OpenAI
 
-from holdfast.adapters._requests import Exchange, Json, RequestMemory, load
-from holdfast.adapters._streams import TappedStream
+from holdfast.adapters._http import TappedStream, make_writer
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
+from holdfast.exchange import Exchange, Exchanges, Json, find_refusal
+from holdfast.providers.replies import is_stream, load_json, read_reply
 from holdfast.session import Session
 
 C = TypeVar("C", OpenAI, AsyncOpenAI)
@@ -58,7 +59,7 @@ class _Client(httpx.Client):
         super().__init__(transport=httpx.MockTransport(lambda _: httpx.Response(501)), timeout=inner.timeout)
         self._inner = inner
         self._session = session
-        self._memory = RequestMemory(limit)
+        self._exchanges = Exchanges(limit)
 
     def build_request(self, *args: Any, **kwargs: Any) -> httpx.Request:
         return self._inner.build_request(*args, **kwargs)
@@ -69,17 +70,22 @@ class _Client(httpx.Client):
             return self._inner.send(request, **options)
 
         def send(summary: dict[str, Any]) -> Json:
-            return load(self._inner.send(_rebuild(request, summary)).content)
+            return load_json(self._inner.send(_rebuild(request, summary)).content)
 
-        exchange = self._memory.begin(self._session, load(request.content), format=format, send=send)
+        body = load_json(request.content)
+        write = make_writer(send, body, format=format)
+        exchange = self._exchanges.begin_body(self._session, body, format=format, write=write, warn=log.warning)
         response = self._inner.send(_changed(request, exchange), **options)
-        if not response.is_success and exchange.shrink(response.status_code, _decode(response.read())):
+        while not response.is_success:
+            smaller = exchange.shrink(find_refusal(_decode(response.read()), status=response.status_code))
+            if smaller is None:
+                return response
+            exchange = smaller
             response = self._inner.send(_changed(request, exchange), **options)
-        if response.is_success:
-            if _is_stream(response):
-                response.stream = TappedStream(response.stream, exchange)
-            else:
-                exchange.archive(load(response.read()))
+        if is_stream(response):
+            response.stream = TappedStream(response.stream, exchange)
+        else:
+            exchange.archive(read_reply(load_json(response.read()), format))
         return response
 
     def close(self) -> None:
@@ -94,7 +100,7 @@ class _AsyncClient(httpx.AsyncClient):
         super().__init__(transport=httpx.MockTransport(lambda _: httpx.Response(501)), timeout=inner.timeout)
         self._inner = inner
         self._session = session
-        self._memory = RequestMemory(limit)
+        self._exchanges = Exchanges(limit)
 
     def build_request(self, *args: Any, **kwargs: Any) -> httpx.Request:
         return self._inner.build_request(*args, **kwargs)
@@ -107,20 +113,25 @@ class _AsyncClient(httpx.AsyncClient):
 
         def send(summary: dict[str, Any]) -> Json:
             sending = self._inner.send(_rebuild(request, summary))
-            return load(asyncio.run_coroutine_threadsafe(sending, loop).result().content)
+            return load_json(asyncio.run_coroutine_threadsafe(sending, loop).result().content)
 
-        body = load(request.content)
-        exchange = await asyncio.to_thread(self._memory.begin, self._session, body, format=format, send=send)
+        body = load_json(request.content)
+        write = make_writer(send, body, format=format)
+        exchange = await asyncio.to_thread(
+            self._exchanges.begin_body, self._session, body, format=format, write=write, warn=log.warning
+        )
         response = await self._inner.send(_changed(request, exchange), **options)
-        if not response.is_success:
-            error = _decode(await response.aread())
-            if await asyncio.to_thread(exchange.shrink, response.status_code, error):
-                response = await self._inner.send(_changed(request, exchange), **options)
-        if response.is_success:
-            if _is_stream(response):
-                response.stream = TappedStream(response.stream, exchange)
-            else:
-                await asyncio.to_thread(exchange.archive, load(await response.aread()))
+        while not response.is_success:
+            refusal = find_refusal(_decode(await response.aread()), status=response.status_code)
+            smaller = await asyncio.to_thread(exchange.shrink, refusal)
+            if smaller is None:
+                return response
+            exchange = smaller
+            response = await self._inner.send(_changed(request, exchange), **options)
+        if is_stream(response):
+            response.stream = TappedStream(response.stream, exchange)
+        else:
+            await asyncio.to_thread(exchange.archive, read_reply(load_json(await response.aread()), format))
         return response
 
     async def aclose(self) -> None:
@@ -130,17 +141,19 @@ class _AsyncClient(httpx.AsyncClient):
 
 def _format(request: httpx.Request) -> str:
     """Return the format of a model request; empty for anything else."""
-    if request.method != "POST":
-        return ""
-    return next((format for end, format in FORMATS.items() if request.url.path.endswith(end)), "")
+    if request.method == "POST":
+        for end, format in FORMATS.items():
+            if request.url.path.endswith(end):
+                return format
+    return ""
 
 
 def _changed(request: httpx.Request, exchange: Exchange) -> httpx.Request:
     """Return the request with its window. A reply is read on its way, so that it is not compressed."""
-    if exchange.body is exchange.given:
-        request.headers["accept-encoding"] = "identity"
-        return request
-    return _rebuild(request, exchange.body)
+    if exchange.is_changed:
+        return _rebuild(request, exchange.body)
+    request.headers["accept-encoding"] = "identity"
+    return request
 
 
 def _rebuild(request: httpx.Request, body: Json) -> httpx.Request:
@@ -148,10 +161,6 @@ def _rebuild(request: httpx.Request, body: Json) -> httpx.Request:
     headers = {**request.headers, "accept-encoding": "identity"}
     headers.pop("content-length", None)
     return httpx.Request(request.method, request.url, headers=headers, json=body, extensions=request.extensions)
-
-
-def _is_stream(response: httpx.Response) -> bool:
-    return response.headers.get("content-type", "").startswith("text/event-stream")
 
 
 def _decode(content: bytes) -> str:

@@ -14,7 +14,7 @@ from inspect import isawaitable
 from typing import Any, cast
 
 from holdfast import providers
-from holdfast.adapters._history import on_loop, require_extra, sync_engine
+from holdfast.adapters._history import log, on_loop, require_extra, sync_engine
 
 with require_extra("openai-agents"):
     from agents import (
@@ -33,10 +33,9 @@ with require_extra("openai-agents"):
     from agents.retry import ModelRetrySettings
     from agents.run_config import CallModelData, ModelInputData
 
-from holdfast.adapters._requests import Exchange, RequestMemory
 from holdfast.aio import AsyncEngine, in_thread
 from holdfast.engine import Engine
-from holdfast.models.naming import FunctionModel
+from holdfast.exchange import Exchange, Exchanges, Write, find_refusal
 from holdfast.session import Session
 from holdfast.store.base import MessageRow, Record, Select
 
@@ -71,7 +70,7 @@ class HoldfastSession:
     ) -> None:
         self.session_id = session_id
         self.session_settings: SessionSettings | None = None
-        self.memory = RequestMemory(limit)
+        self._exchanges = Exchanges(limit)
         self.session: Session = sync_engine(engine).session(session_id, tenant=user, project=project, agent=agent)
         self._assembled: list[TResponseInputItem] = []
         self._sent: tuple[Exchange, ModelInputData] | None = None
@@ -126,8 +125,10 @@ class HoldfastSession:
             [Record(scope=scope, kind=POPPED, key=str(row.id), data={}, time=time) for row in rows]
         )
 
-    def assemble(self, data: ModelInputData, *, model: str, tools: Sequence[FunctionTool]) -> ModelInputData:
-        """Make the window of a model call; the data itself where nothing is edited or memory fails. Internal."""
+    def assemble(
+        self, data: ModelInputData, *, model: str, tools: Sequence[FunctionTool], write: Write
+    ) -> ModelInputData:
+        """Make the window of a model call; the data itself if nothing is edited. Internal."""
         definitions = [
             {
                 "type": "function",
@@ -138,23 +139,29 @@ class HoldfastSession:
             for tool in tools
         ]
         body = {"model": model, "instructions": data.instructions, "input": data.input, "tools": definitions}
-        exchange = self.memory.begin(self.session, body, format=FORMAT)
+        exchange = self._exchanges.begin_body(self.session, body, format=FORMAT, write=write, warn=log.warning)
         self._assembled = data.input if exchange.window is not None else []
-        if exchange.body is not exchange.given:
+        if exchange.is_changed:
             data = _changed(exchange)
         self._sent = (exchange, data)
         return data
 
     def shrink(self, error: Exception) -> bool:
-        """Put a smaller window into the data of a model call that was refused, once; whether there is one. Internal."""
-        sent, self._sent = self._sent, None
-        if sent is None:
+        """Put a smaller window into the data of a model call that was refused; whether there is one. Internal."""
+        if self._sent is None:
             return False
-        exchange, data = sent
-        if not exchange.shrink(int(getattr(error, "status_code", None) or 0), str(error)):
+        exchange, data = self._sent
+        self._sent = None
+        status = getattr(error, "status_code", None)
+        if status is None:
             return False
-        made = _changed(exchange)
-        data.input, data.instructions = made.input, made.instructions  # the runner reads them for each attempt
+        smaller = exchange.shrink(find_refusal(str(error), status=status))
+        if smaller is None:
+            return False
+        made = _changed(smaller)
+        data.input = made.input  # the runner reads both for each attempt
+        data.instructions = made.instructions
+        self._sent = (smaller, data)
         return True
 
 
@@ -172,15 +179,12 @@ class _Calls:
     policies: list[ModelRetrySettings | None]  # that of the run, then that of the agent that runs
 
     async def fit(self, data: CallModelData[Any]) -> ModelInputData:
-        session = self.session
-        limit = session.memory.limit or session.session.settings.model.context_tokens
         model = _model(self.config, data.agent)
         write = on_loop(lambda messages: _write(model, messages))
-        session.session.model = FunctionModel(write, context_tokens=limit or 200_000)
         self.policies[1:] = [data.agent.model_settings.retry]
         name = str(getattr(model, "model", ""))
         tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
-        made = await in_thread(session.assemble, data.model_data, model=name, tools=tools)
+        made = await in_thread(self.session.assemble, data.model_data, model=name, tools=tools, write=write)
         if self.config.call_model_input_filter is None:
             return made
         filtered = self.config.call_model_input_filter(replace(data, model_data=made))

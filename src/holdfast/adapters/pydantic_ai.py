@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import Any, cast
 
-from holdfast.adapters._history import HistoryMemory, Placed, archive, on_loop, require_extra, sync_engine
+from holdfast.adapters._history import Placed, archive, log, on_loop, place, read_history, require_extra, sync_engine
 
 with require_extra("pydantic-ai"):
     from pydantic_ai import ModelRequest, ModelResponse, RetryModelRequest, RunContext
@@ -30,12 +30,16 @@ with require_extra("pydantic-ai"):
     from pydantic_core import to_jsonable_python
 
 from holdfast.aio import AsyncEngine, in_thread
+from holdfast.cache import LruCache
 from holdfast.engine import Engine
+from holdfast.exchange import Exchange, Exchanges, find_refusal_in
 from holdfast.messages import Image, Message, Opaque, Part, Role, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.session import Session
 
 Name = str | Callable[[RunContext[Any]], str]
 """A name, or a function that finds it in the context of a run, such as in its dependencies."""
+MAX_RUNS = 256
+"""Runs whose last request is known until it is answered, so that a smaller window can be made."""
 
 
 @dataclass
@@ -57,10 +61,12 @@ class HoldfastMemory(AbstractCapability[Any]):
     project: str = ""
     agent: str = "main"
     limit: int | None = None
-    _memory: HistoryMemory = field(init=False, repr=False)
+    _exchanges: Exchanges = field(init=False, repr=False)
+    _sent: LruCache[str | None, Exchange] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._memory = HistoryMemory(self.limit)
+        self._exchanges = Exchanges(self.limit)
+        self._sent = LruCache(MAX_RUNS)
 
     async def prepare_model_request(
         self, ctx: RunContext[Any], request_context: ModelRequestContext
@@ -80,15 +86,16 @@ class HoldfastMemory(AbstractCapability[Any]):
             for tool in parameters.function_tools
         ]
         instructions = sum(len(part.content) for part in parameters.instruction_parts or ())
-        placed = await in_thread(
-            self._memory.assemble,
-            self._session(ctx),
-            [message for _, _, message in pieces],
-            model=model.model_name,
-            tools=tools,
-            write=on_loop(write),
-            overhead=instructions // 3,
+        asked = read_history(
+            [message for _, _, message in pieces], model=model.model_name, tools=tools, overhead=instructions // 3
         )
+        # After a refusal the framework comes back here with the same messages, and the smaller window is made already.
+        exchange = self._sent.pop(ctx.run_id)
+        if exchange is None or exchange.request.messages != asked.messages:
+            session = self._session(ctx)
+            exchange = await in_thread(self._exchanges.begin, session, asked, write=on_loop(write), warn=log.warning)
+        self._sent[ctx.run_id] = exchange
+        placed = place(exchange)
         if placed is None:
             return request_context
         return replace(request_context, messages=_render(placed, pieces, request_context.messages))
@@ -99,17 +106,26 @@ class HoldfastMemory(AbstractCapability[Any]):
         """Archive a reply."""
         del request_context
         replies = [message for _, _, message in _read([response])]
-        await in_thread(archive, self._session(ctx), replies)
+        exchange = self._sent.pop(ctx.run_id)
+        if exchange is not None:
+            await in_thread(exchange.archive, replies)
+        else:
+            await in_thread(archive, self._session(ctx), replies)
         return response
 
     async def on_model_request_error(
         self, ctx: RunContext[Any], *, request_context: ModelRequestContext, error: Exception
     ) -> ModelResponse:
         """Send a smaller window after one that was refused."""
-        name = request_context.model.model_name
-        if await in_thread(self._memory.shrink, self._session(ctx), error, model=name):
-            raise RetryModelRequest from error
-        raise error
+        del request_context
+        exchange = self._sent.pop(ctx.run_id)
+        if exchange is None:
+            raise error
+        smaller = await in_thread(exchange.shrink, find_refusal_in(error))
+        if smaller is None:
+            raise error
+        self._sent[ctx.run_id] = smaller
+        raise RetryModelRequest from error
 
     def _session(self, ctx: RunContext[Any]) -> Session:
         session = self.session(ctx) if callable(self.session) else self.session or ctx.conversation_id or "main"

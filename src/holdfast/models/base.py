@@ -23,6 +23,10 @@ class Tool:
     description: str
     parameters: Mapping[str, Any]
 
+    def to_json(self) -> dict[str, Any]:
+        """Return its definition as a request contains it."""
+        return {"name": self.name, "description": self.description, "input_schema": dict(self.parameters)}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:

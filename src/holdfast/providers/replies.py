@@ -322,6 +322,10 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
         output = body.get("output")
         items = output if isinstance(output, list) else []
         return [item if is_item(item) else wrap_malformed(item) for item in items if item is not None]
+    if format == "gemini":
+        candidates = blocks(body.get("candidates"))
+        content = candidates[0].get("content") if candidates else None
+        return [dict(content)] if isinstance(content, Mapping) else []
     message = dict(body)
     if "choices" in body:
         choices = blocks(body["choices"])

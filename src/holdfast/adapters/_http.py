@@ -1,0 +1,78 @@
+"""Share what the adapters of SDKs that use httpx2 need: streamed replies that are read on their way, and summaries."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any, Final, TypeAlias
+
+import httpx2 as httpx
+
+from holdfast import providers
+from holdfast.exchange import Exchange, Json, Write
+from holdfast.providers.replies import ReplyCollector, read_reply
+
+Send: TypeAlias = Callable[[dict[str, Any]], Json]
+"""Sends a body to the provider of a request, and returns the body of the reply."""
+
+SUMMARY_TOKENS: Final = 4_096
+"""The maximum length of a summary."""
+SUMMARY_FIELDS: Final = {"anthropic": "max_tokens", "openai_responses": "max_output_tokens"}
+"""The field for the length of a reply, by format. In Chat Completions its name depends on the model."""
+
+
+def make_writer(send: Send, body: Json, *, format: str) -> Write:
+    """Return a function that lets the model of a request write a summary."""
+
+    def write_summary(messages: list[dict[str, Any]]) -> str:
+        prompt = providers.render_request(providers.read(messages, format="openai_chat"), format)
+        summary_body = {"model": body.get("model"), **prompt}
+        if format in SUMMARY_FIELDS:
+            summary_body[SUMMARY_FIELDS[format]] = SUMMARY_TOKENS
+        reply = providers.read(read_reply(send(summary_body), format), format=format)
+        return "\n".join(message.text for message in reply)
+
+    return write_summary
+
+
+class TappedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """The bytes of a streamed reply. The reply is archived before the last of them are passed on."""
+
+    def __init__(self, stream: Any, exchange: Exchange) -> None:
+        self._stream = stream
+        self._exchange = exchange
+        self._collector = ReplyCollector(exchange.request.format, is_stream=True)
+        self._is_archived = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)  # an SDK may keep its own things on a stream
+
+    def __iter__(self) -> Iterator[bytes]:
+        for chunk in self._stream:
+            self._collector.feed(chunk)
+            if self._collector.is_complete:
+                self._archive()
+            yield chunk
+        self._archive()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for chunk in self._stream:
+            self._collector.feed(chunk)
+            if self._collector.is_complete:
+                await asyncio.to_thread(self._archive)
+            yield chunk
+        await asyncio.to_thread(self._archive)
+
+    def _archive(self) -> None:
+        """Archive the reply, once."""
+        if not self._is_archived:
+            self._is_archived = True
+            self._exchange.archive(self._collector.received(), is_cut=self._collector.is_cut)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        await self._stream.aclose()

@@ -1,0 +1,609 @@
+"""One model request through a session: every way in makes its requests here.
+
+    exchange = exchanges.begin(session, read_body(body, format="anthropic"))
+    response = send(exchange.body)
+    while not response.is_success:
+        smaller = exchange.shrink(find_refusal(response.text, status=response.status_code))
+        if smaller is None:
+            break
+        exchange = smaller
+        response = send(exchange.body)
+    exchange.archive(read_reply(response.json(), "anthropic"))
+
+Nothing here talks to a provider. The caller sends the request, by whatever client, synchronous or not, and hands in the
+refusal or the reply. An `Exchange` is a value: `shrink` returns another one. Its methods read and write the memory, so
+an asynchronous caller runs them in a thread.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Event, Lock
+from typing import Any, Final, TypeAlias
+
+from holdfast import providers
+from holdfast.cache import LruCache
+from holdfast.context.budget import budget
+from holdfast.errors import (
+    CompactionError,
+    HoldfastError,
+    ModelCancelledError,
+    ModelOverflowError,
+    StorageError,
+    WindowError,
+    WindowTooSmallError,
+)
+from holdfast.messages import Message, Text, Thinking
+from holdfast.models.base import Model, OnText, Prompt, Reply, Tool
+from holdfast.models.naming import FunctionModel
+from holdfast.providers import Incoming
+from holdfast.providers.models import context_tokens
+from holdfast.providers.overflow import Numbers, believe, is_overflow, is_silent_overflow, numbers
+from holdfast.providers.rules import blocks
+from holdfast.providers.wire import leading_system
+from holdfast.session import Session
+from holdfast.store.base import FactRow, Scope
+from holdfast.window import Window
+
+log = logging.getLogger("holdfast.exchange")
+
+Json: TypeAlias = Mapping[str, Any]
+Warn: TypeAlias = Callable[[str], object]
+"""Called with a line about something that failed and did not stop the request."""
+Write: TypeAlias = Callable[[list[dict[str, Any]]], str]
+"""Lets the caller's model answer messages (dicts with `role` and `content`), for summaries."""
+Compact: TypeAlias = Callable[[int, int | None], object]
+"""Compacts the session for a window of so many tokens, of which some are kept for the reply; None as the settings say.
+
+It raises a CompactionError if there is nothing to compact.
+"""
+
+MAX_RETRIES: Final = 3
+"""How often a request that the provider refuses is sent again, smaller. Three steps of `SHRINK` halve it."""
+SHRINK: Final = 0.8
+"""How much of a refused request the next one may have. Most providers say how far a request is over their limit, and
+then it is cut by that much in addition. This is the step for those that do not say it, and the room for what they count
+differently than we do."""
+MAX_LEARNED: Final = 1_000
+"""Conversations whose refused windows are remembered."""
+REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+"""The fields of a body that have the maximum length of the reply."""
+
+
+def ignore(_: str) -> None:
+    """Ignore a warning: the report of the window has it too."""
+
+
+# --- the request -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRequest:
+    """A model request of a client, as it came.
+
+    Attributes:
+        messages: The conversation, with the system prompt.
+        format: The wire format whose rules its window must keep.
+        model: The name of the model.
+        model_tokens: The context window of the model, for callers that know more than its name; 0 if they do not.
+        max_tokens: The maximum length of the reply; 0 if the request does not say.
+        tools: The definitions of the tools, to be counted.
+        overhead: Tokens of anything else in the request.
+        facts: Facts that the caller chose for this question.
+        recall: Whether memory is recalled for it.
+        body: Its body; empty for a request that has none.
+        is_continued: Whether the provider has the earlier messages, and the request contains only new ones.
+    """
+
+    messages: Sequence[Message]
+    format: str
+    model: str = ""
+    model_tokens: int = 0
+    max_tokens: int = 0
+    tools: Sequence[Json] = ()
+    overhead: int = 0
+    facts: Sequence[FactRow] = ()
+    recall: bool = True
+    body: Json = field(default_factory=dict)
+    is_continued: bool = False
+
+
+def read_body(body: Json, *, format: str) -> ModelRequest:
+    """Read the body of a model request.
+
+    Raises:
+        FormatError: It is not a request of this format.
+    """
+    return ModelRequest(
+        messages=providers.read_request(body, format=format, keep_malformed=True),
+        format=format,
+        model=str(body.get("model") or ""),
+        max_tokens=_find_max_tokens(body),
+        tools=blocks(body.get("tools")),
+        body=body,
+        is_continued=is_continued(body),
+    )
+
+
+def is_continued(body: Json) -> bool:
+    """Return whether the provider has the earlier messages, so that the body contains only new ones."""
+    return bool(body.get("previous_response_id") or body.get("conversation"))
+
+
+def _find_max_tokens(body: Json) -> int:
+    config = body.get("generationConfig")
+    if isinstance(config, Mapping):  # Gemini
+        found = config.get("maxOutputTokens")
+        return found if isinstance(found, int) else 0
+    for name in REPLY_FIELDS:
+        found = body.get(name)
+        if isinstance(found, int):
+            return found
+    return 0
+
+
+def change_body(body: Json, messages: Sequence[Message], window: Sequence[Message], *, format: str) -> Json:
+    """Return a body with a window instead of its messages; the body itself if the window has no edit.
+
+    Only fields that the window changes are rendered again. A system prompt without edits stays as it came.
+    """
+    if _has_same_parts(messages, window):
+        return body
+    fields = providers.render_request(window, format)
+    # The system field is compared as a whole: a system message in the middle may have become a part of it.
+    prompt = messages[: leading_system(messages, format)]
+    sent_prompt = window[: leading_system(window, format)]
+    if list(prompt) == list(sent_prompt):
+        for key in providers.expect_format(format).system_keys:
+            fields.pop(key, None)
+    changed = {key: value for key, value in fields.items() if body.get(key) != value}
+    if not changed:
+        return body
+    return {**body, **changed}
+
+
+def _has_same_parts(messages: Sequence[Message], window: Sequence[Message]) -> bool:
+    """Return whether a window has the parts of the messages, even if a system message has moved or is the user's."""
+    system = [message.parts for message in messages if message.role == "system"]
+    before = [message.parts for message in messages if message.parts not in system]
+    after = [message.parts for message in window if message.parts not in system]
+    if before != after:
+        return False
+    sent = [message.parts for message in window]
+    return all(parts in sent for parts in system)
+
+
+# --- the refusal -------------------------------------------------------------------------
+
+
+def find_refusal(error: str, *, status: int | None = None) -> Numbers | None:
+    """Return the token counts in a provider's error which says that a window does not fit; None for other errors."""
+    if not is_overflow(error, status=status):
+        return None
+    return numbers(error)
+
+
+def find_refusal_in(error: Exception) -> Numbers | None:
+    """Return the token counts in the exception of an SDK or a framework, as `find_refusal` does."""
+    status = getattr(error, "status_code", None)
+    if not isinstance(status, int):
+        status = 400  # a framework has turned the provider's error into one of its own
+    return find_refusal(str(error), status=status)
+
+
+# --- the exchange ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Learned:
+    """The size of a window that a provider takes, after it has refused a larger one.
+
+    Attributes:
+        limit: The context window, as the provider states it or as we know it.
+        max_prompt: Tokens that a request may have in front of the reply, as the provider counts them.
+    """
+
+    limit: int
+    max_prompt: int
+
+
+class Exchanges:
+    """Begins the exchanges of one way in, and remembers the windows that were refused.
+
+    A conversation whose window was refused gets smaller ones from then on, as long as it uses the same model.
+
+    Args:
+        limit: The context window of the model; None for that of the settings or of the model.
+    """
+
+    def __init__(self, limit: int | None = None) -> None:
+        self.limit = limit
+        self._learned: LruCache[tuple[Scope, str], _Learned] = LruCache(MAX_LEARNED)
+        self._lock = Lock()
+
+    def begin(
+        self,
+        session: Session,
+        request: ModelRequest,
+        *,
+        write: Write | None = None,
+        compact: Compact | None = None,
+        warn: Warn = ignore,
+    ) -> Exchange:
+        """Archive the new messages of a request, and assemble its window.
+
+        Memory never stops a request. If it fails, the window has the newest messages that fit; if there is no such
+        window, the request is sent as it came, and `error` of the exchange says why.
+
+        Args:
+            session: The session that the request belongs to.
+            request: The request.
+            write: Writes the summaries of the session if the engine has no model.
+            compact: Compacts the session if the window is refused; by default `Session.compact`.
+            warn: Called with a line about each failure.
+
+        Raises:
+            ModelCancelledError: `compact` was cancelled.
+        """
+        exchange = self._make(session, request, compact=compact, warn=warn)
+        if write is not None:
+            session.model = FunctionModel(write, context_tokens=exchange.limit)
+        try:
+            if request.is_continued:
+                place = session.append(request.messages, format=request.format).place
+                return replace(exchange, place=place)
+            return _assemble(exchange)
+        except ModelCancelledError:  # the caller has cancelled a compaction, and waits for nothing more
+            raise
+        except HoldfastError as error:
+            return _assemble_after(exchange, error, reason=str(error))
+        except Exception as error:  # a fault of ours must not stop the agent
+            log.exception("a request goes on without memory")
+            return _assemble_after(exchange, error, reason=type(error).__name__)
+
+    def begin_body(
+        self, session: Session, body: Json, *, format: str, write: Write | None = None, warn: Warn = ignore
+    ) -> Exchange:
+        """Read the body of a request and begin its exchange; one that cannot be read is sent as it came."""
+        try:
+            request = read_body(body, format=format)
+        except (HoldfastError, ValueError, RecursionError) as error:
+            unread = ModelRequest(messages=(), format=format, body=body)
+            return _pass_unchanged(self._make(session, unread, warn=warn), error, reason=str(error))
+        return self.begin(session, request, write=write, warn=warn)
+
+    def begin_without_memory(
+        self, session: Session, request: ModelRequest, *, error: Exception, reason: str, warn: Warn = ignore
+    ) -> Exchange:
+        """Begin an exchange after an error because of which its session is not known."""
+        return _assemble_after(self._make(session, request, warn=warn), error, reason=reason)
+
+    def _make(self, session: Session, request: ModelRequest, *, compact: Compact | None = None, warn: Warn) -> Exchange:
+        """Make an exchange within the limits that are known."""
+        limit = self.limit or session.settings.model.context_tokens
+        limit = limit or request.model_tokens or context_tokens(request.model)
+        max_prompt = None
+        with self._lock:
+            learned = self._learned.get((session.scope, request.model))
+        if learned is not None:
+            limit = min(limit, learned.limit)
+            max_prompt = learned.max_prompt
+        return Exchange(
+            exchanges=self,
+            session=session,
+            request=request,
+            body=request.body,
+            limit=limit,
+            max_prompt=max_prompt,
+            compact=compact,
+            warn=warn,
+        )
+
+    def learn(self, exchange: Exchange, *, limit: int, max_prompt: int) -> None:
+        """Remember what the provider takes of a conversation."""
+        key = (exchange.session.scope, exchange.request.model)
+        with self._lock:
+            self._learned[key] = _Learned(limit=limit, max_prompt=max_prompt)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Exchange:
+    """A model request and the window that is sent for it.
+
+    Attributes:
+        exchanges: What began it.
+        session: The session that it belongs to.
+        request: The request as it came.
+        body: The body to send; that of the request itself if nothing was edited.
+        window: The window in it; None if the request is sent as it came.
+        place: The place of the reply in the conversation; empty if memory failed.
+        limit: The context window, in tokens.
+        max_prompt: Tokens that everything in front of the reply may have, because more was refused.
+        retries: How many larger windows were refused before.
+        failure: Why the window was made without memory; empty if it was made with it.
+        error: Why the request is sent as it came; None if it has a window, or needs none.
+        compact: Compacts the session; by default `Session.compact`.
+        warn: Called with a line about each failure.
+    """
+
+    exchanges: Exchanges
+    session: Session
+    request: ModelRequest
+    body: Json
+    limit: int
+    max_prompt: int | None = None
+    window: Window | None = None
+    place: str = ""
+    retries: int = 0
+    failure: str = ""
+    error: Exception | None = None
+    compact: Compact | None = None
+    warn: Warn = ignore
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether the body differs from that of the request."""
+        return self.body is not self.request.body
+
+    @property
+    def reserve(self) -> int | None:
+        """Tokens of the window that are kept for the reply; None for as many as the settings say."""
+        own = None
+        if 0 < self.request.max_tokens <= self.limit // 2:  # more would leave too little for the conversation
+            own = self.request.max_tokens
+        if self.max_prompt is None:
+            return own
+        usual = own or budget(self.session.settings, window=self.limit).reserve
+        return max(usual, self.limit - self.max_prompt)
+
+    def shrink(self, refusal: Numbers | None) -> Exchange | None:
+        """Compact the session and assemble a smaller window, after the provider has refused this one.
+
+        Args:
+            refusal: What the provider's error says about the size; None if it is another error.
+
+        Returns:
+            The exchange to send instead; None if nothing smaller can be sent.
+
+        Raises:
+            ModelCancelledError: `compact` was cancelled.
+        """
+        if refusal is None or self.window is None or self.retries == MAX_RETRIES:
+            return None
+        report = self.window.report
+        # Everything from here on is in the provider's tokens: `token_scale` is how many it counts for one of ours.
+        sent = int(report.total_tokens * report.token_scale)
+        stated = believe(refusal, sent=sent + report.reserved_tokens)
+        limit = min(self.limit, stated.limit or self.limit)
+        share = SHRINK
+        if stated.limit and stated.requested:
+            share *= stated.limit / stated.requested
+        smaller = replace(self, limit=limit, max_prompt=max(1, int(share * sent)), retries=self.retries + 1)
+        try:
+            _compact(smaller)
+            smaller = _assemble(smaller)
+        except ModelCancelledError:  # as above
+            raise
+        except HoldfastError as error:
+            self.warn(f"a request that does not fit was not made smaller: {error}")
+            return None
+        except Exception:  # the client gets the provider's own error
+            log.exception("a request that does not fit was not made smaller")
+            return None
+        if smaller.window is None or smaller.window.report.total_tokens >= report.total_tokens:
+            return None
+        # What the provider counts, if it says so: our estimate is corrected as soon as a reply reports its usage.
+        counted = max(sent, stated.requested or 0)
+        self.exchanges.learn(self, limit=limit, max_prompt=int(SHRINK * counted))
+        return smaller
+
+    def archive(self, reply: Sequence[Incoming], *, is_cut: bool = False) -> list[Message]:
+        """Archive a reply after the request that it answers; see `archive_reply`."""
+        return archive_reply(self.session, reply, format=self.request.format, after=self.place, is_cut=is_cut)
+
+
+def _assemble(exchange: Exchange) -> Exchange:
+    """Return an exchange with its window.
+
+    A summary may be too long for a smaller model, and nothing but another compaction shortens it. So if what must stay
+    does not fit, the session is compacted once.
+    """
+    try:
+        return _assemble_once(exchange)
+    except WindowTooSmallError as error:
+        if not _can_compact_below(exchange, error.limit) or not _compact(exchange):
+            raise
+    return _assemble_once(exchange)
+
+
+def _assemble_once(exchange: Exchange) -> Exchange:
+    request = exchange.request
+    if exchange.failure:
+        window = exchange.session._fit_without_memory(
+            request.messages,
+            reason=exchange.failure,
+            limit=exchange.limit,
+            reserve=exchange.reserve,
+            model=request.model,
+            provider=request.format,
+            tools=request.tools,
+            overhead=request.overhead,
+        )
+    else:
+        window = exchange.session.assemble(
+            request.messages,
+            limit=exchange.limit,
+            reserve=exchange.reserve,
+            model=request.model,
+            provider=request.format,
+            tools=request.tools,
+            overhead=request.overhead,
+            facts=request.facts,
+            recall=request.recall,
+        )
+    for failure in window.failures:
+        exchange.warn(failure)
+    body = request.body
+    if body:
+        body = change_body(body, request.messages, window.messages, format=request.format)
+    return replace(exchange, window=window, place=window.place, body=body)
+
+
+def _assemble_after(exchange: Exchange, error: Exception, *, reason: str) -> Exchange:
+    """Return an exchange with a window that needs no memory; the request as it came if there is none."""
+    if exchange.request.is_continued or isinstance(error, WindowError):
+        return _pass_unchanged(exchange, error, reason=reason)
+    try:
+        return _assemble(replace(exchange, failure=f"memory failed: {reason}"))
+    except HoldfastError:  # the first error says why
+        return _pass_unchanged(exchange, error, reason=reason)
+    except Exception:  # the provider may still take the request as it is
+        log.exception("a request passed unchanged")
+        return _pass_unchanged(exchange, error, reason=reason)
+
+
+def _pass_unchanged(exchange: Exchange, error: Exception, *, reason: str) -> Exchange:
+    exchange.warn(f"the request passed unchanged: {reason}")
+    return replace(exchange, error=error)
+
+
+def _can_compact_below(exchange: Exchange, limit: int) -> bool:
+    """Return whether a compaction would leave fewer tokens. A message that is too long by itself would stay."""
+    if exchange.failure:
+        return False
+    try:
+        plan = exchange.session.compact(
+            exchange.request.messages, limit=exchange.limit, reserve=exchange.reserve, dry_run=True
+        ).plan
+    except (CompactionError, StorageError):
+        return False
+    return plan.outcome == "ready" and plan.tokens_kept < limit
+
+
+def _compact(exchange: Exchange) -> bool:
+    """Compact the session, and return whether there was something to compact. A smaller window needs no memory."""
+    if exchange.failure:
+        return False
+    try:
+        if exchange.compact is not None:
+            exchange.compact(exchange.limit, exchange.reserve)
+        else:
+            exchange.session.compact(exchange.request.messages, limit=exchange.limit, reserve=exchange.reserve)
+    except (CompactionError, StorageError) as error:
+        exchange.warn(f"compaction: {error}")
+        return False
+    return True
+
+
+# --- the reply ---------------------------------------------------------------------------
+
+
+def archive_reply(
+    session: Session, reply: Sequence[Incoming], *, format: str, after: str | None, is_cut: bool = False
+) -> list[Message]:
+    """Archive a reply, and calibrate the token counter by the usage in it. The client gets it even if that fails.
+
+    Args:
+        session: The session of the request.
+        reply: The messages of the reply.
+        format: Their format.
+        after: The place of the reply, as `Exchange.place` has it; None for the last request of this thread or task.
+        is_cut: Whether the reply broke off. Then it is marked so, and not recalled: the client may ask again.
+
+    Returns:
+        The messages of the reply; none if it broke off.
+    """
+    messages: list[Message] = []
+    try:
+        messages = providers.read(reply, format=format, keep_malformed=True)
+        if is_cut:
+            session._append_broken([message for message in messages if _has_content(message)], after=after)
+        elif messages:
+            session.append(messages, format=format, after=after)
+    except HoldfastError as error:
+        log.warning("a reply was not archived: %s", error)
+    except Exception:  # the reply has come: the client gets it in any case
+        log.exception("a reply was not archived")
+    return [] if is_cut else messages
+
+
+def _has_content(message: Message) -> bool:
+    for part in message.parts:
+        if not isinstance(part, Text | Thinking) or part.text:
+            return True
+    return False
+
+
+# --- models of ours ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Completion:
+    """The reply of a model, the window that was sent, and how many larger ones were refused before it."""
+
+    window: Window
+    reply: Reply
+    overflows: int = 0
+
+
+def complete(
+    exchange: Exchange,
+    model: Model,
+    *,
+    tools: Sequence[Tool] = (),
+    max_tokens: int = 4_096,
+    timeout: float | None = None,
+    cancel: Event | None = None,
+    on_text: OnText = None,
+) -> Completion:
+    """Send an exchange to a model until its window fits.
+
+    Raises:
+        ModelOverflowError: No window fits; the message says what to do.
+    """
+    while True:
+        window = _expect_window(exchange, model)
+        prompt = Prompt(messages=window.messages, tools=tools, max_tokens=max_tokens)
+        try:
+            reply = model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
+            _check_usage(reply, model)
+        except ModelOverflowError as error:
+            smaller = exchange.shrink(Numbers(limit=error.limit, requested=error.requested))
+            if smaller is None and exchange.retries == 0:
+                raise
+            if smaller is None:
+                raise _explain_overflow(error, tries=exchange.retries) from error
+            exchange = smaller
+        else:
+            return Completion(window=window, reply=reply, overflows=exchange.retries)
+
+
+def _check_usage(reply: Reply, model: Model) -> None:
+    """Raise an error if a provider has left out a part of the request without saying so."""
+    if is_silent_overflow(reply.usage, context_tokens=model.context_tokens):
+        raise ModelOverflowError("the provider truncated the request without an error", model=model.name)
+
+
+def _expect_window(exchange: Exchange, model: Model) -> Window:
+    error = exchange.error
+    if isinstance(error, WindowTooSmallError):
+        raise ModelOverflowError(str(error), model=model.name, limit=error.limit, requested=error.needed) from error
+    if error is not None:
+        raise error
+    assert exchange.window is not None
+    return exchange.window
+
+
+def _explain_overflow(error: ModelOverflowError, *, tries: int) -> ModelOverflowError:
+    return ModelOverflowError(
+        f"the request does not fit: {tries + 1} windows were refused, each smaller than the one before. Start a new "
+        "session (/new), use a model with a larger window, or set model.context_tokens to what this one holds "
+        f"({error})",
+        model=error.model,
+        status=error.status,
+        limit=error.limit,
+        requested=error.requested,
+        tries=tries,
+    )
