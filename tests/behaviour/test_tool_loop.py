@@ -14,7 +14,7 @@ from holdfast import Engine, Window
 from holdfast.errors import FormatError
 from holdfast.providers import check
 from holdfast.settings import Embedding, Recall, Settings
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 from support.wire_conversations import TALKS, Talk
 
 LONG_QUESTIONS = Recall(deadline_ms=600_000, query_messages=1, min_query_chars=24, neighbours=0)
@@ -178,9 +178,9 @@ class TestFormats:
         assert window.render("anthropic")[:3] == self.CALLED
 
 
-@needs_shared
+@needs_data("transcripts/swarm")
 @pytest.mark.parametrize("limit", [32_000])
-@pytest.mark.parametrize("path", sorted(SHARED.glob("transcripts/swarm/*.gz"))[:2], ids=lambda path: path.name[:30])
+@pytest.mark.parametrize("path", sorted(DATA.glob("transcripts/swarm/*.gz"))[:2], ids=lambda path: path.name[:30])
 def test_real_requests_grow_turn_by_turn(path: Path, limit: int, engine: Engine) -> None:
     """The bodies of a real agent run, request by request: what no edit changed goes out as it came."""
     with gzip.open(path, "rt") as file:

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.datasets import ANY_TURN, DATASETS, Conversation, load
 from holdfast.errors import InputError
-from support.external_data import SHARED, needs_shared
+from support.external_data import require_data
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
 PATHS = {
@@ -106,7 +106,6 @@ def test_what_is_not_there_or_not_that_is_said(tmp_path: Path) -> None:
         load("locomo", tmp_path / "empty.json")
 
 
-@needs_shared
 @pytest.mark.parametrize(
     ("name", "path", "questions"),
     [
@@ -119,4 +118,4 @@ def test_what_is_not_there_or_not_that_is_said(tmp_path: Path) -> None:
 )
 def test_the_public_files_are_read(name: str, path: str, questions: int) -> None:
     """The development parts of the public sets give as many questions as they are known to have."""
-    assert sum(len(conversation.questions) for conversation in load(name, SHARED / path)) == questions
+    assert sum(len(conversation.questions) for conversation in load(name, require_data(path))) == questions

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from benchmarks.__main__ import bench
 from benchmarks.facts import load, matches, measure
 from holdfast.errors import InputError
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 
 
 def realmem(folder: Path, *turns: tuple[str, str], gold: tuple[object, ...]) -> Path:
@@ -68,9 +68,9 @@ def test_the_command_prints_what_was_measured(data: Path) -> None:
     assert {"precision", "recall", "facts", "baseline"} <= json.loads(done.stdout).keys()
 
 
-@needs_shared
+@needs_data("realmem")
 def test_rules_are_more_precise_than_every_sentence() -> None:
     """On the public sessions the rules are right at least twice as often as the baseline."""
-    found = measure(load(SHARED / "realmem" / "Sophie_Dubois_dialogues_256k.json")[:60])
+    found = measure(load(DATA / "realmem" / "Sophie_Dubois_dialogues_256k.json")[:60])
     assert found["precision"] > 2 * found["baseline"]["precision"]
     assert found["facts"] > 0

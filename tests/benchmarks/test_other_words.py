@@ -20,9 +20,9 @@ from benchmarks.other_words import (
 )
 from holdfast.errors import InputError
 from holdfast.messages import Message, Text, ToolCall, ToolResult
-from support.external_data import SHARED
+from support.external_data import DATA
 
-SESSIONS = SHARED / "transcripts"
+SESSIONS = DATA / "transcripts"
 FILES = tuple(load_sheet().digests)
 MAX_ANSWERS = 3
 """A session has the answer to a question in so many messages at most: it is asked for because it is hard to find."""

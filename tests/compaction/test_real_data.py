@@ -15,7 +15,7 @@ from holdfast.messages import Message
 from support.agent_files import OWN, REAL, name
 from support.compaction import Summariser, compaction, limits, summed_up
 from support.conversations import items
-from support.external_data import needs_shared
+from support.external_data import needs_data
 
 LARGEST = 300_000
 
@@ -49,7 +49,7 @@ def test_our_own_sessions_are_compacted(format_: str, path: Path) -> None:
     prove(talk_of(format_, path), window=2_000)
 
 
-@needs_shared
+@needs_data("transcripts")
 @pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
 def test_real_sessions_are_compacted(format_: str, path: Path) -> None:
     """Real sessions become shorter, begin with the last request, and lack nothing of it."""

@@ -19,7 +19,7 @@ from holdfast.settings import Pruning, Settings
 from holdfast.tokens import count_messages
 from support.agent_files import OWN, REAL, name
 from support.conversations import items, messages_of, plan
-from support.external_data import needs_shared
+from support.external_data import needs_data
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 
@@ -75,7 +75,7 @@ def test_our_own_samples_make_valid_windows(format_: str, path: Path) -> None:
     prove(transcripts.read(path, format=format_).messages)
 
 
-@needs_shared
+@needs_data("transcripts")
 @pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
 def test_real_sessions_make_valid_windows(format_: str, path: Path) -> None:
     """None invalid, none over its limit, none that needed the blunt repair."""

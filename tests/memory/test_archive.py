@@ -12,7 +12,7 @@ from holdfast.messages import Image, Message, Opaque, RedactedThinking, Text, Th
 from holdfast.store.base import Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from support.conversations import MARKS
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 from support.session_files import says
 from support.stores import SCOPE
 
@@ -147,10 +147,10 @@ class TestSearchable:
         assert "carolin" in row.passages[0].terms[0]
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 def test_a_real_session_is_archived_whole(tmp_path: Path) -> None:
     """Every message of a recorded session is in the archive, again and again the same."""
-    session = SHARED / "transcripts" / "pi" / "before-compaction.jsonl"
+    session = DATA / "transcripts" / "pi" / "before-compaction.jsonl"
     messages = [message for entry in transcripts.read(session).entries for message in entry.messages]
     with SqliteStore(tmp_path / "store.db") as store:
         rows = make_rows(messages, scope=SCOPE, redact=False)

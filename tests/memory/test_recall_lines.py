@@ -12,7 +12,7 @@ from holdfast.messages import Message, Text, ToolResult
 from holdfast.search.relevance import NORMAL
 from holdfast.settings import load
 from support import line_archives as lines
-from support.external_data import SHARED, needs_shared
+from support.external_data import require_data
 from support.line_archives import CHINESE, ENGLISH, OFF_TOPIC, Planted
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
@@ -89,14 +89,13 @@ def test_a_line_among_1500_messages_is_recalled(tmp_path: Path) -> None:
         assert (missed(tmp_path, provider, facts), too_large(tmp_path, provider)) == ([], [])
 
 
-@needs_shared
-@pytest.mark.parametrize("path", ["pi/large-session.jsonl", "claude_code/cca-db68d083.jsonl"])
+@pytest.mark.parametrize("path", ["transcripts/pi/large-session.jsonl", "transcripts/claude_code/cca-db68d083.jsonl"])
 def test_a_line_of_tool_output_in_a_real_session_is_recalled(tmp_path: Path, path: str) -> None:
     """Facts that stand in the middle of what a tool gave back in a real session come back."""
     facts = list(ENGLISH)
     messages = [
         planted(message, facts.pop().line) if facts and has_long_result(message) else message
-        for message in transcripts.read(SHARED / "transcripts" / path).messages
+        for message in transcripts.read(require_data(path)).messages
     ]
     assert not facts
     with opened(tmp_path, "auto") as engine:

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from holdfast.providers import read, read_request, render, render_request
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 
-TRANSCRIPTS = SHARED / "transcripts"
+TRANSCRIPTS = DATA / "transcripts"
 OWN = [
     '{"role": "user", "content": [{"type": "text", "text": "修复 \\ud83d", "x": 1.0, "cache_control": {"b": 1}}]}',
     '{"content": [{"input": {"path": "a"}, "type": "tool_use", "name": "read", "id": "t"}], "role": "assistant"}',
@@ -51,7 +51,7 @@ def test_our_own_lines_come_back() -> None:
     assert_comes_back([json.loads(line) for line in OWN], "anthropic")
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 class TestSharedTranscripts:
     """The public transcripts."""
 

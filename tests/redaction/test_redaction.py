@@ -12,7 +12,7 @@ import pytest
 from benchmarks.redaction import dense_texts, fill
 from holdfast.patterns import load
 from holdfast.redaction import JSON, Secret, find, redact, redact_value
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 
 # Canaries are made here and not written down, lest a scanner of this repository takes them for leaks.
 RNG = random.Random(7)  # noqa: S311 - the same canaries every time
@@ -453,11 +453,11 @@ def test_five_hostile_megabytes_are_got_through() -> None:
     assert "password" in {secret.rule for secret in find(text)}
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 def test_real_transcripts_come_through_untouched() -> None:
     """The public transcripts hold placeholders, ids, digests and signatures, and no secret: nothing is masked."""
     found: list[tuple[str, Secret]] = []
-    for path in sorted((SHARED / "transcripts").rglob("*")):
+    for path in sorted((DATA / "transcripts").rglob("*")):
         if path.is_file() and path.suffix in (".jsonl", ".json", ".md", ".txt"):
             found += [(path.name, secret) for secret in find(path.read_text(errors="replace"))]
     assert found == []

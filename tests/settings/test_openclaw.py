@@ -11,7 +11,7 @@ import pytest
 from holdfast.errors import SettingsError
 from holdfast.settings import Loaded
 from holdfast_agent.settings import CHAT, ChatSettings, QmdPath, load
-from support.external_data import SHARED
+from support.external_data import DATA
 from support.openclaw_paths import DOCUMENTED, FLUSH, LANCE, PLUGIN
 
 # further names that real files hold
@@ -331,7 +331,7 @@ class TestBadFiles:
         assert read(tmp_path, text).settings.model.context_tokens == 2
 
 
-SEEDS = SHARED.parent / "seeds"
+SEEDS = DATA.parent / "seeds"
 needs_seeds = pytest.mark.skipif(not SEEDS.is_dir(), reason=f"the documents are not at {SEEDS}")
 
 

@@ -11,7 +11,7 @@ from holdfast.memory.recall import recall
 from holdfast.search.relevance import ALWAYS, NORMAL
 from holdfast.store.base import Store
 from holdfast.store.sqlite import SqliteStore
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 from support.postgres_server import open_postgres
 
 FILES = Path(__file__).resolve().parents[1] / "fixtures" / "benchmarks"
@@ -44,8 +44,8 @@ def test_small_archives(name: str, path: str, tmp_path: Path) -> None:
     compare(load(name, FILES / path)[0], tmp_path)
 
 
-@needs_shared
+@needs_data("locomo")
 def test_a_real_conversation(tmp_path: Path) -> None:
     """The longest conversation of the public LoCoMo data that is there."""
-    talks = load("locomo", SHARED / "locomo" / "locomo_dev.json")
+    talks = load("locomo", DATA / "locomo" / "locomo_dev.json")
     compare(max(talks, key=lambda talk: sum(len(session.turns) for session in talk.sessions)), tmp_path)

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.transcripts import Entry
-from support.external_data import SHARED
+from support.external_data import DATA
 from support.paths import FIXTURES
 
 COPILOT: Final = FIXTURES / "copilot" / "session-state" / "5f0c1d2e-0000-4000-8000-00000000c0de"
@@ -33,7 +33,7 @@ OWN: Final = [
 ]
 """Every reader with files of its own, by hand."""
 
-TRANSCRIPTS: Final = SHARED / "transcripts"
+TRANSCRIPTS: Final = DATA / "transcripts"
 
 REAL: Final = [
     (format_, path)

@@ -1,9 +1,31 @@
-"""Where the public benchmark data and real transcripts lie, for those who have them."""
+"""Public data sets and real transcripts, for those who have them. `scripts/fetch_test_data.py` fetches what it can."""
 
+from __future__ import annotations
+
+import os
 from pathlib import Path
+from typing import Final
 
 import pytest
 
-SHARED = Path(__file__).resolve().parents[2] / ".." / "shared" / "data"
+from support.paths import ROOT
 
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=f"the public data sets are not at {SHARED}")
+__all__ = ["DATA", "needs_data", "require_data"]
+
+DATA: Final = Path(os.environ.get("HOLDFAST_TEST_DATA") or ROOT.parent / "shared" / "data")
+
+
+def needs_data(path: str) -> pytest.MarkDecorator:
+    """Skip a test if a file or folder of the data is missing."""
+    return pytest.mark.skipif(not (DATA / path).exists(), reason=_missing(path))
+
+
+def require_data(path: str) -> Path:
+    """Return where a file or folder of the data is; skip the test if it is missing."""
+    if not (DATA / path).exists():
+        pytest.skip(_missing(path))
+    return DATA / path
+
+
+def _missing(path: str) -> str:
+    return f"{DATA / path} is missing: see HOLDFAST_TEST_DATA in CONTRIBUTING.md"

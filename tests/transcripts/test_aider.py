@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holdfast.transcripts import read
 from support.agent_files import TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 from support.paths import FIXTURES
 
 FILE = FIXTURES / "aider" / ".aider.chat.history.md"
@@ -45,7 +45,7 @@ def test_not_utf_8(tmp_path: Path) -> None:
     ]
 
 
-@needs_shared
+@needs_data("transcripts/aider")
 def test_real_history() -> None:
     """The entries of the real history are the file, and its chats are found."""
     path = TRANSCRIPTS / "aider" / "chat-history.md"

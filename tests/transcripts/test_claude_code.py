@@ -7,7 +7,7 @@ from holdfast import Engine
 from holdfast.messages import Image, Usage
 from holdfast.transcripts import Entry, Problem, read
 from support.agent_files import TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 from support.paths import FIXTURES
 
 FILE = FIXTURES / "claude_code" / "harbour.jsonl"
@@ -101,7 +101,7 @@ def test_what_stands_beside_the_message() -> None:
     ]
 
 
-@needs_shared
+@needs_data("transcripts/claude_code")
 def test_real_repeats() -> None:
     """The real file with 851 lines has 333 records with an id, 5 summaries and 513 repeats."""
     transcript = read(TRANSCRIPTS / "claude_code" / "cca-db68d083.jsonl")
@@ -109,7 +109,7 @@ def test_real_repeats() -> None:
     assert [problem.what.split()[0] for problem in transcript.problems] == ["513"]
 
 
-@needs_shared
+@needs_data("transcripts/claude_code")
 def test_real_sidechains() -> None:
     """The real file with sub-agents has 405 of their records, all flagged."""
     (path,) = TRANSCRIPTS.glob("claude_code/ccviewer-fe5e1c67-*.jsonl")

@@ -16,7 +16,7 @@ from holdfast.errors import TranscriptError
 from holdfast.messages import Message
 from holdfast.transcripts import Problem, read, sessions
 from support.agent_files import TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 
 HEADER = {"type": "session", "version": 4, "id": "w1", "timestamp": "2026-09-01T10:00:00Z", "cwd": "/home/ada/mill"}
 
@@ -207,7 +207,7 @@ def test_other_databases(tmp_path: Path) -> None:
         read(file)
 
 
-@needs_shared
+@needs_data("transcripts/migrate")
 def test_real_hermes() -> None:
     """A real database on a read-only disk: twelve messages, every call answered."""
     (file,) = TRANSCRIPTS.glob("migrate/hermes/*/*/native/state.db")
@@ -218,7 +218,7 @@ def test_real_hermes() -> None:
     assert transcript.cwd == "/fixture/work"
 
 
-@needs_shared
+@needs_data("transcripts/migrate")
 def test_real_cursor() -> None:
     """Cursor's chats are named with the reason why they are not read."""
     problems: list[Problem] = []

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from holdfast.transcripts import read
 from support.agent_files import TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 from support.paths import FIXTURES
 
 FILE = FIXTURES / "hermes" / "session.txt"
@@ -34,7 +34,7 @@ def test_other_lines(tmp_path: Path) -> None:
     assert len(transcript.messages) == 6
 
 
-@needs_shared
+@needs_data("transcripts/hermes_zh")
 def test_real_sessions() -> None:
     """The real session and its translation have 41 turns each."""
     for path in sorted(TRANSCRIPTS.glob("hermes_zh/*.txt")):

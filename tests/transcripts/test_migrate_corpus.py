@@ -32,7 +32,7 @@ from holdfast.messages import (
 )
 from holdfast.transcripts import Entry, read
 from support.agent_files import TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 
 Row = dict[str, Any]
 
@@ -262,7 +262,7 @@ def expected(folder: Path) -> Iterator[Row]:
         yield {key: value for key, value in json.loads(line).items() if key not in {"opaque_reason", "context_type"}}
 
 
-@needs_shared
+@needs_data("transcripts/migrate")
 @pytest.mark.parametrize("name", AGENTS)
 def test_rows(name: str) -> None:
     """Every row of the other tool is one of ours, in the same order, and there are no more."""
@@ -273,7 +273,7 @@ def test_rows(name: str) -> None:
     assert transcript.problems == ()
 
 
-@needs_shared
+@needs_data("transcripts/migrate")
 @pytest.mark.parametrize("name", AGENTS)
 def test_session(name: str) -> None:
     """The session's id, title and folder are those that the capture was made with."""
@@ -289,7 +289,7 @@ def test_session(name: str) -> None:
     assert transcript.cwd == (None if name == "openhands" else provenance["native_cwd"])
 
 
-@needs_shared
+@needs_data("transcripts/migrate")
 def test_signed_reasoning_is_read() -> None:
     """Reasoning that the rows withhold is read by us, words and signature."""
     (native,) = TRANSCRIPTS.glob("migrate/claude/*/*/native/*.jsonl")

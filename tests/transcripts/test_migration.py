@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.errors import TranscriptError
 from holdfast.transcripts.session import Session, compaction_region
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 from support.session_files import START, Ids, Ticks, records, reopen, says, texts, write_lines
 
 STAMP = "2026-02-10T14-00-00.000Z"
@@ -256,12 +256,12 @@ def test_files_of_others_are_refused_and_left_alone(tmp_path: Path, content: byt
 def adopted(name: str, folder: Path) -> Session:
     """A copy of a real session, brought to version 3."""
     copy = folder / name
-    shutil.copyfile(SHARED / "transcripts" / "pi" / name, copy)
+    shutil.copyfile(DATA / "transcripts" / "pi" / name, copy)
     os.chmod(copy, 0o644)  # noqa: PTH101
     return reopen(copy)
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 def test_real_session_with_compactions(tmp_path: Path) -> None:
     """1,002 real entries: every one is there, linked, and both compactions keep what their index named."""
     session = adopted("before-compaction.jsonl", tmp_path)
@@ -281,7 +281,7 @@ def test_real_session_with_compactions(tmp_path: Path) -> None:
     assert len(session.path()) == 1002
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 def test_real_context_with_compactions(tmp_path: Path) -> None:
     """The context is the last summary, what it kept and what came after; the region is the same without the summary."""
     session = adopted("before-compaction.jsonl", tmp_path)
@@ -295,7 +295,7 @@ def test_real_context_with_compactions(tmp_path: Path) -> None:
     assert usage[-1] == 168018
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 def test_real_session_without_totals(tmp_path: Path) -> None:
     """1,018 real entries of an older form: all there, and the usage without a total is summed."""
     session = adopted("large-session.jsonl", tmp_path)
@@ -307,12 +307,12 @@ def test_real_session_without_totals(tmp_path: Path) -> None:
     assert [total for total in used if total][-1] == 177657
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 @pytest.mark.parametrize("name", ["before-compaction.jsonl", "large-session.jsonl"])
 def test_nothing_of_a_real_session_is_lost(tmp_path: Path, name: str) -> None:
     """Every record after migration holds everything that the old one held."""
     session = adopted(name, tmp_path)
-    old = records(SHARED / "transcripts" / "pi" / name)
+    old = records(DATA / "transcripts" / "pi" / name)
     dropped = {"version", "firstKeptEntryIndex"}
     for before, after in zip(old, records(session.file), strict=True):
         assert {key: after.get(key) for key in before if key not in dropped} == {

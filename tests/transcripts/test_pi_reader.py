@@ -8,7 +8,7 @@ from holdfast.messages import Image, Message, Usage
 from holdfast.transcripts import read
 from holdfast.transcripts.pi import ARCHIVED, is_copy
 from support.agent_files import TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 from support.paths import FIXTURES
 
 FILE = FIXTURES / "pi" / "2026-03-01T11-00-00-000Z_pi-3.jsonl"
@@ -66,7 +66,7 @@ def last_context(messages: list[Message]) -> int:
     return [message.usage.context for message in messages if message.usage and message.usage.context][-1]
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 def test_real_sessions() -> None:
     """The two real sessions have the messages that were counted in them."""
     before = read(TRANSCRIPTS / "pi" / "before-compaction.jsonl")

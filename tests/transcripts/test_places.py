@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import TranscriptError
 from holdfast.transcripts import Problem, SessionRef, default_places, sessions
 from support.agent_files import OWN, TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 from support.paths import FIXTURES
 
 root_reads_everything = pytest.mark.skipif(
@@ -119,7 +119,7 @@ def test_default_places(tmp_path: Path) -> None:
     ]
 
 
-@needs_shared
+@needs_data("transcripts/pi")
 def test_real_folder() -> None:
     """Among the real transcripts every session is found, and nothing beside them; Cursor's chat is named."""
     problems: list[Problem] = []

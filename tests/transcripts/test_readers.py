@@ -10,7 +10,7 @@ from holdfast.errors import TranscriptError
 from holdfast.messages import Message
 from holdfast.transcripts import READERS, Entry, Problem, Transcript, read, stream
 from support.agent_files import COPILOT, KIMI, OPENHANDS, OWN, REAL, name, wire_records
-from support.external_data import needs_shared
+from support.external_data import needs_data
 from support.paths import FIXTURES
 
 own = pytest.mark.parametrize(("format_", "path"), OWN, ids=name)
@@ -34,7 +34,7 @@ class TestRecognition:
         """Each file of ours is claimed by its own reader."""
         assert read(path).format == format_
 
-    @needs_shared
+    @needs_data("transcripts")
     @real
     def test_real(self, format_: str, path: Path) -> None:
         """Each real file is claimed by its own reader."""
@@ -114,7 +114,7 @@ class TestCoverage:
         if is_lines(path):
             assert uncovered(read(path, format=format_)) == 0
 
-    @needs_shared
+    @needs_data("transcripts")
     @real
     def test_real(self, format_: str, path: Path) -> None:
         """No line of the real files is passed over."""
@@ -154,7 +154,7 @@ class TestIdentity:
         if format_ in WIRE:
             assert assert_identical(read(path)) > 0
 
-    @needs_shared
+    @needs_data("transcripts")
     @real
     def test_real(self, format_: str, path: Path) -> None:
         """Each provider-shaped record of the real files comes back as it was."""
@@ -162,7 +162,7 @@ class TestIdentity:
             assert assert_identical(read(path)) > 0
 
 
-@needs_shared
+@needs_data("transcripts")
 @real
 def test_real_files_are_read_without_faults(format_: str, path: Path) -> None:
     """The only problems of the real files are two comment lines, repeated lines and restated messages."""

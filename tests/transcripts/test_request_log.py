@@ -10,7 +10,7 @@ from holdfast import providers
 from holdfast.messages import Usage, units
 from holdfast.transcripts import Problem, Request, read, requests
 from support.agent_files import TRANSCRIPTS
-from support.external_data import needs_shared
+from support.external_data import needs_data
 from support.paths import FIXTURES
 
 FILE = FIXTURES / "request_log" / "growing.jsonl"
@@ -105,7 +105,7 @@ def test_other_rows(tmp_path: Path) -> None:
     assert problems == [5, 6, 7, 8, 1]
 
 
-@needs_shared
+@needs_data("transcripts/swarm")
 def test_real_logs() -> None:
     """In the real logs the last request of the main conversation is in the union, pairs and all."""
     for path in sorted(TRANSCRIPTS.glob("swarm/*.gz")):
@@ -119,7 +119,7 @@ def test_real_logs() -> None:
         assert not any(unit.pending for unit in units(list(last.messages)))
 
 
-@needs_shared
+@needs_data("transcripts/swarm")
 def test_real_usage() -> None:
     """The log of a Claude run has the provider's count for each of its requests, growing."""
     (path,) = TRANSCRIPTS.glob("swarm/cpp-builds-claude-*.gz")

@@ -15,7 +15,7 @@ from holdfast.providers.openai_chat import OPENAI_CHAT
 from holdfast.providers.openai_responses import OPENAI_RESPONSES
 from holdfast.providers.pi import PI
 from holdfast.transcripts.session import Session
-from support.external_data import SHARED, needs_shared
+from support.external_data import DATA, needs_data
 from support.session_files import (
     START,
     Ids,
@@ -268,10 +268,10 @@ class TestTree:
         assert texts(session) == texts(reopen(session.file)) == ["hi", "on"]
 
 
-@needs_shared
+@needs_data("transcripts/migrate")
 def test_real_version_3_file_is_opened_as_it_is(tmp_path: Path) -> None:
     """A session that pi 0.80 wrote opens without problems, keeps its bytes, and goes on."""
-    (source,) = SHARED.glob("transcripts/migrate/pi/*/portable-rich/native/session.jsonl")
+    (source,) = DATA.glob("transcripts/migrate/pi/*/portable-rich/native/session.jsonl")
     copy = tmp_path / "session.jsonl"
     copy.write_bytes(source.read_bytes())
     session = Session.open(copy, clock=Ticks(), new_id=Ids())
