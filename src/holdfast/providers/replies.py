@@ -179,6 +179,7 @@ class ResponsesStream:
         self._items: dict[int, Json] = {}
         self._calls: dict[int, Json] = {}
         self._texts: dict[int, list[str]] = {}
+        self._id = ""
         self._response: Json | None = None
 
     @property
@@ -206,6 +207,8 @@ class ResponsesStream:
                 return "" if place in self._calls else text
             case {"type": "response.output_item.done", "item": Mapping() as item}:
                 self._items[place] = dict(item)
+            case {"type": "response.created", "response": Mapping() as response}:
+                self._id = get_text(response, "id")
             case {"type": str(kind), "response": Mapping() as response} if kind in _LAST_EVENTS:
                 self._response = dict(response)
         return ""
@@ -219,7 +222,7 @@ class ResponsesStream:
                 key = "arguments" if self._calls[place]["type"] == "function_call" else "input"
                 part = {**self._calls[place], key: text}
             items.append(self._items.get(place) or part)  # what has come of one that was cut
-        response = self._response or {}
+        response = self._response or {"id": self._id}
         return {**response, "output": blocks(response.get("output")) or items}  # some services leave them out there
 
 

@@ -22,7 +22,7 @@ from typing import Any, Final
 
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
-from holdfast.memory.archive import Said
+from holdfast.memory.archive import FIRST, Said
 from holdfast.messages import Message, RedactedThinking, Thinking, ToolCall
 from holdfast.store.base import Record, Scope, Select
 
@@ -42,8 +42,12 @@ CHAT: Final = "chat-"
 """How the names of sessions begin that nobody has named."""
 RECORD: Final = "conversation"
 """The kind of the records that say up to where a conversation is known."""
+RESPONSE: Final = "response"
+"""The kind of the records that have the place after a response of the provider, by a keyed digest of its id."""
+NEWEST: Final = "newest"
+"""The key of the record that has the place after the newest response of a session."""
 MAX_CONVERSATIONS: Final = 1_000
-"""Conversations without a name of one caller that are compared, the newest, and responses that are remembered."""
+"""Conversations without a name of one caller that are compared, the newest."""
 MAX_ID_CHARS: Final = 1_000
 """How long the id of a response, or the name of a session, may be. Real ones have less than a hundred characters."""
 MAX_CALLERS: Final = 64
@@ -124,6 +128,19 @@ class _Known:
 
     end: _End
     is_open: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Previous:
+    """Where a request goes on of which the provider has the earlier messages.
+
+    Attributes:
+        session: The name of its session; empty if it is not known.
+        place: The place of its first message, for `after` of `Session.append`; empty if it is not known.
+    """
+
+    session: str = ""
+    place: str = ""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -258,10 +275,11 @@ class Conversation:
 
 
 class Conversations:
-    """The conversations of clients that name none, and the sessions of the provider's responses.
+    """The conversations of clients that name none, and the places of the provider's responses.
 
-    The store has where each conversation ends, as keyed digests, so that they go on after a restart. Of several servers
-    with one store each sees what the others have recorded.
+    The store has where each conversation ends and where each response is, as keyed digests, so that they go on after a
+    restart. Of several servers with one store each sees what the others have recorded. All calls read and write the
+    store: they are not for the thread of the event loop.
 
     Args:
         engine: The memory.
@@ -273,24 +291,62 @@ class Conversations:
         self._memory = engine._memory
         self._key = key
         self._chats: dict[Scope, _Chats] = {}
-        self._responses: dict[tuple[Scope, str], str] = {}
         self._lock = Lock()
 
-    # --- responses: for the thread of the event loop -----------------------------------
+    # --- responses -------------------------------------------------------------------
 
-    def add_response(self, response: str, *, session: Scope) -> None:
-        """Remember the session of a response of the provider."""
-        if len(response) > MAX_ID_CHARS:
+    def add_response(self, response: str, *, session: Scope, place: str, is_whole: bool) -> None:
+        """Remember the place after a response of the provider.
+
+        The next request of a conversation that the provider keeps follows the newest response that is whole.
+        """
+        keys: list[str] = []
+        if response and len(response) <= MAX_ID_CHARS:
+            keys.append(self._sign_response(response))
+        if is_whole:
+            keys.append(NEWEST)
+        self._store_places(keys, session=session, place=place)
+
+    def find_previous(self, body: Mapping[str, Any], *, owner: Scope) -> Previous:
+        """Return where the response is that a request of a caller goes on from."""
+        response = body.get("previous_response_id")
+        if not isinstance(response, str) or not response:
+            return Previous()
+        select = Select(scope=owner, across=True, newest=True, limit=1)
+        for record in self._read_records(select, kind=RESPONSE, key=self._sign_response(response)):
+            return Previous(session=record.scope.session, place=_read_place(record))
+        return Previous()
+
+    def find_newest(self, session: Scope) -> str:
+        """Return the place after the newest response of a session; empty if it is not known.
+
+        A session without a message begins here: this is stored, so that its first request may be repeated.
+        """
+        for record in self._read_records(Select(scope=session), kind=RESPONSE, key=NEWEST):
+            return _read_place(record)
+        read = partial(self._memory.store.read_messages, Select(scope=session, limit=1))
+        try:
+            messages = self._engine._ask_memory(read, scope=replace(session, session=""))
+        except StorageError:
+            return ""
+        if messages:
+            return ""
+        self._store_places([NEWEST], session=session, place=FIRST)
+        return FIRST
+
+    def _sign_response(self, response: str) -> str:
+        return hmac.digest(self._key(), response.encode(errors="replace"), "sha256").hex()[:32]
+
+    def _store_places(self, keys: Sequence[str], *, session: Scope, place: str) -> None:
+        now = self._memory.clock()
+        records = [Record(scope=session, kind=RESPONSE, key=key, data={"place": place}, time=now) for key in keys]
+        if not records:
             return
-        self._responses[replace(session, session=""), response] = session.session
-        while len(self._responses) > MAX_CONVERSATIONS:
-            del self._responses[next(iter(self._responses))]
+        add = partial(self._memory.store.add_records, records)
+        with suppress(StorageError):  # archiving the messages reports it
+            self._engine._ask_memory(add, scope=replace(session, session=""))
 
-    def find_previous(self, body: Mapping[str, Any], *, owner: Scope) -> str:
-        """Return the session of the response that a request of a caller goes on from; empty if it is not known."""
-        return self._responses.get((owner, str(body.get("previous_response_id"))), "")
-
-    # --- histories: these calls read and write the store, and are not for the thread of the event loop ---
+    # --- histories -------------------------------------------------------------------
 
     def begin(self, messages: Sequence[Message], *, owner: Scope, is_aside: bool = False) -> Conversation | None:
         """Return the conversation that a request of a caller continues, or a new one; None without any message.
@@ -370,7 +426,7 @@ class Conversations:
         """Read the conversations that were begun since the last call; whether there are any."""
         select = Select(scope=owner, across=True, after=chats.last_record, newest=True, limit=MAX_CONVERSATIONS)
         is_new = False
-        for record in self._read_records(select):
+        for record in self._read_records(select, kind=RECORD):
             chats.last_record = max(chats.last_record, record.id)
             end = _read_end(record)
             if end is not None and record.scope.session not in chats.known:
@@ -380,12 +436,13 @@ class Conversations:
         return is_new
 
     def _read_end(self, scope: Scope) -> _End | None:
-        records = self._read_records(Select(scope=scope))
+        records = self._read_records(Select(scope=scope), kind=RECORD)
         return _read_end(records[0]) if records else None
 
-    def _read_records(self, select: Select) -> list[Record]:
+    def _read_records(self, select: Select, *, kind: str, key: str | None = None) -> list[Record]:
         """Read records; none if the store fails, which assembling the window reports."""
-        read = partial(self._memory.store.read_records, select, kind=RECORD)
+        keys = None if key is None else [key]
+        read = partial(self._memory.store.read_records, select, kind=kind, keys=keys)
         try:
             return self._engine._ask_memory(read, scope=replace(select.scope, session=""))
         except StorageError:
@@ -407,6 +464,11 @@ def _read_end(record: Record) -> _End | None:
     if not isinstance(base, str) or not isinstance(reply, str) or not isinstance(marks, list | tuple):
         return None
     return _End(base=base, reply=reply, marks=tuple(map(str, marks)))
+
+
+def _read_place(record: Record) -> str:
+    place = record.data.get("place")
+    return place if isinstance(place, str) else ""
 
 
 def _forget_oldest(chats: _Chats) -> None:

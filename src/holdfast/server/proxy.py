@@ -378,9 +378,15 @@ class Proxy:
             return None  # it quotes a conversation that is known from its own requests
         assert exchange.caller is not None
         owner = exchange.caller.scope(request.headers)
-        name = name or self._conversations.find_previous(exchange.body, owner=owner)
+        previous = await asyncio.to_thread(self._conversations.find_previous, exchange.body, owner=owner)
+        name = name or previous.session
         if name:
-            await asyncio.to_thread(self._conversations.name, replace(owner, session=name))
+            scope = replace(owner, session=name)
+            await asyncio.to_thread(self._conversations.name, scope)
+            if previous.session == name:
+                exchange.place = previous.place
+            elif exchange.body.get("conversation"):
+                exchange.place = await asyncio.to_thread(self._conversations.find_newest, scope)
             return await self._open_session(name, owner=owner)
         exchange.conversation = await asyncio.to_thread(
             self._conversations.begin, exchange.messages, owner=owner, is_aside=exchange.is_summary
@@ -409,7 +415,10 @@ class Proxy:
         """Assemble the window. A request with only the newest messages is archived, and sent as it came."""
         assert exchange.session is not None
         if is_continued(exchange.body):
-            exchange.place = (await exchange.session.append(exchange.messages, format=exchange.format)).place
+            # After the response that it goes on from, the same message again is the same message.
+            after = exchange.place or None
+            appended = await exchange.session.append(exchange.messages, format=exchange.format, after=after)
+            exchange.place = appended.place
             return
         exchange.limit = self._find_limit(exchange, headers)
         await self._assemble(exchange)
@@ -596,15 +605,21 @@ class Proxy:
         reply: Sequence[Message] = ()
         try:
             messages: Sequence[Incoming] = await self._bodies.work(collector.received, size=collector.size)
-            if collector.id and format == "openai_responses":
-                self._conversations.add_response(collector.id, session=session.sync.scope)
             read = providers.read(messages, format=format, keep_malformed=True)
             if collector.is_cut:
                 broken = [message for message in read if _has_content(message)]
-                await session._append_broken(broken, after=after)
+                appended = await session._append_broken(broken, after=after)
             else:
                 reply = read
-                await session.append(read, format=format, after=after)
+                appended = await session.append(read, format=format, after=after)
+            if format == "openai_responses":
+                await asyncio.to_thread(
+                    self._conversations.add_response,
+                    collector.id,
+                    session=session.sync.scope,
+                    place=appended.place,
+                    is_whole=not collector.is_cut,
+                )
         except Exception:  # the reply has come: the agent gets it in any case
             log.exception("a reply was not archived")
         finally:
