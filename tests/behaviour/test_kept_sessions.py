@@ -8,6 +8,7 @@ import random
 import re
 import tracemalloc
 import weakref
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +17,29 @@ import pytest
 from holdfast import Engine
 from holdfast.settings import Archive, Embedding, ServerSettings, Settings
 
-MB = 2**20
+KB = 2**10
 NOW = 1_760_000_000_000
 LIMIT = 4_000_000
 """Tokens of the window: nothing is cut from it."""
 
 
-def make_settings(megabytes: int) -> Settings:
-    """Make settings that keep sessions of so many megabytes."""
-    limits = ServerSettings(max_session_bytes=megabytes * MB)
+@pytest.fixture(autouse=True, scope="module")
+def quick_collection() -> Iterator[None]:
+    """Let the garbage collector look only at what these tests make."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+def make_settings(max_bytes: int) -> Settings:
+    """Make settings that keep sessions of this size together."""
+    limits = ServerSettings(max_session_bytes=max_bytes)
     patient = Archive(timeout_seconds=600)  # a session whose call is given up is kept until that call returns
     return Settings(archive=patient, embedding=Embedding(provider="none"), server=limits)
 
 
-def talk(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
+def conversation(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
     """Make the messages of a conversation; each is a string of its own."""
     filling = random.Random(name).choices("abcdefgh ", k=chars)  # noqa: S311 - for tests
     history: list[dict[str, Any]] = []
@@ -41,11 +51,11 @@ def talk(name: str, *, turns: int, chars: int) -> list[dict[str, Any]]:
 
 def test_sessions_that_are_kept_have_a_bound_in_bytes(tmp_path: Path) -> None:
     """Those that were used longest ago are dropped first, and the last one stays."""
-    with Engine.open(tmp_path, settings=make_settings(1), background=False) as engine:
+    with Engine.open(tmp_path, settings=make_settings(100 * KB), background=False) as engine:
         states = []
         for number in range(12):
             session = engine.session(f"s{number}")
-            session.assemble(talk(f"s{number}", turns=2, chars=100_000), limit=LIMIT)
+            session.assemble(conversation(f"s{number}", turns=2, chars=10_000), limit=LIMIT)
             states.append(weakref.ref(session))
             del session
         gc.collect()
@@ -56,35 +66,35 @@ def test_sessions_that_are_kept_have_a_bound_in_bytes(tmp_path: Path) -> None:
 
 def test_one_session_that_is_larger_than_the_bound_is_kept_until_the_next(tmp_path: Path) -> None:
     """Else every request of it would read its history again."""
-    with Engine.open(tmp_path, settings=make_settings(1), background=False) as engine:
-        engine.session("large").assemble(talk("large", turns=2, chars=2 * MB), limit=LIMIT)
+    with Engine.open(tmp_path, settings=make_settings(100 * KB), background=False) as engine:
+        engine.session("large").assemble(conversation("large", turns=2, chars=100 * KB), limit=LIMIT)
         state = weakref.ref(engine.session("large"))
         gc.collect()
         assert state() is not None
-        engine.session("other").assemble(talk("other", turns=1, chars=100), limit=LIMIT)
+        engine.session("other").assemble(conversation("other", turns=1, chars=100), limit=LIMIT)
         gc.collect()
         assert state() is None
 
 
 def test_a_session_in_use_is_not_dropped(tmp_path: Path) -> None:
     """Its user goes on with the same object, and so does everybody who asks for it."""
-    with Engine.open(tmp_path, settings=make_settings(1), background=False) as engine:
+    with Engine.open(tmp_path, settings=make_settings(100 * KB), background=False) as engine:
         used = engine.session("used")
-        used.assemble(talk("used", turns=2, chars=MB), limit=LIMIT)
+        used.assemble(conversation("used", turns=2, chars=50 * KB), limit=LIMIT)
         for number in range(5):
-            engine.session(f"s{number}").assemble(talk(f"s{number}", turns=2, chars=MB), limit=LIMIT)
+            engine.session(f"s{number}").assemble(conversation(f"s{number}", turns=2, chars=50 * KB), limit=LIMIT)
         assert engine.session("used") is used
 
 
 def test_a_session_that_was_dropped_goes_on_as_before(tmp_path: Path) -> None:
     """The same windows, each message archived once, the same edits and turns."""
 
-    def run(folder: Path, megabytes: int) -> tuple[list[str], list[tuple[str, str]], int]:
+    def run(folder: Path, max_bytes: int) -> tuple[list[str], list[tuple[str, str]], int]:
         windows = []
-        with Engine.open(folder, settings=make_settings(megabytes), background=False, clock=lambda: NOW) as engine:
+        with Engine.open(folder, settings=make_settings(max_bytes), background=False, clock=lambda: NOW) as engine:
             for turn in range(1, 9):
                 for name in ("a", "b", "c"):
-                    history = talk(name, turns=turn, chars=3_000)[:-1]
+                    history = conversation(name, turns=turn, chars=3_000)[:-1]
                     window = engine.session(name).assemble(history, limit=12_000)
                     windows.append(re.sub(r'mark=\\"\w+', "", json.dumps(window.request())))  # marks are random
                     engine.session(name).append([{"role": "assistant", "content": f"{name} answers {turn - 1}."}])
@@ -93,35 +103,35 @@ def test_a_session_that_was_dropped_goes_on_as_before(tmp_path: Path) -> None:
             rows = [(str(row.message.role), row.message.text) for row in session.messages()]
             return windows, rows, len(session.timeline())
 
-    assert run(tmp_path / "dropped", 0) == run(tmp_path / "kept", 256)
+    assert run(tmp_path / "dropped", 0) == run(tmp_path / "kept", 256 * KB * KB)
 
 
 @pytest.mark.parametrize("kind", ["small", "long", "tools", "pictures", "cjk"])
 def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) -> None:
     """By less than a factor of two, for many small messages and for a few large ones."""
-    texts: list[dict[str, Any]] = []
-    for number in range(300):
+    messages: list[dict[str, Any]] = []
+    for number in range(100):
         letters = random.Random(number).choices("abcdefgh 港口", k=2_000)  # noqa: S311 - for tests
         words = "".join(letters)
         match kind:
             case "small":
-                texts += talk(f"n{number}", turns=1, chars=80)
+                messages += conversation(f"n{number}", turns=1, chars=80)
             case "long":
-                texts += talk(f"n{number}", turns=1, chars=20_000)[: number % 30 == 0]
+                messages += conversation(f"n{number}", turns=1, chars=20_000)[: number % 10 == 0]
             case "tools":
                 call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
-                texts.append({"role": "user", "content": words[:50]})
-                texts.append({"role": "assistant", "content": None, "tool_calls": [call]})
-                texts.append({"role": "tool", "tool_call_id": f"c{number}", "content": words})
+                messages.append({"role": "user", "content": words[:50]})
+                messages.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                messages.append({"role": "tool", "tool_call_id": f"c{number}", "content": words})
             case "pictures":
                 url = f"data:image/png;base64,{'abcd' * 10_000}{number:04d}"
-                texts.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
-                texts.append({"role": "assistant", "content": "A picture."})
+                messages.append({"role": "user", "content": [{"type": "image_url", "image_url": {"url": url}}]})
+                messages.append({"role": "assistant", "content": "A picture."})
             case _:
-                texts.append({"role": "user" if number % 2 == 0 else "assistant", "content": words})
-    given = json.dumps(texts)
+                messages.append({"role": "user" if number % 2 == 0 else "assistant", "content": words})
+    given = json.dumps(messages)
     with Engine.open(tmp_path, settings=make_settings(0), background=False) as engine:
-        engine.session("first").assemble(talk("first", turns=5, chars=500), limit=LIMIT)
+        engine.session("first").assemble(conversation("first", turns=5, chars=500), limit=LIMIT)
         tracemalloc.start()
         try:
             engine.session("s").assemble(json.loads(given), limit=LIMIT)
