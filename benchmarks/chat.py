@@ -154,7 +154,7 @@ def _timed(call: Callable[..., Any], steps: Steps, step: str) -> Callable[..., A
 _SESSION_STEPS: Final = {
     "assemble": "assemble",
     "append": "archive the reply",
-    "size": "archive and size",
+    "count_tokens": "archive and count tokens",
     "compact": "compact",
 }
 _AGENT_STEPS: Final = {"build_system_prompt": "prompt", "record": "transcript", "update_entry": "sessions.json"}

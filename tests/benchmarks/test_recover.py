@@ -102,6 +102,7 @@ class TestFigures:
             sum((1 - row["holdfast"]) * row["needles"] for row in found["by_compactions"].values())
         )
 
+    @pytest.mark.nightly
     def test_an_engine_without_memory_would_be_found_out(self, talk: list[Message]) -> None:
         """Where nothing is recalled, what is far away is missed, and no question gets a block."""
         found = measure([talk], useless=True, limit=40_000, each=1, tables={**WORDS, "recall": {"enabled": False}})
@@ -109,6 +110,7 @@ class TestFigures:
         assert found["offtopic_injected"] == 0
         assert found["largest_block"] == 0
 
+    @pytest.mark.nightly
     def test_the_command_prints_both_summarisers(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """JSON with the promised fields, tables for people; a request larger than the window is passed over."""
         file = tmp_path / "talk.json"

@@ -446,6 +446,7 @@ def test_masks_that_bring_others_into_reach_take_a_bounded_number_of_passes() ->
     assert _calls(long) <= 2.2 * _calls(short) + 200
 
 
+@pytest.mark.nightly
 def test_five_hostile_megabytes_are_got_through() -> None:
     """A text of every trap at once is searched to its end."""
     text = "\n".join(piece * (size // len(piece)) for size, pieces in HOSTILE.items() for piece in pieces)
@@ -453,6 +454,7 @@ def test_five_hostile_megabytes_are_got_through() -> None:
     assert "password" in {secret.rule for secret in find(text)}
 
 
+@pytest.mark.nightly
 @needs_data("transcripts/pi")
 def test_real_transcripts_come_through_untouched() -> None:
     """The public transcripts hold placeholders, ids, digests and signatures, and no secret: nothing is masked."""
