@@ -419,7 +419,7 @@ def measure(
 def count_compactions(home: Path) -> int:
     """Count the compactions that Holdfast has made in all sessions."""
     with Engine.open(home, settings=Settings(), background=False) as engine:
-        sessions = [engine.session(one.session, project=one.project, agent=one.agent) for one in engine.sessions()]
+        sessions = [engine.session(one.id, project=one.project, agent=one.agent) for one in engine.sessions()]
         return sum(edit.kind == "compacted" for session in sessions for edit in session.edits())
 
 

@@ -260,7 +260,7 @@ def count_lost(home: Path, names: list[str]) -> int:
     with Engine.open(home, settings=Settings(), background=False) as engine:
         archived: set[str] = set()
         for scope in engine.sessions():
-            session = engine.session(scope.session, project=scope.project, agent=scope.agent)
+            session = engine.session(scope.id, project=scope.project, agent=scope.agent)
             archived.update(row.message.text.strip() for row in session.messages())
         return sum(" ".join(make_words(name)) not in archived for name in names)
 

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.engine import Engine
+from holdfast.memory.sessions import TURN
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
-from holdfast.timeline import TURN, WINDOW
+from holdfast.timeline import WINDOW
 from support.conversations import reply, system, user
 from support.failing_stores import FailingStore, open_engine
 from support.waiting import UNHURRIED

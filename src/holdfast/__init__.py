@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from holdfast.memory.memory import Stats as Stats
     from holdfast.memory.recall import Hit as Hit
     from holdfast.memory.recall import Recall as Recall
+    from holdfast.memory.sessions import SessionInfo as SessionInfo
     from holdfast.messages import Image as Image
     from holdfast.messages import Message as Message
     from holdfast.messages import Opaque as Opaque
@@ -133,6 +134,7 @@ _HOMES: Final = {
     "holdfast.memory.facts": "FactHit",
     "holdfast.memory.memory": "Stats",
     "holdfast.memory.recall": "Hit Recall",
+    "holdfast.memory.sessions": "SessionInfo",
     "holdfast.messages": "Image Message Opaque Origin Part RedactedThinking Role Text Thinking ToolCall ToolResult"
     " Usage",
     "holdfast.models.base": "Model Prompt Reply Tool",

@@ -17,6 +17,7 @@ from holdfast.compaction.events import Hooks
 from holdfast.errors import ClosedError, HoldfastError, InputError, ModelError
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
+from holdfast.memory.sessions import SessionInfo, list_sessions
 from holdfast.session import AutoCompaction, Resources, Session
 from holdfast.settings import Loaded, ProjectSettings, Settings
 from holdfast.settings.loading import PROJECT_FILE
@@ -319,22 +320,23 @@ class Engine:
         )
 
     def sessions(
-        self, *, tenant: str | None = None, project: str | None = None, agent: str | None = None
-    ) -> dict[Scope, int]:
-        """List the stored sessions with how many messages each has, the session with the newest message first.
+        self,
+        *,
+        tenant: str | None = None,
+        project: str | None = None,
+        agent: str | None = None,
+        limit: int | None = None,
+    ) -> list[SessionInfo]:
+        """List the stored sessions, the session with the newest message first.
 
         Args:
             tenant: Only those of this tenant; by default of all tenants, which is for the owner of the memory alone.
             project: Only those of this project.
             agent: Only those of this agent.
+            limit: At most this many. Each takes a few milliseconds, for its title and times.
         """
         self._require_open()
-        stored = self._memory.store.sessions()
-        return {
-            scope: count
-            for scope, count in stored.items()
-            if tenant in {None, scope.tenant} and project in {None, scope.project} and agent in {None, scope.agent}
-        }
+        return list_sessions(self._memory.store, tenant=tenant, project=project, agent=agent, limit=limit)
 
     def search(
         self, query: str, *, limit: int = 10, tenant: str = "local", project: str = "", agent: str = "main"

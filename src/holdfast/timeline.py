@@ -18,6 +18,7 @@ from holdfast.context.edits import EDIT, Edit, Item, branch_edits, make_items
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import InputError, InvalidWindowError
 from holdfast.memory.memory import Memory
+from holdfast.memory.sessions import TURN
 from holdfast.messages import Message, count_equal
 from holdfast.report import ContextReport
 from holdfast.store.base import Record, Scope, Select, Store
@@ -28,8 +29,6 @@ MAX_SENT_TURNS: Final = 4
 """Turns of an earlier process whose new messages are known to have been sent."""
 WINDOW: Final = "window"
 """The kind of the records that hold the source of past windows, by the key of their turn."""
-TURN: Final = "turn"
-"""The kind of the records that hold the reports of past turns."""
 
 
 class WindowSource(Struct, frozen=True, kw_only=True):

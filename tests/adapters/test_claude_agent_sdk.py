@@ -130,7 +130,7 @@ def test_a_prompt_gets_what_an_earlier_session_said(
     assert any("Noted." in str(message) for message in replies)
     (scope,) = engine.sessions()
     assert scope.project == str(tmp_path / "work")
-    session = engine.session(scope.session, project=scope.project)
+    session = engine.session(scope.id, project=scope.project)
     assert session.search("door code")[0].text.endswith(PLANTED)
     session.remember(PLANTED)
     ask(sdk, QUESTION, options)

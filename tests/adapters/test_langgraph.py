@@ -121,7 +121,7 @@ def test_what_is_deleted_is_gone_and_secrets_are_masked(store: HoldfastStore, en
     store.put(ANNA, "note", {"text": "the parrot is called Bertil"})
     store.delete(ANNA, "note")
     assert engine.search("parrot", agent="store") == []
-    assert engine.sessions() == {}
+    assert engine.sessions() == []
     secret = "sk-ant-api03-" + "Ab3dEf6hIj" * 9 + "AA"
     store.put(ANNA, "key", {"text": f"the key is {secret}"})
     found = store.get(ANNA, "key")

@@ -175,8 +175,8 @@ def test_other_formats_retries_and_requests_without_a_session(
     assert model_server.bodies[0]["messages"] == model_server.bodies[1]["messages"] == message
     with Engine.open(tmp_path / "agent-memory", background=False) as engine:
         said = {
-            scope.session: [one.text for one in archived(engine.session(scope.session, tenant=scope.tenant))]
-            for scope in engine.sessions()
+            info.id: [one.text for one in archived(engine.session(info.id, tenant=info.tenant))]
+            for info in engine.sessions()
         }
     assert said == {"chat": ["hello", "one"], "messages": ["hello", "two"], "responses": ["hello", "three"]}
 

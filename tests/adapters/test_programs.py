@@ -67,7 +67,7 @@ def test_a_program_of_the_docs_runs(
         scopes = list(engine.sessions())
         assert scopes
         for scope in scopes:
-            session = engine.session(scope.session, tenant=scope.tenant, project=scope.project, agent=scope.agent)
+            session = engine.session(scope.id, tenant=scope.tenant, project=scope.project, agent=scope.agent)
             assert session.search("deploy key")
 
 

@@ -252,8 +252,8 @@ class TestProject:
         lines = "Which port has the zanzibar database?\nWhich port has the giraffe service?\n"
         home.chat("--model", home.script("One.", "Two."), stdin=lines)
         with Engine.open(home.folder / "memory") as engine:
-            (scope,) = [scope for scope in engine.sessions() if scope.session not in {"a", "b"}]
-            recalled = str(engine.session(scope.session, project=str(home.folder / "work")).edits())
+            (scope,) = [scope for scope in engine.sessions() if scope.id not in {"a", "b"}]
+            recalled = str(engine.session(scope.id, project=str(home.folder / "work")).edits())
         assert "zanzibar database listens on port 6543" in recalled
         assert "giraffe service uses port 6543" in recalled
         assert "7654" not in recalled
@@ -264,10 +264,10 @@ class TestProject:
         (home.folder / "other").mkdir()
         home.chat("--model", home.script("Two."), "--workspace", str(home.folder / "other"), "-p", "Again.")
         with Engine.open(home.folder / "memory") as engine:
-            assert [scope.project for scope in engine.sessions()] == [str(home.folder / "work")]
+            assert [info.project for info in engine.sessions()] == [str(home.folder / "work")]
 
     def test_an_option_names_another(self, home: Home) -> None:
         """With --project the conversation is stored there."""
         home.chat("--model", home.script("One."), "--project", "shop", "-p", "Hello.")
         with Engine.open(home.folder / "memory") as engine:
-            assert [scope.project for scope in engine.sessions()] == ["shop"]
+            assert [info.project for info in engine.sessions()] == ["shop"]

@@ -211,7 +211,7 @@ def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dic
     assert messages(tmp_path)[-1] == words
     with Engine.open(tmp_path / "memory", settings=Settings(embedding=Embedding(provider="none"))) as engine:
         (session,) = {file.stem for file in sessions.folder.glob("*.jsonl")}
-        (project,) = {scope.project for scope in engine.sessions() if scope.session == session}
+        (project,) = {info.project for info in engine.sessions() if info.id == session}
         assert words in [hit.text for hit in engine.session(session, project=project).search("harbour code")]
     roomy = {"HOLDFAST_AGENT__SESSION__RESET__MODE": "never"}
     with Terminal(tmp_path, "--model", "echo", environ=roomy) as terminal:
@@ -238,7 +238,7 @@ def test_a_kill_while_a_conversation_is_named_loses_neither_messages_nor_names(t
     ended = (tmp_path / "memory" / "agents" / "main" / "sessions").glob("*.jsonl.reset.*")
     assert {tuple(message.text for message in read(file).messages) for file in ended} == said
     with Engine.open(tmp_path / "memory", settings=Settings(embedding=Embedding(provider="none"))) as engine:
-        (project,) = {scope.project for scope in engine.sessions()}
+        (project,) = {info.project for info in engine.sessions()}
         rows = engine.session("any", project=project).get(range(1, 20))
         assert {text for conversation in said for text in conversation} <= {row.message.text for row in rows}
     with Terminal(tmp_path, "--model", "echo") as terminal:

@@ -86,7 +86,7 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
 
     with Engine.open(host.home / "memory", settings=Settings(), background=False) as engine:
         (scope,) = engine.sessions()
-        session = engine.session(scope.session, project=scope.project)
+        session = engine.session(scope.id, project=scope.project)
         rows = session.get(range(1, 100))
         assert bool(session.timeline()) == host.has_window
         results = [result.text for row in rows for result in row.message.results]

@@ -47,7 +47,7 @@ def is_archived(memory: Path, text: str) -> bool:
     """Whether a memory has a tool result with a text."""
     with Engine.open(memory, settings=Settings(), background=False) as engine:
         for scope in engine.sessions():
-            session = engine.session(scope.session, project=scope.project, agent=scope.agent)
+            session = engine.session(scope.id, project=scope.project, agent=scope.agent)
             results = [result.text for row in session.get(range(1, 1000)) for result in row.message.results]
             if any(text in result for result in results):
                 return True
@@ -80,5 +80,5 @@ def test_the_parent_recalls_what_a_subagent_saw(tmp_path: Path, monkeypatch: pyt
         (request,) = [body for _, body in model.requests if QUESTION in json.dumps(body) and body.get("tools")]
         assert "7391" in json.dumps(request)
     with Engine.open(tmp_path / "memory", settings=Settings(), background=False) as engine:
-        assert {(scope.project, scope.agent) for scope in engine.sessions()} == {(str(tmp_path / "work"), "main")}
+        assert {(info.project, info.agent) for info in engine.sessions()} == {(str(tmp_path / "work"), "main")}
         assert len(engine.sessions()) == 2

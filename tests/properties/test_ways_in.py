@@ -147,9 +147,11 @@ def test_the_library(memory: Memory, reader: Scope) -> None:
     assert owners_in(str(engine.search("harbour", limit=500, **whose))) == of_agent(reader)
     assert owners_in(session.recall("the harbour", across=True, cap=20_000).block) <= of_agent(reader)
     assert len(session.timeline()) == len(of_session(reader))
-    assert set(engine.sessions(**whose)) == of_agent(reader)
-    assert set(engine.sessions(tenant=reader.tenant)) == {one for one in OWNERS if one.tenant == reader.tenant}
-    assert set(engine.sessions()) == set(OWNERS)
+    of_tenant = {one for one in OWNERS if one.tenant == reader.tenant}
+    listed = engine.sessions(tenant=reader.tenant, project=reader.project, agent=reader.agent)
+    assert {info.scope for info in listed} == of_agent(reader)
+    assert {info.scope for info in engine.sessions(tenant=reader.tenant)} == of_tenant
+    assert {info.scope for info in engine.sessions()} == set(OWNERS)
 
 
 @pytest.mark.parametrize("part", ["tenant", "project", "agent", "session"])

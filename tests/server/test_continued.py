@@ -32,8 +32,8 @@ NAMED = {"conversation": "conv_1"}
 
 def texts(engine: Engine) -> list[str]:
     """Return the texts of the only session."""
-    (scope,) = engine.sessions()
-    return [row.message.text.strip() for row in engine._memory.store.read_messages(Select(scope=scope))]
+    (info,) = engine.sessions()
+    return [row.message.text.strip() for row in engine._memory.store.read_messages(Select(scope=info.scope))]
 
 
 def fail(server: Running, *said: str, body: dict[str, Any]) -> None:
@@ -121,8 +121,8 @@ class TestAfterAResponse:
     def test_a_response_of_a_session_that_was_forgotten_is_unknown(self, start: Start) -> None:
         with start(lambda _: "Hi.", settings=PLAIN) as server:
             first = session_of(ask(server, PATH, "hello"))
-            (scope,) = server.engine.sessions()
-            server.engine._open_session(scope).forget()
+            (info,) = server.engine.sessions()
+            server.engine._open_session(info.scope).forget()
             assert session_of(ask(server, PATH, "more", body=FOLLOW)) != first
 
     def test_no_id_of_a_response_is_stored(self, start: Start, tmp_path: Path) -> None:

@@ -178,12 +178,12 @@ def test_a_turn_archives_what_is_new_in_the_transcript(host: Host) -> None:
             for _ in range(3):
                 hooks.handle(host.payload("Stop"))
             assert len(notified) == turn + 1
-            assert sum(engine.sessions().values()) == 2 * (turn + 1)
+            assert sum(info.messages for info in engine.sessions()) == 2 * (turn + 1)
     host.lines = host.lines[:2]
     host.write("user", "Another question after going back.")
     with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
         HostHooks(engine._memory).handle(host.payload("Stop"))
-        assert sum(engine.sessions().values()) == 9
+        assert sum(info.messages for info in engine.sessions()) == 9
 
 
 def test_the_state_of_many_sessions_is_bounded(host: Host) -> None:

@@ -95,8 +95,8 @@ class TestNoCrossing:
             assert "5433" not in last_request(server)
             ask(server, path, QUESTION, key=ANN, stream=stream, session="s1")
             assert "5433" in last_request(server)
-            assert {scope.session for scope in server.engine.sessions()} == {"s1"}
-            assert len({scope.agent for scope in server.engine.sessions()}) == 2
+            assert {info.id for info in server.engine.sessions()} == {"s1"}
+            assert len({info.agent for info in server.engine.sessions()}) == 2
 
     def test_facts_and_other_sessions_of_a_key_stay_with_it(self, start: Start, path: str, *, stream: bool) -> None:
         with start(lambda _: "Fine.", settings=ACROSS) as server:
@@ -168,15 +168,15 @@ class TestNames:
             assert other != first
             own = session_of(ask(server, "responses", "And then?", stream=stream, body=follow))
             assert own == first
-            agents = {scope.session: scope.agent for scope in server.engine.sessions()}
+            agents = {info.id: info.agent for info in server.engine.sessions()}
             assert agents[first] != agents[other]
 
     def test_a_conversation_of_the_provider_is_a_session_of_the_key(self, start: Start) -> None:
         with start(lambda _: "Fine.", settings=PLAIN) as server:
             for key in (ANN, BOB):
                 ask(server, "responses", SECRET, key=key, body={"conversation": "conv_1"})
-            stored = server.engine.sessions().items()
-            assert [(scope.session, count) for scope, count in stored] == [("conv_1", 2), ("conv_1", 2)]
+            stored = [(info.id, info.messages) for info in server.engine.sessions()]
+            assert stored == [("conv_1", 2), ("conv_1", 2)]
 
     def test_tokens_are_counted_for_the_window_of_the_caller(self, start: Start) -> None:
         """A request to count with the session of another passes as it came."""
@@ -226,9 +226,9 @@ class TestNames:
         with start(lambda _: "Fine.", settings=PLAIN, projects=projects) as server:
             for token in (OWNER_TOKEN, ""):
                 ask(server, "messages", QUESTION, session="s1", project=str(tmp_path), token=token)
-            windows = [
-                server.engine._open_session(scope).timeline()[0].raw_max_tokens for scope in server.engine.sessions()
-            ]
+            windows: list[int] = []
+            for info in server.engine.sessions():
+                windows.append(server.engine._open_session(info.scope).timeline()[0].raw_max_tokens)
             assert sorted(windows) == [9_000, 200_000]
 
 
@@ -356,7 +356,7 @@ class TestOwner:
                 assert reply.headers["x-holdfast-identity"] == "owner"
                 assert "x-holdfast-warning" not in reply.headers
                 assert "5433" in last_request(server)
-            assert {scope.agent for scope in server.engine.sessions()} == {"main"}
+            assert {info.agent for info in server.engine.sessions()} == {"main"}
             seen = [request.headers for request in server.provider.requests]
             assert not [one for one in seen if any("holdfast" in name.lower() for name in one)]
             assert OWNER_TOKEN not in str(seen)
@@ -485,7 +485,7 @@ class TestUnnamed:
             with suppress(httpx.HTTPError):
                 httpx.post(f"{server.url}/v1/{path}", json=body, headers=credential(path, ANN), timeout=PATIENCE)
             (scope,) = server.engine.sessions()
-            assert session_of(ask(server, path, "hello", stream=True)) == scope.session
+            assert session_of(ask(server, path, "hello", stream=True)) == scope.id
 
     @every_format
     def test_an_edited_message_begins_a_session_with_all_before_it(self, start: Start, path: str) -> None:
@@ -494,8 +494,8 @@ class TestUnnamed:
             first = session_of(ask(server, path, "hello", "Hi.", SECRET))
             edited = ask(server, path, "hello", "Hi.", QUESTION)
             assert session_of(edited) != first
-            (scope,) = [one for one in server.engine.sessions() if one.session == session_of(edited)]
-            rows = server.engine._memory.store.read_messages(Select(scope=scope))
+            (info,) = [one for one in server.engine.sessions() if one.id == session_of(edited)]
+            rows = server.engine._memory.store.read_messages(Select(scope=info.scope))
             assert [row.message.text for row in rows] == ["hello", "Hi.", QUESTION, "Hi."]
 
     @pytest.mark.parametrize("number", [*range(4)], ids=["edited", "dropped", "summarised", "rewritten"])
@@ -592,8 +592,8 @@ class TestUnnamed:
     def test_a_session_that_was_forgotten_is_not_continued(self, start: Start) -> None:
         with start(lambda _: "Hi.", settings=PLAIN) as server:
             first = session_of(ask(server, "messages", "hello"))
-            (scope,) = server.engine.sessions()
-            server.engine._open_session(scope).forget()
+            (info,) = server.engine.sessions()
+            server.engine._open_session(info.scope).forget()
             assert session_of(ask(server, "messages", "hello", "Hi.", "more")) != first
 
     def test_of_two_servers_with_one_store_each_knows_what_the_other_did(self, tmp_path: Path) -> None:

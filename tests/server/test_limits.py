@@ -118,8 +118,8 @@ def reply_with(content: bytes, encoding: str, kind: str, _: Seen) -> Response:
 
 def is_archived(pair: Pair, text: str) -> bool:
     """Whether a text is in the archive of any caller."""
-    scopes = pair.engine.sessions(tenant=None)
-    return any(text in row.message.text for scope in scopes for row in pair.engine._open_session(scope).messages())
+    stored = pair.engine.sessions()
+    return any(text in row.message.text for info in stored for row in pair.engine._open_session(info.scope).messages())
 
 
 def check_refused(reply: httpx.Response, *, path: str, setting: str) -> None:
@@ -480,7 +480,7 @@ def test_a_server_keeps_sessions_of_a_bounded_size(tmp_path: Path, monkeypatch: 
         kept = rss_megabytes(pid) - before
     assert kept < 40
     with Engine.open(tmp_path, settings=Settings(embedding=Embedding(provider="none")), background=False) as engine:
-        texts = [row.message.text for scope in engine.sessions() for row in engine._open_session(scope).messages()]
+        texts = [row.message.text for info in engine.sessions() for row in engine._open_session(info.scope).messages()]
     assert all(any(f"Picture {number}." in text for text in texts) for number in range(12))
 
 

@@ -239,10 +239,10 @@ class TestLeaving:
                 received += connection.recv(4096)
         until(ended.is_set)
         (scope,) = pair.engine.sessions()
-        session = pair.engine.session(scope.session, project=scope.project)
+        session = pair.engine.session(scope.id, project=scope.project)
         until(lambda: caplog.messages)
         (line,) = caplog.messages
-        assert line.startswith(f"session {scope.session}: the client left in the middle of the reply of http://127.")
+        assert line.startswith(f"session {scope.id}: the client left in the middle of the reply of http://127.")
         assert [(row.message.text, row.message.is_broken, row.excluded) for row in session.get([2])] == (
             [(text, True, True)] if text else []
         )

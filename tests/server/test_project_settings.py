@@ -212,7 +212,7 @@ def test_a_server_that_the_user_starts_in_a_project(machine: Machine) -> None:
             assert reply.status_code == 200
         with Engine.open(machine.memory, settings=Settings(), background=False) as engine:
             windows = {
-                scope.session: engine._open_session(scope).timeline()[-1].raw_max_tokens for scope in engine.sessions()
+                info.id: engine._open_session(info.scope).timeline()[-1].raw_max_tokens for info in engine.sessions()
             }
         assert windows == {"of-none": 200_000, "of-small": 20_000, "of-a-stranger": 200_000}
 
@@ -242,7 +242,7 @@ def test_a_project_with_a_memory_of_its_own(machine: Machine) -> None:
     for project, store in ((machine.plain, own), (machine.small, machine.memory)):
         machine.run("rpc", "--project", str(project), cwd=machine.home, stdin=json.dumps(call) + "\n")
         with Engine.open(store, settings=Settings(), background=False) as engine:
-            assert "s2" in {scope.session for scope in engine.sessions()}
+            assert "s2" in {info.id for info in engine.sessions()}
 
     async def remember() -> None:
         arguments = ["mcp", "--project", str(machine.plain)]

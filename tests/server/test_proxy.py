@@ -395,7 +395,7 @@ class TestSessions:
                     tools=[LS],
                     extra_headers=headers,
                 )
-            assert {scope.session for scope in server.engine.sessions()} == {"s1", "s1/a1"}
+            assert {info.id for info in server.engine.sessions()} == {"s1", "s1/a1"}
 
     def test_a_session_name_cannot_break_the_headers_of_the_reply(self, start: Start) -> None:
         body = {
@@ -457,7 +457,7 @@ class TestSessions:
             headers = {"x-holdfast-session": "mine"}
             reply = patient.post(f"{server.url}/v1/chat/completions", json=body, headers=headers)
             assert reply.headers["x-holdfast-session"] == "mine"
-            assert [scope.session for scope in server.engine.sessions()] == ["mine"]
+            assert [info.id for info in server.engine.sessions()] == ["mine"]
 
 
 class TestAMemoryThatFails:

@@ -381,4 +381,4 @@ class TestEngine:
             assert "Are you there?" in str(window.request("openai_chat"))
             assert any("archive" in warning or "postgresql" in warning for warning in window.report.warnings)
             session.assemble([*history, {"role": "user", "content": "Are you there?"}], limit=8000)
-            assert sum(engine.sessions().values()) == 2
+            assert sum(info.messages for info in engine.sessions()) == 2

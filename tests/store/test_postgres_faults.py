@@ -190,7 +190,7 @@ def test_a_request_passes_while_the_server_is_in_trouble(
         assert any(reason in warning for warning in window.report.warnings), window.report.warnings
         session.assemble(said, limit=8000)
         assert [hit.message for hit in session.search("Which port has server 1?")][:1] == [2]
-        assert sum(engine.sessions().values()) == 3
+        assert sum(info.messages for info in engine.sessions()) == 3
 
 
 # --- messages -----------------------------------------------------------------------------------

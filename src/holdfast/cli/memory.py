@@ -8,7 +8,6 @@ import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import filterfalse
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, get_args
 
@@ -39,7 +38,7 @@ from holdfast.cli.output import (
     print_result,
 )
 from holdfast.errors import InputError
-from holdfast.memory.titles import make_title
+from holdfast.memory.sessions import list_sessions, make_title
 from holdfast.moments import minute
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import printable, term_spans, terms
@@ -437,27 +436,25 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
     if folders or discover:
         _list_files(folders, limit=limit, as_json=as_json)
         return
-    rows: list[dict[str, Any]] = []
     with read_memory(home) as memory:
-        for scope, count in memory.store.sessions().items():
-            last = memory.store.read_messages(Select(scope=scope, newest=True, limit=1))
-            time = next((row.message.timestamp for row in last), None)
-            rows.append(owner_of(scope) | {"messages": count, "time": time})
-    rows = sorted(rows, key=lambda row: row["time"] or 0, reverse=True)[:limit]
+        stored = list_sessions(memory.store)
+    rows = sorted(stored, key=lambda row: row.last_time or 0, reverse=True)[:limit]
     if as_json:
-        emit_json({"sessions": rows})
+        emit_json({"sessions": [row.to_json() for row in rows]})
     elif not rows:
         echo("No sessions in memory: `holdfast import --discover` archives those on this machine", err=True)
     else:
         from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
 
-        is_local = set(map(itemgetter("tenant"), rows)) == {Scope().tenant}
-        named = ("tenant", "agent", "project", "session")[is_local:]
-        shown = (
-            (minute(row["time"]), f"{row['messages']:,}", *(printable(row[name], one_line=True) for name in named))
-            for row in rows
-        )
-        print_table(["last message", "messages", *named], shown, right=["messages"], fold=named)
+        names = ["agent", "project", "session", "title"]
+        if {row.tenant for row in rows} != {Scope().tenant}:
+            names.insert(0, "tenant")
+        shown = []
+        for row in rows:
+            fields = row.to_json()
+            texts = [printable(fields[name], one_line=True) for name in names]
+            shown.append((minute(row.last_time), f"{row.messages:,}", *texts))
+        print_table(["last message", "messages", *names], shown, right=["messages"], fold=names)
 
 
 def _list_files(folders: tuple[Path, ...], *, limit: int | None, as_json: bool) -> None:

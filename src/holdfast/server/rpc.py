@@ -61,11 +61,16 @@ def ping(_: Engine) -> dict[str, Any]:
 
 @_method
 def sessions(
-    engine: Engine, *, tenant: str = "local", project: str | None = None, agent: str | None = None
+    engine: Engine,
+    *,
+    tenant: str = "local",
+    project: str | None = None,
+    agent: str | None = None,
+    limit: int | None = None,
 ) -> list[dict[str, Any]]:
-    """List the stored sessions of a tenant; only those of a project or an agent, where one is named."""
-    stored = engine.sessions(tenant=tenant, project=project, agent=agent)
-    return [{**asdict(scope), "messages": count} for scope, count in stored.items()]
+    """List the stored sessions of a tenant; only those of a project or an agent, if one is named."""
+    stored = engine.sessions(tenant=tenant, project=project, agent=agent, limit=limit)
+    return [info.to_json() for info in stored]
 
 
 @_method

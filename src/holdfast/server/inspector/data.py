@@ -106,7 +106,7 @@ class Sessions:
     def listed(self, *, age: float = 1.0) -> dict[Scope, int]:
         """Return all sessions with their messages; a list of at most this age in seconds is returned again."""
         if time.monotonic() - self._listed[0] > age:
-            self._listed = (time.monotonic(), self._engine.sessions())
+            self._listed = (time.monotonic(), self._engine._memory.store.sessions())
         return self._listed[1]
 
     def tenants(self, *, age: float = 1.0) -> list[str]:

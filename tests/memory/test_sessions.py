@@ -1,4 +1,4 @@
-"""Titles of sessions."""
+"""The list of stored sessions, and their titles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.archive_rows import make_rows
-from holdfast.memory.titles import MAX_TITLE_CHARS, make_title, shorten
+from holdfast.engine import Engine
+from holdfast.memory.sessions import MAX_TITLE_CHARS, make_title, shorten
+from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
 from holdfast.store.sqlite import SqliteStore
 from support.conversations import reply, system, user
@@ -50,3 +52,25 @@ def test_a_title_is_short(text: str) -> None:
     title = shorten(text)
     assert len(title) <= MAX_TITLE_CHARS
     assert title.endswith("…")
+
+
+class TestList:
+    def test_a_session_has_a_title_times_and_sizes(self, tmp_path: Path) -> None:
+        """The session with the newest message comes first."""
+        settings = Settings(embedding=Embedding(provider="none"))
+        times = iter(range(1_000, 2_000))
+        with Engine.open(tmp_path, settings=settings, background=False, clock=lambda: next(times)) as engine:
+            engine.session("empty", project="shop")
+            engine.session("old", project="shop").append([user("Rename the module."), reply("Done.")])
+            window = engine.session("new", agent="ann").assemble([user("Fix the importer. It fails.")], limit=20_000)
+            newest, oldest = engine.sessions()
+            assert (newest.id, newest.agent, newest.project, newest.tenant) == ("new", "ann", "", "local")
+            assert (newest.title, newest.messages) == ("Fix the importer.", 1)
+            assert newest.tokens == window.report.total_tokens
+            assert (oldest.title, oldest.messages, oldest.tokens) == ("Rename the module.", 2, 0)
+            assert oldest.first_time is not None
+            assert newest.last_time is not None
+            assert oldest.first_time < newest.last_time
+            assert engine.sessions(limit=1) == [newest]
+            assert engine.sessions(project="shop") == [oldest]
+            assert [row.scope for row in engine.session("new", agent="ann").messages()] == [newest.scope]
