@@ -5,8 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import httpx2 as httpx
@@ -610,6 +612,40 @@ class TestUnnamed:
             assert session_of(stranger) != first
             assert "5433" not in last_request(servers[0])
             assert session_of(ask(servers[0], "messages", "hello", "Hi.", SECRET, "Hi.", "more")) == first
+
+
+@every_format
+class TestRepeated:
+    """The same request again: nothing tells a client that repeats it from another with the same key."""
+
+    def test_in_a_session_with_a_name_it_is_archived_once(self, start: Start, path: str) -> None:
+        """At once, after an error, after a reply that broke off, after a reply, and after a restart."""
+        have_come = Barrier(8, timeout=PATIENCE)
+
+        def answer(_: dict[str, Any]) -> str:
+            have_come.wait()
+            return "Hi."
+
+        with start(answer, settings=PLAIN) as server, ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda _: ask(server, path, "hello", session="s1"), range(8)))
+        script = [ModelBusyError("busy"), Cut(Said(text="Hi."), after=1), "Hi.", "Hi."]
+        with start(script, settings=PLAIN) as server:
+            body = make_body(path, "hello", stream=True)
+            headers = {**credential(path, ANN), "x-holdfast-session": "s1"}
+            for _ in script:
+                with suppress(httpx.HTTPError):
+                    patient.post(f"{server.url}/v1/{path}", json=body, headers=headers)
+            assert [(info.id, info.messages) for info in server.engine.sessions()] == [("s1", 2)]
+
+    def test_without_a_name_it_is_in_a_session_of_its_own(self, start: Start, path: str) -> None:
+        """Each has everything that was sent, and none has what another one adds."""
+        with start(lambda _: "Hi.", settings=PLAIN) as server:
+            names = [session_of(ask(server, path, "hello")) for _ in range(2)]
+            names.append(session_of(ask(server, path, "hello", "Hi.", SECRET)))
+            names.append(session_of(ask(server, path, "hello", "Hi.", QUESTION)))
+            assert len(set(names)) == 2
+            assert names[2] != names[3]
+            assert [info.messages for info in server.engine.sessions()] == [4, 4]
 
 
 def test_sessions_of_the_last_version_stay_with_the_owner(start: Start) -> None:
