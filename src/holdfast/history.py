@@ -337,7 +337,10 @@ class History:
             return AppendResult((), stripped=stripped, place=after or ""), own
         masked = self._mask(own, masks)
         log, placing = self._choose_log(masked, caller=caller, after=after)
-        before = log.keys[: len(log.keys) - self._count_repeated(masked, log.keys)]
+        repeated = 0
+        if not after:  # a place that the caller names says which message is which
+            repeated = self._count_repeated(masked, log.keys)
+        before = log.keys[: len(log.keys) - repeated]
         place = archive.FIRST if log.keys else log.start
         numbers, keys = self._archive(masked, before=before, place=place, placing=placing)
         all_keys = log.keys

@@ -494,7 +494,8 @@ class Session:
             format: The format of the messages, as for `assemble`.
             after: `Window.place` of the request that they answer, or `place` of what was appended before them; by
                 default they follow the last request that this thread or task has made. Name it if requests of one
-                session overlap and another thread appends the reply.
+                session overlap and another thread appends the reply, and if another engine or process has written to
+                the session: without it, a reply in the words of the newest message is taken for a repeat of that one.
 
         Raises:
             InputError: `after` is no place.

@@ -237,6 +237,32 @@ class TestTruncatedHistories:
             assert archived(engine) == texts(talk) + Counter(["A summary."])
 
 
+class TestAppendedMessages:
+    """Messages in the words of the newest one, from an engine that has not written that one."""
+
+    def test_without_a_place_they_are_taken_for_a_repeat(self, tmp_path: Path, opener: Opener) -> None:
+        done = {"role": "assistant", "content": "Done."}
+        with opener(tmp_path) as engine:
+            first = engine.session("s").append([{"role": "user", "content": "Run the tests."}, done])
+        with opener(tmp_path) as engine:
+            assert engine.session("s").append([done]) == first[1:]
+
+    @pytest.mark.parametrize("is_known", [False, True], ids=["other engine", "same engine"])
+    def test_after_a_named_place_they_are_new(self, tmp_path: Path, opener: Opener, *, is_known: bool) -> None:
+        done = {"role": "assistant", "content": "Done."}
+        with opener(tmp_path) as engine:
+            first = engine.session("s").append([{"role": "user", "content": "Run the tests."}, done])
+        with opener(tmp_path) as engine:
+            session = engine.session("s")
+            if is_known:
+                session.append([done])
+            second = session.append([done], after=first.place)
+            assert session.append([done], after=first.place) == second
+            third = session.append([done], after=second.place)
+            assert len({first[-1], second[0], third[0]}) == 3
+            assert archived(engine) == Counter({"Run the tests.": 1, "Done.": 3})
+
+
 class TestIdenticalMessages:
     """A history that says the same again and again costs work by its length."""
 

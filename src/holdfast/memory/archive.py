@@ -370,7 +370,8 @@ def identify(
             can_adopt = placing == "history" and is_known
             key = next(_find_moved(message, free, following, last=last, can_adopt=can_adopt), None)
             is_last = index + 1 == len(messages)
-            if key is None and not has_known and is_last:  # all that is left of a history
+            is_place_open = placing != "certain" and not has_known
+            if key is None and is_place_open and is_last:  # all that is left of a history
                 key = next((one for one, number in free.items() if 0 < number == hints.newest), None)
         is_known = key is not None
         if key is not None:
