@@ -233,7 +233,7 @@ class Engine:
 
         Args:
             id: Any text that names the conversation; not an empty one.
-            tenant: Whose memory it is, where several users share one store.
+            tenant: The tenant that the memory belongs to, if several users share one store.
             project: The project that the session belongs to.
             agent: The agent that it belongs to. Facts are shared by all sessions of one agent and project.
 

@@ -125,7 +125,7 @@ def create_server(
     Args:
         engine: The memory. The caller closes it.
         session: The session that new facts belong to.
-        tenant: Whose memory it is.
+        tenant: The tenant that the memory belongs to.
         project: The project whose conversations are searched.
         agent: The agent that they belong to.
     """

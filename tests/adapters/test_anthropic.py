@@ -10,7 +10,7 @@ from anthropic import Anthropic, AsyncAnthropic, BadRequestError, InternalServer
 from anthropic.types import Message, MessageParam, ToolParam
 
 from holdfast import Engine
-from holdfast.adapters.anthropic import memory
+from holdfast.adapters.anthropic import HoldfastMiddleware
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Cut, Said, ScriptedProvider, overflow
 from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
@@ -23,7 +23,7 @@ TOOLS: list[ToolParam] = [
 def client(server: ScriptedProvider, engine: Engine, **options: Any) -> Anthropic:
     """A client with memory."""
     limit = options.pop("limit", LIMIT)
-    middleware = [memory(engine, session="s1", limit=limit)]
+    middleware = [HoldfastMiddleware(engine, session="s1", limit=limit)]
     return Anthropic(api_key="k", base_url=server.url, middleware=middleware, **options)
 
 
@@ -143,7 +143,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     model_server.set_script(librarian)
 
     async def run() -> None:
-        middleware = [memory(engine, session="s1", user="anna", limit=LIMIT)]
+        middleware = [HoldfastMiddleware(engine, session="s1", tenant="anna", limit=LIMIT)]
         async with AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic:
             history: list[Any] = []
             for turn in range(16):

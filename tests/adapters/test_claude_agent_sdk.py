@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast import AsyncEngine, Engine
-from holdfast.adapters.claude_agent_sdk import HoldfastSessionStore, holdfast_hooks
+from holdfast.adapters.claude_agent_sdk import HoldfastHooks, HoldfastSessionStore
 from holdfast.testing.provider import ScriptedProvider
 from support.adapter_conversations import PLANTED, QUESTION
 
@@ -72,7 +72,7 @@ def test_the_store_keeps_transcripts_as_the_sdk_asks(engine: Engine) -> None:
         assert sorted(one["session_id"] for one in listed) == ["s1", "s2"]
         assert all(one["mtime"] > 1e12 for one in listed)
         assert await store.list_subkeys(KEY) == ["subagents/agent-1"]
-        other: Any = HoldfastSessionStore(AsyncEngine(engine), user="anna")
+        other: Any = HoldfastSessionStore(AsyncEngine(engine), tenant="anna")
         assert await other.load(KEY) is None
         await store.append({**KEY, "subpath": "subagents/agent-2"}, [entry("y")])
         await store.delete(SUBAGENT)
@@ -100,7 +100,7 @@ def test_the_store_passes_the_suite_of_the_sdk(engine: Engine) -> None:
     from claude_agent_sdk.testing import run_session_store_conformance  # noqa: PLC0415 - where it is installed
 
     users = iter(range(1_000))
-    asyncio.run(run_session_store_conformance(lambda: HoldfastSessionStore(engine, user=f"u{next(users)}")))
+    asyncio.run(run_session_store_conformance(lambda: HoldfastSessionStore(engine, tenant=f"u{next(users)}")))
 
 
 @pytest.mark.untraced
@@ -125,7 +125,7 @@ def test_a_prompt_gets_what_an_earlier_session_said(
 ) -> None:
     """Two sessions in one folder: the first is archived whole, and the second one's prompt recalls it."""
     model_server.set_script(lambda _: "Noted.")
-    options = open_options(sdk, model_server, tmp_path, hooks=holdfast_hooks(engine))
+    options = open_options(sdk, model_server, tmp_path, hooks=HoldfastHooks(engine))
     replies = ask(sdk, f"Please note: {PLANTED}", options)
     assert any("Noted." in str(message) for message in replies)
     (scope,) = engine.sessions()

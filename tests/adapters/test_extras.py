@@ -35,7 +35,7 @@ errors = {}
 for adapter in adapters:
     try:
         module = importlib.import_module(f"holdfast.adapters.{adapter}")
-        module.holdfast_hooks(None)  # of the Claude Agent SDK, which only the hooks need
+        module.HoldfastHooks(None)  # of the Claude Agent SDK, which only the hooks need
     except Exception as error:
         errors[adapter] = [type(error).__name__, str(error)]
 print(json.dumps(errors))

@@ -132,7 +132,7 @@ def test_what_is_deleted_is_gone_and_secrets_are_masked(store: HoldfastStore, en
 def test_users_projects_and_wrong_arguments(store: HoldfastStore, engine: Engine) -> None:
     """Users and projects are apart; what LangGraph refuses is refused with its own errors."""
     fill(store)
-    for other in (HoldfastStore(engine, user="anna"), HoldfastStore(engine, project="shop")):
+    for other in (HoldfastStore(engine, tenant="anna"), HoldfastStore(engine, project="shop")):
         assert other.search((), query="durian") == []
         assert other.list_namespaces() == []
     with pytest.raises(InvalidNamespaceError):

@@ -20,7 +20,7 @@ from llm.default_plugins.openai_models import AsyncChat, Chat
 from openai import BadRequestError
 
 from holdfast import Engine
-from holdfast.adapters.llm import wrap
+from holdfast.adapters.llm import HoldfastMemory
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow
 from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question
@@ -105,7 +105,7 @@ def test_a_long_conversation_stays_in_its_window(model_server: ScriptedProvider,
     """Many turns with tools, streamed and not: always valid, never over, nothing lost, recalled at the end."""
     librarian = Librarian("openai_chat")
     model_server.set_script(librarian)
-    conversation = wrap(model, engine, session="s1", limit=LIMIT).conversation(tools=[lookup])
+    conversation = HoldfastMemory(engine, session="s1", limit=LIMIT).wrap(model).conversation(tools=[lookup])
     for turn in range(TURNS):
         conversation.chain(question(turn), stream=turn % 2 == 1).text()
     check_talk(model_server, engine.session("s1"), librarian)
@@ -118,7 +118,7 @@ def test_without_edits_the_model_gets_what_it_would_get(
     model_server.set_script(["one", "one", "two", "two"])
     picture = llm.Attachment(type="image/png", content=b"\x89PNG\r\n\x1a\n")
     model.attachment_types = {"image/png"}
-    bare, talk = model.conversation(), wrap(model, engine, session="s1", user="anna").conversation()
+    bare, talk = model.conversation(), HoldfastMemory(engine, session="s1", tenant="anna").wrap(model).conversation()
     for text in ("hello", "and?"):
         for one in (bare, talk):
             response = one.prompt(text, system="Be brief.", attachments=[picture], stream=False)
@@ -140,9 +140,9 @@ def test_llm_can_go_on_with_a_conversation_of_its_own(
 ) -> None:
     """Where the prompt has a history, that of the archive is not added."""
     model_server.set_script(["ok", "ok"])
-    wrap(model, engine, session="s1").prompt("The archive has this.", stream=False).text()
+    HoldfastMemory(engine, session="s1").wrap(model).prompt("The archive has this.", stream=False).text()
     own = [llm.user("one"), llm.assistant("two"), llm.user("three")]
-    wrap(model, engine, session="s1").prompt(messages=own, stream=False).text()
+    HoldfastMemory(engine, session="s1").wrap(model).prompt(messages=own, stream=False).text()
     assert texts(model_server.bodies[-1])[:2] == ["one", "two"]
 
 
@@ -150,7 +150,7 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
     """An overflow is compacted and sent again; the caller sees only the reply."""
     librarian, is_refused = Librarian("openai_chat"), [True]
     model_server.set_script(librarian)
-    talk = wrap(model, engine, session="s1", limit=100_000).conversation(tools=[lookup])
+    talk = HoldfastMemory(engine, session="s1", limit=100_000).wrap(model).conversation(tools=[lookup])
     for turn in range(6):
         talk.chain(question(turn), stream=False).text()
 
@@ -168,18 +168,18 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
 def test_errors_retries_and_asynchronous_models(model_server: ScriptedProvider, engine: Engine, model: Chat) -> None:
     """A retry archives once, a refusal is the SDK's own error, async works, a cancelled prompt can be repeated."""
     model_server.set_script([ModelBusyError("busy", retry_after=0.01), "done"])
-    assert wrap(model, engine, session="s1").prompt("hello").text() == "done"
+    assert HoldfastMemory(engine, session="s1").wrap(model).prompt("hello").text() == "done"
     assert [message.text for message in archived(engine.session("s1"))] == ["hello", "done"]
     model_server.set_script(lambda _: overflow())
     with pytest.raises(BadRequestError, match="maximum context length"):
-        wrap(model, engine, session="s2").prompt("hello").text()
+        HoldfastMemory(engine, session="s2").wrap(model).prompt("hello").text()
 
     async def run() -> None:
         make: Any = AsyncChat
         bare: AsyncChat = make(
             "gpt-x", model_name="gpt-x", key="k", api_base=f"{model_server.url}/v1", supports_tools=True
         )
-        talk = wrap(bare, engine, session="s3", limit=5_000).conversation(tools=[lookup])
+        talk = HoldfastMemory(engine, session="s3", limit=5_000).wrap(bare).conversation(tools=[lookup])
         librarian = Librarian("openai_chat")
         model_server.set_script(librarian)
         for turn in range(8):
@@ -208,10 +208,10 @@ def test_attachments_and_thinking_survive_the_archive(
     model.attachment_types = {"image/png"}
     model_server.set_script(librarian)
     picture = llm.Attachment(type="image/png", content=b"\x89PNG\r\n\x1a\n")
-    first = wrap(model, engine, session="s1").conversation(tools=[lookup])
+    first = HoldfastMemory(engine, session="s1").wrap(model).conversation(tools=[lookup])
     first.chain(question(5), attachments=[picture], stream=False).text()
     before = archived(engine.session("s1"))
-    again = wrap(model, engine, session="s1").conversation(tools=[lookup])
+    again = HoldfastMemory(engine, session="s1").wrap(model).conversation(tools=[lookup])
     again.chain("Thanks.", stream=False).text()
     *earlier, thanks = model_server.bodies[-1]["messages"]
     assert earlier[:3] == model_server.bodies[1]["messages"]

@@ -11,7 +11,7 @@ import pytest
 from openai import AsyncOpenAI, BadRequestError, OpenAI
 
 from holdfast import Engine
-from holdfast.adapters.openai import wrap
+from holdfast.adapters.openai import HoldfastAsyncClient, HoldfastClient
 from holdfast.errors import ModelBusyError
 from holdfast.testing.provider import ScriptedProvider, overflow
 from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
@@ -19,8 +19,8 @@ from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archive
 
 def client(server: ScriptedProvider, engine: Engine, *, limit: int = LIMIT, **options: Any) -> OpenAI:
     """A client with memory."""
-    bare = OpenAI(api_key="k", base_url=f"{server.url}/v1", **options)
-    return wrap(bare, engine, session="s1", limit=limit)
+    http_client = HoldfastClient(engine, session="s1", limit=limit)
+    return OpenAI(api_key="k", base_url=f"{server.url}/v1", http_client=http_client, **options)
 
 
 def say_chat(openai: OpenAI, history: list[Any], text: str, *, stream: bool = False) -> None:
@@ -80,7 +80,7 @@ def test_a_request_without_edits_is_sent_as_it_came(model_server: ScriptedProvid
     model_server.set_script(["hi", "hi", "unused"])
     bare = OpenAI(api_key="k", base_url=f"{model_server.url}/v1", default_headers={"x-mine": "1"})
     bare.chat.completions.create(**arguments)
-    openai = wrap(bare, engine, session="s1")
+    openai = bare.with_options(http_client=HoldfastClient(engine, session="s1"))
     openai.chat.completions.create(**arguments)
     without, with_memory = model_server.requests
     assert without.body == with_memory.body
@@ -122,8 +122,8 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     model_server.set_script(answer)
 
     async def run() -> None:
-        bare = AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1")
-        async with wrap(bare, engine, session="s1", user="anna", limit=LIMIT) as openai:
+        http_client = HoldfastAsyncClient(engine, session="s1", tenant="anna", limit=LIMIT)
+        async with AsyncOpenAI(api_key="k", base_url=f"{model_server.url}/v1", http_client=http_client) as openai:
             history: list[Any] = []
             for turn in range(16):
                 history.append({"role": "user", "content": question(turn)})

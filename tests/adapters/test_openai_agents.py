@@ -21,7 +21,7 @@ from agents import (  # noqa: E402
 from openai import AsyncOpenAI, BadRequestError, RateLimitError  # noqa: E402
 
 from holdfast import Engine  # noqa: E402
-from holdfast.adapters.openai_agents import HoldfastSession, holdfast_config  # noqa: E402
+from holdfast.adapters.openai_agents import HoldfastSession  # noqa: E402
 from holdfast.errors import ModelBusyError  # noqa: E402
 from holdfast.testing.provider import Mute, ScriptedProvider, overflow  # noqa: E402
 from support.adapter_conversations import LIMIT, TURNS, Librarian, archived, check_talk, lookup, question  # noqa: E402
@@ -37,7 +37,7 @@ def open_agent(client: AsyncOpenAI) -> Agent[Any]:
 
 def config(session: HoldfastSession) -> RunConfig:
     """A run config with memory and without traces."""
-    return holdfast_config(session, RunConfig(tracing_disabled=True))
+    return session.run_config(RunConfig(tracing_disabled=True))
 
 
 @pytest.mark.untraced
@@ -71,7 +71,7 @@ def test_the_conversation_goes_on_in_another_process(
     agent = open_agent(openai_client)
 
     async def run(text: str) -> None:
-        session = HoldfastSession(engine, "s1", user="anna")
+        session = HoldfastSession(engine, "s1", tenant="anna")
         await Runner.run(agent, text, session=session, run_config=config(session))
 
     runner.run(run("hello"))
@@ -160,7 +160,7 @@ def test_a_retry_policy_of_the_user_still_decides(
     agent.model_settings = settings if is_of_agent else ModelSettings()
     session = HoldfastSession(engine, "s1")
     run_config = RunConfig(tracing_disabled=True, model_settings=None if is_of_agent else settings)
-    fitted = holdfast_config(session, run_config)
+    fitted = session.run_config(run_config)
     model_server.set_script([ModelBusyError("busy"), "done", ModelBusyError("busy"), ModelBusyError("busy"), "never"])
     assert runner.run(Runner.run(agent, "hello", session=session, run_config=fitted)).final_output == "done"
     with pytest.raises(RateLimitError):

@@ -55,7 +55,7 @@ def test_without_edits_the_model_gets_what_it_would_get(
 ) -> None:
     """Messages that need no edit are passed on as they are; the conversation id of the run names the session."""
     model_server.set_script(["one", "one", "two", "two"])
-    bare, agent = open_agent(openai_client), open_agent(openai_client, HoldfastMemory(engine, user=lambda _: "anna"))
+    bare, agent = open_agent(openai_client), open_agent(openai_client, HoldfastMemory(engine, tenant=lambda _: "anna"))
     before = bare.run_sync("hello")
     first = agent.run_sync("hello", conversation_id="c1")
     bare.run_sync("and?", message_history=before.all_messages())

@@ -42,9 +42,10 @@ def register_models(model_aliases: list[Any]) -> None:
     """Give the models memory, where the command has a session."""
     context = click.get_current_context(silent=True)
     if context is not None and KEY in context.meta:
-        from holdfast.adapters.llm import wrap  # noqa: PLC0415 - as above
+        from holdfast.adapters.llm import HoldfastMemory  # noqa: PLC0415 - as above
 
         engine, session = context.meta[KEY]
+        memory = HoldfastMemory(engine, session=session)
         for one in model_aliases:
-            one.model = wrap(one.model, engine, session=session)
-            one.async_model = one.async_model and wrap(one.async_model, engine, session=session)
+            one.model = memory.wrap(one.model)
+            one.async_model = one.async_model and memory.wrap(one.async_model)

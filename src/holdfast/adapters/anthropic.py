@@ -1,4 +1,4 @@
-"""Memory for the Anthropic SDK: `Anthropic(middleware=[memory(engine, session="s1")])`."""
+"""Memory for the Anthropic SDK: `Anthropic(middleware=[HoldfastMiddleware(engine, session="s1")])`."""
 
 from __future__ import annotations
 
@@ -16,37 +16,34 @@ from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.exchange import Exchange, Exchanges, Json, find_refusal
 from holdfast.providers.replies import load_json, read_reply
-from holdfast.session import Session
 
 FORMAT = "anthropic"
 PATH = "/v1/messages"
 
 
-def memory(
-    engine: Engine | AsyncEngine,
-    *,
-    session: str,
-    user: str = "local",
-    project: str = "",
-    agent: str = "main",
-    limit: int | None = None,
-) -> Middleware:
-    """Return the middleware that gives a client memory: `messages.create`, `messages.stream`, sync and async.
+class HoldfastMiddleware(Middleware):
+    """The middleware that gives a client memory: `messages.create`, `messages.stream`, sync and async.
 
     Args:
-        engine: The memory. Where it has no model, the model of the request writes summaries.
+        engine: The memory. If it has no model, the model of the request writes summaries.
         session: The id of the conversation.
-        user: Whose memory it is, where several users share one store.
+        tenant: The tenant that the memory belongs to, if several users share one store.
         project: The project that the session belongs to.
         agent: The agent that it belongs to.
         limit: The context window of the model; by default that of the settings or of the model.
     """
-    return _Memory(sync_engine(engine).session(session, tenant=user, project=project, agent=agent), limit)
 
-
-class _Memory(Middleware):
-    def __init__(self, session: Session, limit: int | None) -> None:
-        self._session = session
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine,
+        *,
+        session: str,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
+        limit: int | None = None,
+    ) -> None:
+        self._session = sync_engine(engine).session(session, tenant=tenant, project=project, agent=agent)
         self._exchanges = Exchanges(limit)
 
     def handle(self, request: APIRequest, call_next: CallNext) -> APIResponse[Any]:

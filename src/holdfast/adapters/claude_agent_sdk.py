@@ -1,6 +1,6 @@
 """Memory for the Claude Agent SDK.
 
-    ClaudeAgentOptions(hooks=holdfast_hooks(engine), session_store=HoldfastSessionStore(engine))
+    ClaudeAgentOptions(hooks=HoldfastHooks(engine), session_store=HoldfastSessionStore(engine))
 
 The hooks archive the transcript of Claude Code after each turn and before a compaction, and recall for each prompt what
 its window does not show. The store has the transcripts, so that a session can be resumed on another machine. The window
@@ -46,10 +46,8 @@ TRANSCRIPT: Final = "claude.transcript"
 """The kind of the records that name the transcripts of a session; the key is the subpath, empty for its own."""
 
 
-def holdfast_hooks(
-    engine: Engine | AsyncEngine, hooks: Mapping[HookEvent, list[HookMatcher]] | None = None
-) -> dict[HookEvent, list[HookMatcher]]:
-    """Return the hooks for `ClaudeAgentOptions`.
+class HoldfastHooks(dict["HookEvent", "list[HookMatcher]"]):
+    """The hooks for `ClaudeAgentOptions`.
 
     Args:
         engine: The memory. The session is the one of Claude Code, the project its folder.
@@ -58,24 +56,28 @@ def holdfast_hooks(
     Raises:
         MissingExtraError: The SDK is not installed.
     """
-    with require_extra("claude-agent-sdk"):
-        from claude_agent_sdk import HookMatcher  # noqa: PLC0415 - the store works without it
 
-    opened = sync_engine(engine)
-    host = HostHooks(opened._memory, notify=opened._notify)
+    def __init__(
+        self, engine: Engine | AsyncEngine, hooks: Mapping[HookEvent, list[HookMatcher]] | None = None
+    ) -> None:
+        with require_extra("claude-agent-sdk"):
+            from claude_agent_sdk import HookMatcher  # noqa: PLC0415 - the store works without it
 
-    async def answer(event: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
+        super().__init__(hooks or {})
+        opened = sync_engine(engine)
+        self._host = HostHooks(opened._memory, notify=opened._notify)
+        callback = cast("HookCallback", self._answer)
+        for event in EVENTS:
+            self[event] = [*self.get(event, []), HookMatcher(hooks=[callback])]
+
+    async def _answer(self, event: HookInput, tool_use_id: str | None, context: HookContext) -> HookJSONOutput:
         del tool_use_id, context
         output: dict[str, Any] = {}
         with guard("a hook event was not handled"):
             if event["hook_event_name"] == "Stop":
                 await asyncio.to_thread(_wait_for_transcript, event)
-            output = await asyncio.to_thread(host.handle, cast("Mapping[str, Any]", event))
+            output = await asyncio.to_thread(self._host.handle, cast("Mapping[str, Any]", event))
         return cast("HookJSONOutput", output)
-
-    given = dict(hooks or {})
-    callback = cast("HookCallback", answer)
-    return given | {event: [*given.get(event, []), HookMatcher(hooks=[callback])] for event in EVENTS}
 
 
 def _wait_for_transcript(event: Any) -> None:
@@ -94,13 +96,13 @@ class HoldfastSessionStore:
 
     Args:
         engine: The memory. The session is the one of Claude Code, the project the key that the SDK gives its folder.
-        user: Whose memory it is, where several users share one store.
+        tenant: The tenant that the memory belongs to, if several users share one store.
         agent: The agent that the sessions belong to.
     """
 
-    def __init__(self, engine: Engine | AsyncEngine, *, user: str = "local", agent: str = "main") -> None:
+    def __init__(self, engine: Engine | AsyncEngine, *, tenant: str = "local", agent: str = "main") -> None:
         self._memory = sync_engine(engine)._memory
-        self._owner = {"tenant": user, "agent": agent}
+        self._owner = {"tenant": tenant, "agent": agent}
 
     async def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Store entries of a transcript; those that it has already, by their `uuid`, are not stored again."""

@@ -34,7 +34,7 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     Args:
         engine: The memory. Where it has no model, the model of the agent writes summaries.
         session: The id of the conversation; by default the `thread_id` of the run's config.
-        user: Whose memory it is; by default the `user_id` of the run's config, else `local`.
+        tenant: The tenant that the memory belongs to; by default the `user_id` of the run's config, else `local`.
         project: The project that the session belongs to.
         agent: The agent that it belongs to.
         limit: The context window of the model; by default that of the settings or of the model.
@@ -45,14 +45,14 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
         engine: Engine | AsyncEngine,
         *,
         session: str | None = None,
-        user: str | None = None,
+        tenant: str | None = None,
         project: str = "",
         agent: str = "main",
         limit: int | None = None,
     ) -> None:
         super().__init__()
         self._engine = sync_engine(engine)
-        self._names = {"thread_id": session, "user_id": user}
+        self._names = {"thread_id": session, "user_id": tenant}
         self._owner = {"project": project, "agent": agent}
         self._exchanges = Exchanges(limit)
 
@@ -105,10 +105,10 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _session(self) -> Session:
         configurable = get_config().get("configurable", {})
-        session, user = (name or configurable.get(key) for key, name in self._names.items())
+        session, tenant = (name or configurable.get(key) for key, name in self._names.items())
         if not session:
             raise InputError("no session: run with config={'configurable': {'thread_id': ...}}, or name a session")
-        return self._engine.session(str(session), tenant=str(user or "local"), **self._owner)
+        return self._engine.session(str(session), tenant=str(tenant or "local"), **self._owner)
 
     def _begin(self, session: Session, request: ModelRequest[Any]) -> Exchange:
         asked = read_history(

@@ -59,17 +59,17 @@ class HoldfastStore(BaseStore):
 
     Args:
         engine: The memory.
-        user: Whose memory it is, where several users share one store.
+        tenant: The tenant that the memory belongs to, if several users share one store.
         project: The project that the items belong to.
         agent: The agent that they belong to.
     """
 
     def __init__(
-        self, engine: Engine | AsyncEngine, *, user: str = "local", project: str = "", agent: str = "store"
+        self, engine: Engine | AsyncEngine, *, tenant: str = "local", project: str = "", agent: str = "store"
     ) -> None:
         self._engine = sync_engine(engine)
         self._memory = self._engine._memory
-        self._owner = {"tenant": user, "project": project, "agent": agent}
+        self._owner = {"tenant": tenant, "project": project, "agent": agent}
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
         """Execute operations in order."""

@@ -151,13 +151,13 @@ class HoldfastHook(CustomLogger):
         headers = (data.get("proxy_server_request") or {}).get("headers") or {}
         names = (data.get("litellm_session_id"), metadata.get("session_id"), headers.get(SESSION_HEADER))
         users = (data.get("user"), getattr(key, "end_user_id", None), getattr(key, "user_id", None))
-        name, user = next(filter(None, names), None), next(filter(None, users), "local")
+        name, tenant = next(filter(None, names), None), next(filter(None, users), "local")
         if not name:
             return None
         # Who the proxy has authenticated. Its digest of a key is no secret; without keys, everybody is one.
         caller = getattr(key, "user_id", None) or getattr(key, "token", None)
         agent = f"{self._agent}@{caller}" if caller else self._agent
-        return self._engine.session(str(name), tenant=str(user), project=self._project, agent=agent)
+        return self._engine.session(str(name), tenant=str(tenant), project=self._project, agent=agent)
 
 
 def _request(data: Mapping[str, Any]) -> str:

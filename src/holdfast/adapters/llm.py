@@ -1,6 +1,6 @@
 """Memory for `llm`, as a command (`llm -m MODEL --holdfast s1 "..."`) and in Python.
 
-    model = wrap(llm.get_model("gpt-5.2"), engine, session="s1")
+    model = HoldfastMemory(engine, session="s1").wrap(llm.get_model("gpt-5.2"))
 
 The conversation goes on where the last process stopped, unless `llm` itself goes on with one of its own (`llm -c`).
 """
@@ -30,33 +30,42 @@ M = TypeVar("M", llm.Model, llm.KeyModel, llm.AsyncModel, llm.AsyncKeyModel)
 _ROLES: dict[str, Role] = {"system": "system", "assistant": "assistant", "tool": "tool"}
 
 
-def wrap(
-    model: M,
-    engine: Engine | AsyncEngine,
-    *,
-    session: str,
-    user: str = "local",
-    project: str = "",
-    agent: str = "main",
-    limit: int | None = None,
-) -> M:
-    """Return a model of the same kind whose prompts have memory; the given one has none.
+class HoldfastMemory:
+    """The memory of one conversation with models of `llm`.
 
     Args:
-        model: The model, synchronous or asynchronous. It must send `prompt.messages`, as those of OpenAI do.
-        engine: The memory. Where it has no model, the model itself writes summaries.
+        engine: The memory. If it has no model, the model itself writes summaries.
         session: The id of the conversation.
-        user: Whose memory it is, where several users share one store.
+        tenant: The tenant that the memory belongs to, if several users share one store.
         project: The project that the session belongs to.
         agent: The agent that it belongs to.
         limit: The context window of the model; by default that of the settings or of the model.
     """
-    owner = sync_engine(engine).session(session, tenant=user, project=project, agent=agent)
-    is_async = isinstance(model, llm.AsyncModel | llm.AsyncKeyModel)
-    wrapped = copy.copy(model)
-    memory = _Memory(model, owner, limit)
-    setattr(wrapped, "execute", memory.execute_async if is_async else memory.execute)  # noqa: B010 - it is a method
-    return wrapped
+
+    def __init__(
+        self,
+        engine: Engine | AsyncEngine,
+        *,
+        session: str,
+        tenant: str = "local",
+        project: str = "",
+        agent: str = "main",
+        limit: int | None = None,
+    ) -> None:
+        self._session = sync_engine(engine).session(session, tenant=tenant, project=project, agent=agent)
+        self._limit = limit
+
+    def wrap(self, model: M) -> M:
+        """Return a model of the same kind whose prompts have this memory; the given one has none.
+
+        Args:
+            model: The model, synchronous or asynchronous. It must send `prompt.messages`, as those of OpenAI do.
+        """
+        is_async = isinstance(model, llm.AsyncModel | llm.AsyncKeyModel)
+        wrapped = copy.copy(model)
+        memory = _Memory(model, self._session, self._limit)
+        setattr(wrapped, "execute", memory.execute_async if is_async else memory.execute)  # noqa: B010 - it is a method
+        return wrapped
 
 
 class _Memory:

@@ -1,7 +1,7 @@
 """Memory for the OpenAI Agents SDK.
 
     session = HoldfastSession(engine, "s1")
-    result = await Runner.run(agent, text, session=session, run_config=holdfast_config(session))
+    result = await Runner.run(agent, text, session=session, run_config=session.run_config())
 
 The session is the conversation that the runner reads and adds to; the run config makes the window of each model call.
 """
@@ -52,7 +52,7 @@ class HoldfastSession:
     Args:
         engine: The memory. Where it has no model, the model of the agent writes summaries.
         session_id: The id of the conversation.
-        user: Whose memory it is, where several users share one store.
+        tenant: The tenant that the memory belongs to, if several users share one store.
         project: The project that the session belongs to.
         agent: The agent that it belongs to.
         limit: The context window of the model; by default that of the settings or of the model.
@@ -63,7 +63,7 @@ class HoldfastSession:
         engine: Engine | AsyncEngine,
         session_id: str,
         *,
-        user: str = "local",
+        tenant: str = "local",
         project: str = "",
         agent: str = "main",
         limit: int | None = None,
@@ -71,7 +71,7 @@ class HoldfastSession:
         self.session_id = session_id
         self.session_settings: SessionSettings | None = None
         self._exchanges = Exchanges(limit)
-        self.session: Session = sync_engine(engine).session(session_id, tenant=user, project=project, agent=agent)
+        self.session: Session = sync_engine(engine).session(session_id, tenant=tenant, project=project, agent=agent)
         self._assembled: list[TResponseInputItem] = []
         self._sent: tuple[Exchange, ModelInputData] | None = None
 
@@ -146,6 +146,18 @@ class HoldfastSession:
         self._sent = (exchange, data)
         return data
 
+    def run_config(self, config: RunConfig | None = None) -> RunConfig:
+        """Return a run config that gives every model call of a run of this session its window.
+
+        Args:
+            config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.
+        """
+        config = config or RunConfig()
+        given = config.model_settings or ModelSettings()
+        calls = _Calls(self, config, [given.retry])
+        settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=calls.retry)))
+        return replace(config, call_model_input_filter=calls.fit, model_settings=settings)
+
     def shrink(self, error: Exception) -> bool:
         """Put a smaller window into the data of a model call that was refused; whether there is one. Internal."""
         if self._sent is None:
@@ -198,20 +210,6 @@ class _Calls:
             return False
         decision = theirs.policy(replace(context, max_retries=theirs.max_retries or 0))
         return cast("bool | RetryDecision", await decision if isawaitable(decision) else decision)
-
-
-def holdfast_config(session: HoldfastSession, run_config: RunConfig | None = None) -> RunConfig:
-    """Return a run config that gives every model call of a run its window.
-
-    Args:
-        session: The session of the run.
-        run_config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.
-    """
-    config = run_config or RunConfig()
-    given = config.model_settings or ModelSettings()
-    calls = _Calls(session, config, [given.retry])
-    settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=calls.retry)))
-    return replace(config, call_model_input_filter=calls.fit, model_settings=settings)
 
 
 def _model(config: RunConfig, agent: Agent[Any]) -> Model:

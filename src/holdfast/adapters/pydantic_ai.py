@@ -49,7 +49,7 @@ class HoldfastMemory(AbstractCapability[Any]):
     Attributes:
         engine: The memory. Where it has no model, the model of the agent writes summaries.
         session: The id of the conversation; by default the `conversation_id` of the run.
-        user: Whose memory it is, where several users share one store.
+        tenant: The tenant that the memory belongs to, if several users share one store.
         project: The project that the session belongs to.
         agent: The agent that it belongs to.
         limit: The context window of the model; by default that of the settings or of the model.
@@ -57,7 +57,7 @@ class HoldfastMemory(AbstractCapability[Any]):
 
     engine: Engine | AsyncEngine
     session: Name | None = None
-    user: Name = "local"
+    tenant: Name = "local"
     project: str = ""
     agent: str = "main"
     limit: int | None = None
@@ -129,8 +129,8 @@ class HoldfastMemory(AbstractCapability[Any]):
 
     def _session(self, ctx: RunContext[Any]) -> Session:
         session = self.session(ctx) if callable(self.session) else self.session or ctx.conversation_id or "main"
-        user = self.user(ctx) if callable(self.user) else self.user
-        return sync_engine(self.engine).session(session, tenant=user, project=self.project, agent=self.agent)
+        tenant = self.tenant(ctx) if callable(self.tenant) else self.tenant
+        return sync_engine(self.engine).session(session, tenant=tenant, project=self.project, agent=self.agent)
 
 
 # --- messages ----------------------------------------------------------------

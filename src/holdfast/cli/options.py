@@ -28,7 +28,9 @@ PLACE: Final = _Place(path_type=Path)
 home_option: Final = click.option(
     "--home", type=PLACE, help="The folder (or address) of the memory; default $HOLDFAST_HOME."
 )
-tenant_option: Final = click.option("--tenant", default="local", show_default=True, help="Whose memory.")
+tenant_option: Final = click.option(
+    "--tenant", default="local", show_default=True, help="The tenant that the memory belongs to."
+)
 
 
 def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:

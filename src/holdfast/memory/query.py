@@ -44,7 +44,7 @@ class RecallQuery:
 
     Attributes:
         texts: The last user messages, newest last; the newest weighs most.
-        scope: Whose memory is searched.
+        scope: The owner of the memory that is searched.
         across: Whether passages of the agent's other sessions are searched; facts always are.
         cap: The most tokens of the block, tags and headers included.
         fill, header: Whether the block is filled to the cap, and whether the date is repeated before every passage.
