@@ -427,8 +427,8 @@ class Engine:
             del failures[:-MAX_FAILURES]
             while len(self._failures) > MAX_FAILURES:
                 del self._failures[next(iter(self._failures))]
-        if strict and found.trouble and not self._closing.is_set():
-            raise ModelError(found.trouble)
+        if strict and found.failure and not self._closing.is_set():
+            raise ModelError(found.failure)
         return True
 
 

@@ -352,7 +352,7 @@ def _recall(
                 return found, ()
             if _is_new(found, plan.items):
                 return found, (*cleared, block)
-            nothing = Recall(reason=SHOWN, notes=found.notes)
+            nothing = Recall(reason=SHOWN, warnings=found.warnings)
     room = recall_room(plan.items, request.limits, position=position)
     if room < MIN_BLOCK:
         return nothing, ()
@@ -474,10 +474,10 @@ def _report(
     over = total - limits.compact_at
     if over > 0:
         warnings.append(f"the messages take {over:,} tokens of the reserve for the reply: {SPACE_ADVICE}")
-    warnings += outcome.recall.notes
+    warnings += outcome.recall.warnings
     warnings += warn_opaque(items)
-    if limits.note:
-        warnings.append(limits.note)
+    if limits.warning:
+        warnings.append(limits.warning)
     return ContextReport(
         session=timeline.scope.session,
         turn=timeline.turn + 1,

@@ -120,10 +120,10 @@ class TestABitThatFlipped:
         flip(home, 1, 8 * 40)
         with opened(home) as engine:
             engine.session("s").search("staging database port 6543")
-            assert engine.stats().notes
+            assert engine.stats().warnings
             assert engine.session("s").forget(ids=[1]) == 1
             engine.session("s").search("staging database port 6543")
-            assert [note for note in engine.stats().notes if "damaged" in note] == []
+            assert [note for note in engine.stats().warnings if "damaged" in note] == []
 
     def test_search_and_recall_leave_it_out_and_say_so(self, home: Path) -> None:
         """A flipped message is found no more; the others are; the report of the next request names the gap."""
@@ -134,8 +134,8 @@ class TestABitThatFlipped:
         with opened(home) as engine:
             assert 1 not in [hit.message for hit in engine.session("s").search("staging database port 6543")]
             assert engine.session("s").search("端口 7001")[0].message == 2
-            assert any("message 1 is damaged" in note for note in engine.session("s").recall(QUESTION).notes)
-            assert any("message 1 is damaged" in note for note in engine.stats().notes)
+            assert any("message 1 is damaged" in note for note in engine.session("s").recall(QUESTION).warnings)
+            assert any("message 1 is damaged" in note for note in engine.stats().warnings)
             report = engine.session("s").assemble(long_talk(), limit=LIMIT).report
             assert [warning for warning in report.warnings if "message 1 is damaged" in warning]
             assert engine.session("t", agent="other").assemble(long_talk(), limit=LIMIT).report.warnings == ()
@@ -190,7 +190,7 @@ class TestABitThatFlipped:
             assert engine.session("s").facts() == [] or table != "facts"
             assert engine.session("s").edits() == () or table != "records"
             assert engine.work() == 0 or table != "jobs"
-            assert any(f"{table[:-1]} 1 is damaged" in note for note in engine.stats().notes)
+            assert any(f"{table[:-1]} 1 is damaged" in note for note in engine.stats().warnings)
         assert f"{table[:-1]} 1 cannot be read" in call("doctor").output
 
     def test_an_older_version_of_a_fact_does_not_come_back(self, home: Path) -> None:

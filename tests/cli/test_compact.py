@@ -76,8 +76,8 @@ class TestFile:
         assert found["outcome"] == "ready"
         assert found["summary"] is None
         assert found["summarised"] + found["kept"] == 81
-        assert found["tokensKept"] < found["tokensBefore"] == found["tokensAfter"]
-        assert found["dryRun"]
+        assert found["tokens_kept"] < found["tokens_before"] == found["tokens_after"]
+        assert found["dry_run"]
 
     def test_without_a_model_the_summary_is_made_by_rule(self, file: Path) -> None:
         """It is shorter than what it stands for, and the file is as it was."""
@@ -85,7 +85,7 @@ class TestFile:
         found = data(file, "--limit", "12000")
         assert found["rung"] == "digest"
         assert "Step 39" in found["summary"]
-        assert found["tokensAfter"] < found["tokensBefore"]
+        assert found["tokens_after"] < found["tokens_before"]
         assert file.read_bytes() == before
 
     def test_a_model_tells_it_with_the_instructions(self, file: Path, tmp_path: Path) -> None:
@@ -128,7 +128,7 @@ class TestSession:
             known = engine.stats().messages
         assert data("--session", "s", "--limit", "20000", "--dry-run")["outcome"] == "ready"
         found = data("--session", "s", "--limit", "20000")
-        assert found["tokensAfter"] < found["tokensBefore"]
+        assert found["tokens_after"] < found["tokens_before"]
         with Engine.open(home / "memory", settings=QUIET, background=False) as engine:
             assert engine.stats().messages == known
             window = engine.session("s").assemble([*talk, user("Go on, please.")], limit=20_000)

@@ -106,7 +106,7 @@ class TestMissing:
         assert "18 passages have no vectors" in call("stats").stdout
         assert "search: 18 passages have no vectors of hash yet" in call("doctor").stdout
         assert data("reindex", "--no-vectors")["embedded"] == 0
-        assert data("reindex") == {"passages": 18, "embedded": 18, "missing": []}
+        assert data("reindex") == {"passages": 18, "embedded": 18, "warnings": []}
         assert "have no vectors" not in call("stats").stdout
         assert "no vectors" not in call("doctor").stdout + call("search", "signature").stderr
         assert call("reindex").stdout == "18 passages indexed, 0 embedded.\n"
@@ -115,10 +115,10 @@ class TestMissing:
         """The reason is in every answer, and search goes on by words."""
         none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
         reason = 'embedding.provider is "none": search uses words alone'
-        assert reason in data("import", EXAMPLE, **none)["notes"]
-        assert data("recall", "signature tolerance", **none)["notes"] == [reason]
+        assert reason in data("import", EXAMPLE, **none)["warnings"]
+        assert data("recall", "signature tolerance", **none)["warnings"] == [reason]
         assert reason in call("search", "signature", **none).stderr
-        assert data("stats", **none)["notes"] == [reason]
+        assert data("stats", **none)["warnings"] == [reason]
         assert f"embedding: {reason}" in call("doctor", **none).stdout
         assert reason in call("reindex", **none).stderr
 

@@ -62,7 +62,7 @@ class TestReserve:
     def test_a_set_reserve_is_kept(self, name: str, window: int, reserve: int) -> None:
         """So a compaction can start at any part of the window: 80,000 of 200,000 is 60 %."""
         found = budget(Settings(compaction=structs.replace(Compaction(), **{name: reserve})), window=window)
-        assert (found.reserve, found.note) == (reserve, "")
+        assert (found.reserve, found.warning) == (reserve, "")
         assert found.compact_at == window - reserve
 
     @pytest.mark.parametrize("name", ["reserve_tokens", "reserve_tokens_floor"])
@@ -70,9 +70,9 @@ class TestReserve:
         """The usual quarter is kept instead, and a note names the setting and both figures."""
         found = budget(Settings(compaction=structs.replace(Compaction(), **{name: 80_000})), window=32_000)
         assert found.reserve == 8_000
-        assert f"compaction.{name} = 80,000" in found.note
-        assert "32,000" in found.note
-        assert "8,000 are kept" in found.note
+        assert f"compaction.{name} = 80,000" in found.warning
+        assert "32,000" in found.warning
+        assert "8,000 are kept" in found.warning
 
     def test_what_goes_beside_the_messages_is_taken_off(self) -> None:
         """Tool definitions take their room."""

@@ -41,7 +41,7 @@ def test_a_fact_has_its_proof() -> None:
     (row,) = found.rows_to_add
     assert (row.type, row.subject, row.slot, row.evidence, row.quote) == ("config", "API", "port", (1,), PORT["quote"])
     assert row.time == TALK[0].message.timestamp
-    assert (found.calls, found.actions, found.dropped, found.trouble) == (1, (("ADD", 1),), (), "")
+    assert (found.calls, found.actions, found.dropped, found.failure) == (1, (("ADD", 1),), (), "")
     (prompt,) = model.asked
     assert prompt.schema is not None
     assert "[1 user] Let us keep it simple" in prompt.messages[1].text
@@ -119,13 +119,13 @@ def test_an_answer_that_is_no_json_is_asked_for_once_more() -> None:
     assert "not JSON" in model.asked[1].messages[-1].text
     found = learn(TALK, model=Script("I would rather not."))
     assert (found.calls, found.unread, found.rows_to_add) == (2, (1, 2), ())
-    assert "not JSON" in found.trouble
+    assert "not JSON" in found.failure
 
 
 def test_nothing_to_learn_is_an_answer() -> None:
     """An empty list is not asked for again."""
     found = learn(TALK, model=Script('{"facts": []}'))
-    assert (found.calls, found.trouble, found.rows_to_add) == (1, "", ())
+    assert (found.calls, found.failure, found.rows_to_add) == (1, "", ())
 
 
 def test_the_whole_text_is_read_in_as_few_calls_as_it_needs() -> None:
@@ -162,7 +162,7 @@ def test_a_failing_model_leaves_its_messages_unread() -> None:
     found = learn(talk, model=model)
     assert found.calls == 2
     assert 0 < len(found.unread) < 8
-    assert "rate limit" in found.trouble
+    assert "rate limit" in found.failure
     cancelled = Script(ModelCancelledError("called off"))
     stopped = extract(
         TALK, scope=SCOPE, model=cancelled, known=(), settings=Settings(), now=NOW, timeout=1.0, cancel=Event()
@@ -254,7 +254,7 @@ def test_a_model_that_fails_while_judging_costs_nothing() -> None:
     model = Script(facts_json({**PORT, "quote": "run the API on port 8080"}), ModelBusyError("later"))
     found = learn(talk, known=known, model=model)
     assert (len(found.rows_to_add), found.unread) == (1, ())
-    assert "later" in found.trouble
+    assert "later" in found.failure
 
 
 def test_recalled_text_is_not_shown_to_the_model() -> None:

@@ -84,7 +84,7 @@ def test_words_find_everything_while_vectors_are_made(opened: Callable[[Embedder
         memory.embed(limit=step)
         found = memory.recall(("what about topic599 and its port",), scope=SCOPE)
         assert "topic599" in found.block
-        assert any("by words alone" in note for note in found.notes) == (by_words and step > 0)
+        assert any("by words alone" in note for note in found.warnings) == (by_words and step > 0)
     assert memory.missing() == (
         "100 passages have no vectors of one yet and are found by their words: `holdfast reindex`",
     )
@@ -94,8 +94,8 @@ def test_a_missing_embedder_is_in_every_answer(opened: Callable[[Embedder | None
     """Blocks, silence, statistics: each says that there are no vectors."""
     memory = opened(None)
     for text in ("topic5 port", "quantum chromodynamics for children"):
-        assert memory.recall((text,), scope=SCOPE).notes == ("nothing here",)
-    assert memory.stats().notes == memory.missing() == ("nothing here",)
+        assert memory.recall((text,), scope=SCOPE).warnings == ("nothing here",)
+    assert memory.stats().warnings == memory.missing() == ("nothing here",)
     assert (memory.waiting(), memory.embed()) == (0, 0)
 
 
@@ -122,7 +122,7 @@ def test_what_takes_too_long_is_left_out(opened: Callable[[Embedder | None], Mem
     late = memory.recall(("topic5 port",), scope=SCOPE, automatic=True)
     assert (late.block, late.hits) == ("", ())
     assert late.reason == "it took longer than 1000 ms (4 times recall.deadline_ms)"
-    assert late.notes == (f"nothing was recalled: {late.reason}",)  # a warning of the report
+    assert late.warnings == (f"nothing was recalled: {late.reason}",)  # a warning of the report
     assert memory.recall(("topic5 port",), scope=SCOPE).block
 
 
@@ -139,7 +139,7 @@ def test_a_provider_that_fails_costs_the_vectors_alone(opened: Callable[[Embedde
     found = opened(Counting("gone", most=0))
     recalled = found.recall(("topic5 port",), scope=SCOPE)
     assert "topic5" in recalled.block
-    assert recalled.notes == ("gone: the provider is gone: by words alone",)
+    assert recalled.warnings == ("gone: the provider is gone: by words alone",)
     assert found.search("topic5", scope=SCOPE)
 
 
@@ -162,12 +162,12 @@ def test_a_slow_provider_is_not_waited_for(
         memory.timer = lambda: 0.0
         found = memory.recall(("topic5 port",), scope=SCOPE, automatic=True)
         assert "topic5" in found.block
-        assert found.notes == ("openai-compatible/slow did not answer in 175 ms: by words alone",)
+        assert found.warnings == ("openai-compatible/slow did not answer in 175 ms: by words alone",)
         assert asked.wait(PATIENCE)
         answering.set()
         assert np.allclose(memory.choice.embedder.embed(["topic5 port"], kind="query"), [[1, 0]])  # type: ignore[union-attr]
         again = memory.with_settings(Settings(recall=UNHURRIED))  # on a busy machine even what is known takes time
-        assert not again.recall(("topic5 port",), scope=SCOPE, automatic=True).notes
+        assert not again.recall(("topic5 port",), scope=SCOPE, automatic=True).warnings
 
 
 def test_spaces_do_not_meet(opened: Callable[[Embedder | None], Memory], tmp_path: Path) -> None:

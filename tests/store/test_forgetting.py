@@ -137,6 +137,6 @@ def test_a_crash_before_the_file_is_rewritten_is_noticed(tmp_path: Path) -> None
         store.add_messages([says("zanzibar")])
     with closing(connect(path, wait=1)) as connection, write_transaction(connection):
         assert forgetting.remove(connection, "message", *where(connection, "message", Select(scope=HERE))) == 1
-    assert "forgotten text may still be" in check(path).notes[0]
+    assert "forgotten text may still be" in check(path).warnings[0]
     upkeep.vacuum(path)
-    assert check(path).notes == ()
+    assert check(path).warnings == ()

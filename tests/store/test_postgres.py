@@ -162,10 +162,10 @@ class TestTenants:
         ) as app:
             with pytest.raises(StorageError, match="owns the tables"):
                 app.vacuum()
-            assert "vacuum" in app.check().notes[0]
+            assert "vacuum" in app.check().warnings[0]
         admin.execute(f"DROP OWNED BY {login}; DROP ROLE {login}".encode())
         store.vacuum()
-        assert not store.check().notes
+        assert not store.check().warnings
 
     def test_no_read_crosses(self, store: PostgresStore) -> None:
         """Reads of every kind, in scopes drawn by chance, show no row of another scope."""

@@ -57,7 +57,7 @@ class TestCheck:
         fill(path)
         before = path.read_bytes()
         health = check(path)
-        assert (health.sound, health.damage, health.index, health.notes) == (True, (), (), ())
+        assert (health.sound, health.damage, health.index, health.warnings) == (True, (), (), ())
         counts = {name: count for name, count in health.counts.items() if name != "sessions"}
         assert counts == {"messages": 700, "passages": 700, "facts": 20}
         assert path.read_bytes() == before

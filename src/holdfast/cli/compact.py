@@ -65,14 +65,14 @@ def compact_conversation(
     emit_json(
         {
             **result.to_json(),
-            "dryRun": dry_run,
+            "dry_run": dry_run,
             "ids": list(plan.ids),
             "kept": len(plan.kept),
-            "tokensKept": plan.tokens_kept,
-            "splitsTurn": plan.splits_turn,
+            "tokens_kept": plan.tokens_kept,
+            "splits_turn": plan.splits_turn,
             "request": plan.request,
-            "readFiles": list(plan.activity.read),
-            "modifiedFiles": list(plan.activity.modified),
+            "read_files": list(plan.activity.read),
+            "modified_files": list(plan.activity.modified),
             "failures": [str(failure) for failure in plan.activity.failures],
         }
     )
@@ -98,7 +98,7 @@ def _print(screen: Console, name: str, result: Compaction) -> None:
     screen.print()
     screen.print(Styled(printable(summary.text)), soft_wrap=True)
     for warning in result.warnings:
-        echo(f"note: {warning}", err=True)
+        echo(f"warning: {warning}", err=True)
 
 
 def _format_line(sign: str, style: str, what: str, messages: int, tokens: int) -> Styled:

@@ -124,8 +124,8 @@ def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
         yield Finding("wrong", damage if "--repair" in damage else f"{damage}: {repair}")
     for trouble in health.index:
         yield Finding("wrong", f"{trouble}: run `holdfast reindex`")
-    for note in health.notes:
-        yield Finding("note", note)
+    for warning in health.warnings:
+        yield Finding("note", warning)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,7 @@ class _Result:
     stripped: int = 0
     rows: int = 0
     problems: list[str] = field(default_factory=list)
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
     empty: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
     seen: dict[Path, tuple[int, int]] = field(default_factory=dict)
@@ -166,4 +166,4 @@ def _import_all(
             progress.describe("embedding")
             result.embedded = memory.embed()
     result.new = memory.store.counts()["messages"] - before
-    result.notes = memory.choice.reasons
+    result.warnings = memory.choice.reasons

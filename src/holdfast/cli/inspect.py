@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from holdfast import settings as configuration
-from holdfast.cli.opening import print_notes, require
+from holdfast.cli.opening import print_warnings, require
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo
 from holdfast.errors import InputError, SettingsError
@@ -35,7 +35,7 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
 
     memory = find_memory(home, project=Path.cwd())
-    print_notes(memory.warnings)
+    print_warnings(memory.warnings)
     folder = memory.folder.resolve()
 
     def show(server: Server) -> None:

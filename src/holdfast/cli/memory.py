@@ -94,8 +94,8 @@ def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
 
 
 def _print_missing(memory: Memory) -> None:
-    for note in memory.missing():
-        echo(f"note: {note}", err=True)
+    for warning in memory.missing():
+        echo(f"warning: {warning}", err=True)
 
 
 def _excerpt(text: str, query_terms: set[str]) -> str:
@@ -416,8 +416,8 @@ def stats(*, home: Path | None, as_json: bool) -> None:
         f"{plural(counts.messages, 'message')}, {plural(counts.passages, 'passage')},"
         f" {plural(counts.sessions, 'session')}, {plural(counts.facts, 'fact')}"
     )
-    for note in counts.notes:
-        echo(note)
+    for warning in counts.warnings:
+        echo(warning)
     if counts.embedded < counts.passages:
         echo(f"{counts.passages - counts.embedded:,} passages have no vectors: they are found by their words only")
 

@@ -43,7 +43,7 @@ def read_memory(home: Path | None) -> Memory:
     missing = missing_memory(home, settings=settings)
     if missing is None:
         return _open(home, settings=settings)
-    print_notes([_explain_missing(missing)])
+    print_warnings([_explain_missing(missing)])
     folder = TemporaryDirectory(prefix="holdfast-")
     click.get_current_context().call_on_close(folder.cleanup)
     return _open(Path(folder.name), settings=settings)
@@ -119,17 +119,17 @@ def server_of(home: Path | str | None) -> PostgresStore | None:
 def load_settings() -> configuration.Settings:
     """Load the settings from the default files. Warnings go to stderr."""
     loaded = configuration.load(files=configuration.default_files())
-    print_notes(loaded.warnings)
+    print_warnings(loaded.warnings)
     return loaded.settings
 
 
-def print_notes(texts: Iterable[str]) -> None:
-    """Print notes to stderr, each once in a command: some commands load the settings several times."""
-    printed: set[str] = click.get_current_context().meta.setdefault("holdfast.notes", set())
+def print_warnings(texts: Iterable[str]) -> None:
+    """Print warnings to stderr, each once in a command: some commands load the settings several times."""
+    printed: set[str] = click.get_current_context().meta.setdefault("holdfast.warnings", set())
     for text in texts:
         if text not in printed:
             printed.add(text)
-            echo(f"note: {text}", err=True)
+            echo(f"warning: {text}", err=True)
 
 
 def scope_of(*, tenant: str, project: str | None, agent: str | None, session: str | None) -> tuple[Scope, Across]:

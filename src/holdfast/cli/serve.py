@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from holdfast.cli.opening import print_notes, require
+from holdfast.cli.opening import print_warnings, require
 from holdfast.cli.options import as_json, home_option, tenant_option
 from holdfast.cli.output import echo, print_result
 from holdfast.settings import folder_of
@@ -64,7 +64,7 @@ def serve(
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     targets = Upstreams.parse(upstreams)
-    print_notes(memory.warnings)
+    print_warnings(memory.warnings)
     own = project_file(Path())
     if project is None and own is not None:
         echo(f"note: {own.absolute()} counts for the sessions of that folder alone, not for this server.", err=True)
@@ -117,7 +117,7 @@ def rpc(*, project: Path | None, home: Path | None) -> None:
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
 
     memory = find_memory(home, project=None if project is None else project.absolute())
-    print_notes(memory.warnings)
+    print_warnings(memory.warnings)
     with memory.open() as engine:
         Rpc(engine).serve(sys.stdin.buffer, sys.stdout.buffer)
 
@@ -137,7 +137,7 @@ def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int
 
     project = str(Path.cwd()) if project is None else project
     memory = find_memory(home, project=folder_of(project))
-    print_notes(memory.warnings)
+    print_warnings(memory.warnings)
     with memory.open() as engine:
         server = create_server(engine, session=session, tenant=tenant, project=project, agent=agent)
         if port is None:

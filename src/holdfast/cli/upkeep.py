@@ -69,11 +69,11 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
             progress.describe(f"{embedded:,} embedded")
         missing = memory.missing()
     if as_json:
-        emit_json({"passages": number, "embedded": embedded, "missing": missing})
+        emit_json({"passages": number, "embedded": embedded, "warnings": missing})
         return
     echo(f"{number:,} passages indexed, {embedded:,} embedded.")
-    for note in missing:
-        echo(f"note: {note}", err=True)
+    for warning in missing:
+        echo(f"warning: {warning}", err=True)
 
 
 @click.command()
@@ -256,8 +256,8 @@ def _run_jobs(memory: Memory, model: Model | None) -> list[str]:
         while (job := take_job(memory)) is not None:
             result = run_job(memory, model, job)
             progress.advance(1, f"{result.calls} calls" if model else "")
-            if result.trouble:
-                problems[result.trouble] = None
+            if result.failure:
+                problems[result.failure] = None
     return list(problems)
 
 

@@ -47,15 +47,15 @@ class Compaction:
     warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the compaction as JSON: the fields of a session's compaction entry, and how it was made."""
+        """Return the compaction as JSON. `details` are the fields of a session file, in its spelling."""
         first, summary = self.plan.first_kept, self.summary
         return {
             "outcome": self.plan.outcome,
             "reason": self.plan.reason,
             "summary": summary.text if summary else None,
-            "firstKeptEntryId": first.message.id if first else None,
-            "tokensBefore": self.tokens_before,
-            "tokensAfter": self.tokens_after,
+            "first_kept": first.message.id if first else None,
+            "tokens_before": self.tokens_before,
+            "tokens_after": self.tokens_after,
             "summarised": len(self.plan.summarised),
             "rung": summary.rung if summary else None,
             "calls": summary.calls if summary else 0,

@@ -37,7 +37,7 @@ class Budget:
         soft_threshold: How far below the compaction threshold the memory flush runs.
         history: The most that history kept by a compaction may take.
         source: Where `window` comes from.
-        note: Why less is reserved than the settings say; empty if it is not.
+        warning: Why less is reserved than the settings say; empty if it is not.
         scale: How many tokens the provider may count for each one that we count. `window` and `reserve` are the
             provider's tokens, everything else is ours.
     """
@@ -51,7 +51,7 @@ class Budget:
     history: int
     source: LimitSource = "argument"
     scale: float = 1.0
-    note: str = ""
+    warning: str = ""
 
     @property
     def prompt(self) -> int:
@@ -94,16 +94,16 @@ def budget(
 
     The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
     what is known of the model's name. The reserve is by default that of the settings: if unset, the default up to a
-    quarter of the window, else up to `MAX_RESERVE_SHARE` of it. A higher value is refused, with a note.
+    quarter of the window, else up to `MAX_RESERVE_SHARE` of it. A higher value is refused, with a warning.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
     """
     size, source = _window(settings.model, window, model, model_window)
     compaction = settings.compaction
-    note = ""
+    warning = ""
     if reserve is None:
-        reserve, note = _reserve(compaction, size)
+        reserve, warning = _reserve(compaction, size)
     if type(reserve) is not int or not 0 <= reserve < size:
         raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     share = int(settings.recall.max_window_share * size)
@@ -122,7 +122,7 @@ def budget(
         history=int(compaction.max_history_share * size),
         source=source,
         scale=scale,
-        note=note,
+        warning=warning,
     )
 
 
@@ -130,7 +130,7 @@ def _reserve(compaction: Compaction, size: int) -> tuple[int, str]:
     """Return the reserve that the settings ask for in a window, and why it is less, if it is."""
     usual = int(USUAL_RESERVE_SHARE * size)
     reserve = 0
-    note = ""
+    warning = ""
     defaults = {"reserve_tokens": DEFAULT_RESERVE_TOKENS, "reserve_tokens_floor": DEFAULT_RESERVE_TOKENS_FLOOR}
     for name, default in defaults.items():
         wanted: int | None = getattr(compaction, name)
@@ -140,12 +140,12 @@ def _reserve(compaction: Compaction, size: int) -> tuple[int, str]:
             allowed = wanted
         else:
             allowed = usual
-            note = (
+            warning = (
                 f"compaction.{name} = {wanted:,} is more than {MAX_RESERVE_SHARE:.0%} of the window of {size:,} "
                 f"tokens and is not used: {allowed:,} are kept for the reply"
             )
         reserve = max(reserve, allowed)
-    return reserve, note
+    return reserve, warning
 
 
 def _window(

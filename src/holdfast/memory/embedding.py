@@ -34,11 +34,11 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query and its space; None where the search uses words alone, and then a note may say why."""
+    """The vector of a query and its space; None where the search uses words alone, and then a warning may say why."""
 
     vector: Floats | None = None
     space: Space | None = None
-    note: str = ""
+    warning: str = ""
 
 
 def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> QueryVector:
@@ -59,11 +59,11 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
     try:
         return start_thread(lambda: _embed(embedder, text), name="holdfast-query").result(timeout=seconds)
     except TimeoutError:
-        return QueryVector(note=f"{embedder.space.name} did not answer in {1000 * seconds:.0f} ms: by words alone")
+        return QueryVector(warning=f"{embedder.space.name} did not answer in {1000 * seconds:.0f} ms: by words alone")
 
 
 def _embed(embedder: Embedder, text: str) -> QueryVector:
     try:
         return QueryVector(embedder.embed([text], kind="query")[0], embedder.space)
     except EmbeddingError as error:
-        return QueryVector(note=f"{error}: by words alone")
+        return QueryVector(warning=f"{error}: by words alone")

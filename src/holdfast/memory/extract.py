@@ -37,7 +37,7 @@ class Extraction:
     """The result of an extraction. Add its rows in one call, in their order.
 
     `dropped` are the facts of a model that could not be proved; `actions` count ADD, UPDATE, SUPERSEDE, DELETE and
-    NONE. `unread` are messages that a failing model did not read, to be extracted again, and `trouble` says why.
+    NONE. `unread` are messages that a failing model did not read, to be extracted again, and `failure` says why.
     """
 
     rows_to_add: tuple[FactRow, ...] = ()
@@ -45,7 +45,7 @@ class Extraction:
     actions: tuple[tuple[str, int], ...] = ()
     calls: int = 0
     unread: tuple[int, ...] = ()
-    trouble: str = ""
+    failure: str = ""
 
 
 def extract(
@@ -77,20 +77,20 @@ def extract(
     decisions = _resolve_all(reader.read(split_messages(messages, marks)), rows, scope=scope, now=now)
     rivals = [decision for decision in decisions if decision.rivals][:_MAX_UNCLEAR]
     unclear = _Unclear(rivals, rows, allow_delete=settings.knowledge.allow_delete)
-    calls, trouble, more = reader.calls, reader.trouble, list[str]()
-    if rivals and not trouble:
+    calls, failure, more = reader.calls, reader.failure, list[str]()
+    if rivals and not failure:
         calls += 1
         try:
             more = unclear.apply(model.ask(unclear.make_prompt(), timeout=timeout, cancel=cancel).text)
         except ModelError as error:
-            trouble = str(error)
+            failure = str(error)
     return Extraction(
         rows_to_add=tuple(rows[len(known) :]),
         dropped=tuple(reader.dropped),
         actions=_count_actions(decisions, more),
         calls=calls,
         unread=tuple(sorted({piece.id for piece in reader.unread})),
-        trouble=trouble,
+        failure=failure,
     )
 
 
@@ -327,7 +327,7 @@ class Reader:
     """Reads facts with a model. The prompt lists the `known` facts; `timeout` is in seconds for each call.
 
     `dropped` are facts that were not kept, `unread` the pieces that the model did not read or gave no answer to, and
-    `trouble` says why.
+    `failure` says why.
     """
 
     model: Model
@@ -337,7 +337,7 @@ class Reader:
     calls: int = 0
     dropped: list[Dropped] = field(default_factory=list)
     unread: list[Piece] = field(default_factory=list)
-    trouble: str = ""
+    failure: str = ""
 
     def read(self, pieces: Sequence[Piece]) -> list[Draft]:
         """Read the facts in pieces, in as few calls as their size needs."""
@@ -364,19 +364,19 @@ class Reader:
 
     def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
         """Read a batch; in halves where it, or the answer to it, is too long."""
-        if self.trouble:  # a model that failed is not called again for the rest
+        if self.failure:  # a model that failed is not called again for the rest
             self.unread += batch
             return []
-        trouble = f"{self.model.name}{_NOT_JSON}"
+        failure = f"{self.model.name}{_NOT_JSON}"
         try:
             found, is_too_long = self._ask(batch, instructions)
         except ModelError as error:
-            found, is_too_long, trouble = None, isinstance(error, ModelOverflowError), str(error)
+            found, is_too_long, failure = None, isinstance(error, ModelOverflowError), str(error)
         parts = _halve(batch) if is_too_long and depth < _MAX_DEPTH else ()
         if parts:
             return [draft for part in parts for draft in self._read_batch(part, instructions, depth=depth + 1)]
         if found is None:
-            self.trouble = trouble
+            self.failure = failure
             self.unread += batch
             return []
         return list(self._check(found, batch))

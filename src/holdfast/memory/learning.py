@@ -61,7 +61,7 @@ def describe_failure(job: Job, found: Extraction) -> str:
     if not found.unread or int(job.data.get("tries", 0)) + 1 < _MAX_TRIES:
         return ""
     left = f"{len(found.unread):,} messages were read by rules alone"
-    return f"{FAILED} after {_MAX_TRIES} tries ({found.trouble}): {left}"
+    return f"{FAILED} after {_MAX_TRIES} tries ({found.failure}): {left}"
 
 
 def take_job(memory: Memory) -> Job | None:

@@ -56,7 +56,7 @@ class Stats:
     embedded: int
     bytes: int
     embedder: str | None
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
 
 class Memory:
@@ -377,7 +377,7 @@ class Memory:
             max_facts: The most facts of the block; by default `recall.max_facts`.
 
         Returns:
-            The block, or the reason why there is none. Its notes say what the search had to do without.
+            The block, or the reason why there is none. Its warnings say what the search had to do without.
         """
         from holdfast.memory.query import NOTHING_SHOWN, build_query, find_recall_switch  # noqa: PLC0415 - see above
         from holdfast.memory.recall import Recall  # noqa: PLC0415 - see above
@@ -405,19 +405,19 @@ class Memory:
 
         if query.seconds is not None and not self._is_warm:
             self._load_index(query.scope)
-        notes: tuple[str, ...] = ()
+        warnings: tuple[str, ...] = ()
         is_chosen = self.settings.embedding.provider == "none"  # by the user: not worth a warning in every report
         if self.embedder is None and not (is_chosen and automatic):
-            notes = self.choice.reasons
+            warnings = self.choice.reasons
         if self.store.progress:
-            notes = (*notes, self.store.progress)
+            warnings = (*warnings, self.store.progress)
         try:
             marks = self.marks
         except StorageError as error:  # a read-only memory can still be searched
-            marks, notes = UNKEPT, (*notes, f"the block will not be known again: {error}")
+            marks, warnings = UNKEPT, (*warnings, f"the block will not be known again: {error}")
         result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
         gaps = map(str, self.gaps(query.scope, across=query.across or True))
-        return replace(result, notes=(*notes, *result.notes, *gaps))
+        return replace(result, warnings=(*warnings, *result.warnings, *gaps))
 
     def _load_index(self, scope: Scope) -> None:
         """Load index and model before the first query with a deadline, which is not for that."""
@@ -473,5 +473,5 @@ class Memory:
             **cast("dict[str, Any]", self.store.counts()),
             embedded=embedded,
             embedder=embedder.space.name if embedder is not None else None,
-            notes=(*self.choice.reasons, *map(str, self.store.gaps)),
+            warnings=(*self.choice.reasons, *map(str, self.store.gaps)),
         )

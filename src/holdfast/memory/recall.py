@@ -73,7 +73,7 @@ class Recall:
         hits: The passages in it, oldest first.
         confidence: How sure it is that memory has to do with the question, which decides the size of the block.
         reason: Why there is no block.
-        notes: What the search had to do without, such as vectors.
+        warnings: What the search had to do without, such as vectors.
     """
 
     block: str = ""
@@ -82,7 +82,7 @@ class Recall:
     hits: tuple[Hit, ...] = ()
     confidence: float = 0.0
     reason: str = ""
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def whole_passages(self) -> list[int]:
@@ -135,7 +135,7 @@ def recall(
         return _recall_with_context(store, query, marks, embedder, pace)
     except DeadlineError:
         late = f"it took longer than {1000 * pace.end.seconds:.0f} ms ({_MAX_OVERTIME} times recall.deadline_ms)"
-        return Recall(reason=late, notes=(f"nothing was recalled: {late}",))
+        return Recall(reason=late, warnings=(f"nothing was recalled: {late}",))
 
 
 def has_words(texts: Sequence[str]) -> bool:
@@ -188,7 +188,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     found = _search(store, query, embedder, pace)
     fact_hits = _find_facts(store, query, hidden=hidden.facts)
     confidence = measure_confidence(found.signals)
-    nothing = Recall(confidence=confidence, notes=found.notes)
+    nothing = Recall(confidence=confidence, warnings=found.warnings)
     passage_tokens = _choose_size(found, query, confidence=confidence)
     if not passage_tokens and not fact_hits:
         return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
@@ -235,13 +235,13 @@ _DAY: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of a search: signals, ranking, weights of terms, the passages read so far by place, and notes."""
+    """The result of a search: signals, ranking, weights of terms, the passages read so far by place, and warnings."""
 
     signals: Signals
     ranking: Ranking
     weights: dict[str, float]
     texts: dict[int, PassageText]
-    notes: tuple[str, ...]
+    warnings: tuple[str, ...]
 
     @property
     def candidates(self) -> Candidates:
@@ -254,7 +254,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
     pace.end.check()
     if pace.words_alone.is_over and embedded.vector is not None:
         embedded = QueryVector(
-            note=f"embedding the question took longer than {_name(pace.words_alone)}: by words alone"
+            warning=f"embedding the question took longer than {_name(pace.words_alone)}: by words alone"
         )
     days = query.days
     question = SearchQuery(
@@ -280,14 +280,14 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
         vector_weight=vector_weight(embedder, last),
         now=query.now,
     )
-    notes = [note for note in (embedded.note, missing) if note]
+    warnings = [warning for warning in (embedded.warning, missing) if warning]
     ranking = _rank(store, query, signals)
     if pace.few.is_over:
         ranking = replace(ranking, order=ranking.order[:_FEW])
         times = f"{_FEW_AFTER} times {_name(pace.words_alone)}"
-        notes.append(f"the search took longer than {times}: of the best {_FEW} passages alone")
+        warnings.append(f"the search took longer than {times}: of the best {_FEW} passages alone")
     pace.end.check()
-    return _Found(signals, ranking, weights, {}, tuple(notes))
+    return _Found(signals, ranking, weights, {}, tuple(warnings))
 
 
 def _name(deadline: Deadline) -> str:

@@ -473,8 +473,8 @@ class PostgresStore(TableStore):
         counts = {name: count for name, count in self.counts().items() if name != "bytes"}
         unscrubbed = self._read_all("SELECT count(*) FROM counters WHERE name = 'unscrubbed' AND value = 1")
         note = "forgotten text may still be in free pages: run `holdfast vacuum`"
-        notes = (note,) if unscrubbed != [(0,)] else ()
-        return Health(path=self.place, counts=counts, damage=tuple(damage), index=tuple(index), notes=notes)
+        warnings = (note,) if unscrubbed != [(0,)] else ()
+        return Health(path=self.place, counts=counts, damage=tuple(damage), index=tuple(index), warnings=warnings)
 
     def vacuum(self) -> tuple[int, int]:
         """Rewrite all tables without deleted rows; return their size before and after. Others wait meanwhile.

@@ -85,14 +85,14 @@ class Health:
         counts: How many rows there are, by kind.
         damage: What is broken in the archive. `repair` keeps the rest.
         index: What is wrong with the index. `reindex` builds it again, and nothing is lost.
-        notes: What is worth knowing, though nothing is broken.
+        warnings: What is worth knowing, though nothing is broken.
     """
 
     path: Path | str
     counts: dict[str, int]
     damage: tuple[str, ...] = ()
     index: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     @property
     def sound(self) -> bool:
@@ -120,7 +120,7 @@ def check(path: Path) -> Health:
             version = _count(connection, "PRAGMA user_version")
             if not 0 < version <= len(MIGRATIONS):
                 note = f"written with schema {version}, this one knows {len(MIGRATIONS)}"
-                return Health(path=path, counts={}, damage=structure, notes=(note,))
+                return Health(path=path, counts={}, damage=structure, warnings=(note,))
             connection.execute("BEGIN")
             orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _count(connection, query))]
             return Health(
@@ -128,7 +128,7 @@ def check(path: Path) -> Health:
                 counts={name: _count(connection, query) for name, query in COUNTS.items()},
                 damage=(*structure, *list_unreadable(connection), *orphans),
                 index=tuple(check_index(connection)),
-                notes=tuple(note for note, query in _NOTES.items() if _count(connection, query)),
+                warnings=tuple(note for note, query in _NOTES.items() if _count(connection, query)),
             )
     except StorageError as error:
         return Health(path=path, counts={}, damage=structure or (str(error),))

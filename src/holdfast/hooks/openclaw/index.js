@@ -200,8 +200,9 @@ function createEngine({ workspaceDir }, log) {
       let reason = "the conversation is not archived";
       try {
         if (isPrivate(params)) throw new Error(reason);
-        const { summary, tokensBefore, tokensAfter } = await memory.callSlowly("compact", call, COMPACT_TIMEOUT_MS);
-        return { ok: true, compacted: true, result: { summary, tokensBefore, tokensAfter } };
+        const done = await memory.callSlowly("compact", call, COMPACT_TIMEOUT_MS);
+        const result = { summary: done.summary, tokensBefore: done.tokens_before, tokensAfter: done.tokens_after };
+        return { ok: true, compacted: true, result };
       } catch (error) {
         reason = error.message;
         if (isRefused) {
