@@ -22,7 +22,7 @@ NO_QUESTIONS = Recall(min_query_chars=10**6)
 """No block, but trimming: without recall a compaction makes room instead."""
 LIMITS = {8_000: NO_QUESTIONS, 32_000: LONG_QUESTIONS, 200_000: NO_QUESTIONS}
 """With recalled blocks at one of them, for one turn in ten: looking for them is most of what a request costs."""
-TURNS = {8_000: 80, 32_000: 80, 200_000: 50}
+TURNS = {8_000: 40, 32_000: 60, 200_000: 24}
 """Enough for many cuts in the small windows; without cuts the cost of a loop grows with the square of its turns."""
 
 KINDS = ("trimmed", "pruned")

@@ -81,6 +81,7 @@ def test_a_search_finds_every_word_of_it_first(tmp_path: Path, provider: str) ->
             assert said in engine.session("s").search(question)[0].text, question
 
 
+@pytest.mark.nightly
 def test_a_line_among_1500_messages_is_recalled(tmp_path: Path) -> None:
     """The same among 1,500 messages of all kinds, English and Chinese. Those without a fact are short."""
     facts = (*ENGLISH, *CHINESE)

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from support.paths import ROOT
 
 
+@pytest.mark.nightly  # mypy reads the whole package
 def test_the_example_is_typed_and_a_misspelt_keyword_is_refused(tmp_path: Path) -> None:
     """`mypy --strict` passes the example, and names a misspelt keyword; so does Python when it runs."""
     (example,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text("utf-8"), re.DOTALL)

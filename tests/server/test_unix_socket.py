@@ -122,8 +122,7 @@ def test_a_socket_in_use_and_a_file_are_left_alone(tmp_path: Path, folder: Path)
     assert file.read_text() == "words"
 
 
-@pytest.mark.parametrize("depth", [0, 1])
-@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770], ids=oct)
+@pytest.mark.parametrize(("mode", "depth"), [(0o777, 0), (0o1777, 0), (0o770, 1), (0o1777, 1)], ids=oct)
 def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path, folder: Path, mode: int, depth: int) -> None:
     """They could put a socket of theirs there. Above it a folder such as /tmp is safe: others cannot rename ours."""
     inner = folder / "shared" / "own"
