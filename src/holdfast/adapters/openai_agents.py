@@ -8,7 +8,7 @@ The session is the conversation that the runner reads and adds to; the run confi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from inspect import isawaitable
 from typing import Any, cast
@@ -105,6 +105,18 @@ class HoldfastSession:
         """Take all items out of the conversation. The archive keeps them; `session.forget()` erases them."""
         await in_thread(lambda: self._pop(self._rows()))
 
+    def run_config(self, config: RunConfig | None = None) -> RunConfig:
+        """Return a run config that gives every model call of a run of this session its window.
+
+        Args:
+            config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.
+        """
+        config = config or RunConfig()
+        given = config.model_settings or ModelSettings()
+        calls = _Calls(self._assemble, self._shrink, config, [given.retry])
+        settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=calls.retry)))
+        return replace(config, call_model_input_filter=calls.fit, model_settings=settings)
+
     def _rows(self) -> list[MessageRow]:
         store, select = self.session._memory.store, Select(scope=self.session.scope)
         popped = {int(record.key) for record in store.read_records(select, kind=POPPED)}
@@ -125,10 +137,10 @@ class HoldfastSession:
             [Record(scope=scope, kind=POPPED, key=str(row.id), data={}, time=time) for row in rows]
         )
 
-    def assemble(
+    def _assemble(
         self, data: ModelInputData, *, model: str, tools: Sequence[FunctionTool], write: Write
     ) -> ModelInputData:
-        """Make the window of a model call; the data itself if nothing is edited. Internal."""
+        """Make the window of a model call; the data itself if nothing is edited."""
         definitions = [
             {
                 "type": "function",
@@ -146,20 +158,8 @@ class HoldfastSession:
         self._sent = (exchange, data)
         return data
 
-    def run_config(self, config: RunConfig | None = None) -> RunConfig:
-        """Return a run config that gives every model call of a run of this session its window.
-
-        Args:
-            config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.
-        """
-        config = config or RunConfig()
-        given = config.model_settings or ModelSettings()
-        calls = _Calls(self, config, [given.retry])
-        settings = given.resolve(ModelSettings(retry=ModelRetrySettings(max_retries=MAX_RETRIES, policy=calls.retry)))
-        return replace(config, call_model_input_filter=calls.fit, model_settings=settings)
-
-    def shrink(self, error: Exception) -> bool:
-        """Put a smaller window into the data of a model call that was refused; whether there is one. Internal."""
+    def _shrink(self, error: Exception) -> bool:
+        """Put a smaller window into the data of a model call that was refused; whether there is one."""
         if self._sent is None:
             return False
         exchange, data = self._sent
@@ -186,7 +186,8 @@ def _changed(exchange: Exchange) -> ModelInputData:
 class _Calls:
     """What is done before every model call of a run, and after one that failed."""
 
-    session: HoldfastSession
+    assemble: Callable[..., ModelInputData]
+    shrink: Callable[[Exception], bool]
     config: RunConfig
     policies: list[ModelRetrySettings | None]  # that of the run, then that of the agent that runs
 
@@ -196,14 +197,14 @@ class _Calls:
         self.policies[1:] = [data.agent.model_settings.retry]
         name = str(getattr(model, "model", ""))
         tools = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
-        made = await in_thread(self.session.assemble, data.model_data, model=name, tools=tools, write=write)
+        made = await in_thread(self.assemble, data.model_data, model=name, tools=tools, write=write)
         if self.config.call_model_input_filter is None:
             return made
         filtered = self.config.call_model_input_filter(replace(data, model_data=made))
         return await filtered if isawaitable(filtered) else filtered
 
     async def retry(self, context: RetryPolicyContext) -> bool | RetryDecision:
-        if await in_thread(self.session.shrink, context.error):
+        if await in_thread(self.shrink, context.error):
             return RetryDecision(retry=True, delay=0.0)
         theirs = next((one for one in self.policies if one is not None and one.policy is not None), None)
         if theirs is None or theirs.policy is None or context.attempt > (theirs.max_retries or 0):
