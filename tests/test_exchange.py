@@ -87,7 +87,7 @@ class Client:
     """Sends bodies to a provider through a session, as a way in does."""
 
     def __init__(
-        self, server: ScriptedProvider, engine: Engine, *, limit: int = 24_000, is_async: bool = False
+        self, server: ScriptedProvider, engine: Engine, *, limit: int = 14_000, is_async: bool = False
     ) -> None:
         self.exchanges = Exchanges(limit)
         self.warnings: list[str] = []
@@ -189,7 +189,7 @@ class TestARequestThatFits:
 
     @pytest.mark.parametrize("field", ["previous_response_id", "conversation"])
     def test_is_archived_and_not_edited_if_the_provider_has_the_conversation(self, engine: Engine, field: str) -> None:
-        body = {**make_body(tool_conversation(60), "openai_responses"), field: "resp_1"}
+        body = {**make_body(tool_conversation(24), "openai_responses"), field: "resp_1"}
         exchange = Exchanges(8_000).begin_body(engine.session("s"), body, format="openai_responses")
         assert exchange.body is body
         assert exchange.window is None
@@ -201,8 +201,8 @@ class TestARequestThatFits:
 class TestARequestThatIsTooLong:
     @every_format
     def test_changes_only_the_fields_of_its_window(self, engine: Engine, format: str) -> None:
-        body = make_body([*tool_conversation(60), user("Which port?")], format)
-        exchange = Exchanges(16_000).begin_body(engine.session("s"), body, format=format)
+        body = make_body([*tool_conversation(24), user("Which port?")], format)
+        exchange = Exchanges(8_000).begin_body(engine.session("s"), body, format=format)
         list_field = providers.expect_format(format).list_key
         assert exchange.is_changed
         assert len(exchange.body[list_field]) < len(body[list_field])
@@ -239,9 +239,9 @@ class TestARefusedWindow:
         self, model_server: ScriptedProvider, engine: Engine, format: str, *, stream: bool, is_async: bool
     ) -> None:
         """The client sees only the reply, which is archived; the next request of the conversation fits at once."""
-        model_server.set_script(refuse_above(9_000))
+        model_server.set_script(refuse_above(5_000))
         client = Client(model_server, engine, is_async=is_async)
-        history = [*tool_conversation(60), user("And now?")]
+        history = [*tool_conversation(24), user("And now?")]
         assert client.post(make_body(history, format, stream=stream), format).is_success
         first, *_, last = model_server.bodies
         assert len(json.dumps(last)) < len(json.dumps(first))
@@ -255,7 +255,7 @@ class TestARefusedWindow:
     def test_is_made_smaller_at_most_three_times(self, model_server: ScriptedProvider, engine: Engine) -> None:
         model_server.set_script(lambda _: Raw(400, {"error": {"message": "prompt is too long"}}))
         client = Client(model_server, engine)
-        assert client.post(make_body([*tool_conversation(60), user("And now?")], "anthropic"), "anthropic").is_error
+        assert client.post(make_body([*tool_conversation(24), user("And now?")], "anthropic"), "anthropic").is_error
         sizes = [len(json.dumps(body)) for body in model_server.bodies]
         assert len(sizes) == 1 + MAX_RETRIES
         assert sizes == sorted(sizes, reverse=True)
@@ -282,14 +282,14 @@ class TestARefusedWindow:
     def test_is_not_taken_for_another_error(self, model_server: ScriptedProvider, engine: Engine, error: Raw) -> None:
         model_server.set_script([error])
         client = Client(model_server, engine)
-        response = client.post(make_body([*tool_conversation(60), user("And now?")], "anthropic"), "anthropic")
+        response = client.post(make_body([*tool_conversation(24), user("And now?")], "anthropic"), "anthropic")
         assert response.status_code == error.status
         assert all(edit.kind != "compacted" for edit in engine.session("s").edits())
 
     def test_counts_only_for_the_model_that_refused_it(self, model_server: ScriptedProvider, engine: Engine) -> None:
-        model_server.set_script(refuse_above(6_000))
+        model_server.set_script(refuse_above(5_000))
         client = Client(model_server, engine)
-        body = make_body([*tool_conversation(60), user("And now?")], "anthropic")
+        body = make_body([*tool_conversation(24), user("And now?")], "anthropic")
         client.post(body, "anthropic")
         session = engine.session("s")
         same = client.exchanges.begin_body(session, body, format="anthropic")
@@ -315,7 +315,7 @@ class TestTheSizeOfTheNextWindow:
 
     def shrink(self, engine: Engine, refusal: Numbers, *, limit: int = 60_000) -> tuple[int, Exchange]:
         """Refuse a window; return its tokens, as the provider may count them, and the next exchange."""
-        request = ModelRequest(messages=[*tool_conversation(120), user("And now?")], format="anthropic")
+        request = ModelRequest(messages=[*tool_conversation(80), user("And now?")], format="anthropic")
         exchange = Exchanges(limit).begin(engine.session("s"), request)
         assert exchange.window is not None
         report = exchange.window.report
@@ -371,24 +371,24 @@ class TestAMemoryThatFails:
         self, model_server: ScriptedProvider, engine: Engine, format: str
     ) -> None:
         """Also after a refusal."""
-        model_server.set_script(refuse_above(6_000))
+        model_server.set_script(refuse_above(5_000))
         client = Client(model_server, engine)
         shutil.rmtree(engine._memory.home)
-        assert client.post(make_body([*tool_conversation(60), user("And now?")], format), format).is_success
+        assert client.post(make_body([*tool_conversation(24), user("And now?")], format), format).is_success
         assert "And now?" in json.dumps(model_server.bodies[-1])
         assert model_server.check() == []
         assert any("left out until memory works again" in warning for warning in client.warnings)
 
     def test_before_the_session_is_known_leaves_one_too(self, engine: Engine) -> None:
-        request = read_body(make_body([*tool_conversation(60), user("And now?")], "anthropic"), format="anthropic")
+        request = read_body(make_body([*tool_conversation(24), user("And now?")], "anthropic"), format="anthropic")
         warnings: list[str] = []
-        exchange = Exchanges(24_000).begin_without_memory(
+        exchange = Exchanges(14_000).begin_without_memory(
             engine._make_unnamed_session(), request, error=OSError("disk"), reason="disk", warn=warnings.append
         )
         assert exchange.window is not None
         assert not exchange.window.has_memory
         assert "memory failed: disk" in warnings[0]
-        smaller = exchange.shrink(Numbers(limit=12_000))
+        smaller = exchange.shrink(Numbers(limit=8_000))
         assert smaller is not None
         assert smaller.window is not None
         assert smaller.window.report.total_tokens < exchange.window.report.total_tokens
@@ -402,7 +402,9 @@ class TestAMemoryThatFails:
         assert exchange.body is body
         assert exchange.error is not None
         assert warnings[0].startswith("the request passed unchanged: ")
-        assert [message.text for message in exchange.archive([reply("Fine.")])] == ["Fine."]
+        archived_reply = exchange.archive([reply("Fine.")])
+        assert [message.text for message in archived_reply.messages] == ["Fine."]
+        assert archived_reply.place is None
 
     def test_does_not_lose_the_reply(self, engine: Engine, caplog: pytest.LogCaptureFixture) -> None:
         exchange = Exchanges().begin_body(
@@ -528,7 +530,7 @@ class TestComplete:
 
         model = Scripted(refuse)
         with pytest.raises(ModelOverflowError, match=r"4 windows were refused.*/new") as caught:
-            self.ask(engine, tool_conversation(60), model)
+            self.ask(engine, tool_conversation(24), model, limit=14_000)
         assert len(model.prompts) == 1 + MAX_RETRIES
         assert (caught.value.status, caught.value.tries) == (400, MAX_RETRIES)
 

@@ -95,6 +95,7 @@ class ModelRequest:
         recall: Whether memory is recalled for it.
         body: Its body; empty for a request that has none.
         is_continued: Whether the provider has the earlier messages, and the request contains only new ones.
+        after: The place in the conversation that a continued request follows; empty if it is not known.
     """
 
     messages: Sequence[Message]
@@ -108,6 +109,7 @@ class ModelRequest:
     recall: bool = True
     body: Json = field(default_factory=dict)
     is_continued: bool = False
+    after: str = ""
 
 
 def read_body(body: Json, *, format: str) -> ModelRequest:
@@ -252,8 +254,9 @@ class Exchanges:
             session.model = FunctionModel(write, context_tokens=exchange.limit)
         try:
             if request.is_continued:
-                place = session.append(request.messages, format=request.format).place
-                return replace(exchange, place=place)
+                # At a place that is known, a message that is sent again is the same message.
+                appended = session.append(request.messages, format=request.format, after=request.after or None)
+                return replace(exchange, place=appended.place)
             return _assemble(exchange)
         except ModelCancelledError:  # the caller has cancelled a compaction, and waits for nothing more
             raise
@@ -295,6 +298,7 @@ class Exchanges:
             session=session,
             request=request,
             body=request.body,
+            place=request.after,
             limit=limit,
             max_prompt=max_prompt,
             compact=compact,
@@ -399,7 +403,7 @@ class Exchange:
         self.exchanges.learn(self, limit=limit, max_prompt=int(SHRINK * counted))
         return smaller
 
-    def archive(self, reply: Sequence[Incoming], *, is_cut: bool = False) -> list[Message]:
+    def archive(self, reply: Sequence[Incoming], *, is_cut: bool = False) -> ArchivedReply:
         """Archive a reply after the request that it answers; see `archive_reply`."""
         return archive_reply(self.session, reply, format=self.request.format, after=self.place, is_cut=is_cut)
 
@@ -466,7 +470,8 @@ def _assemble_after(exchange: Exchange, error: Exception, *, reason: str) -> Exc
 
 def _pass_unchanged(exchange: Exchange, error: Exception, *, reason: str) -> Exchange:
     exchange.warn(f"the request passed unchanged: {reason}")
-    return replace(exchange, error=error)
+    # Without its frames, which refer to the request and would keep it in memory.
+    return replace(exchange, error=error.with_traceback(None))
 
 
 def _can_compact_below(exchange: Exchange, limit: int) -> bool:
@@ -500,9 +505,22 @@ def _compact(exchange: Exchange) -> bool:
 # --- the reply ---------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ArchivedReply:
+    """A reply that was handed in to be archived.
+
+    Attributes:
+        messages: Its messages; none if it broke off, or cannot be read.
+        place: The place in the conversation after it; None if it was not archived.
+    """
+
+    messages: Sequence[Message] = ()
+    place: str | None = None
+
+
 def archive_reply(
     session: Session, reply: Sequence[Incoming], *, format: str, after: str | None, is_cut: bool = False
-) -> list[Message]:
+) -> ArchivedReply:
     """Archive a reply, and calibrate the token counter by the usage in it. The client gets it even if that fails.
 
     Args:
@@ -511,22 +529,22 @@ def archive_reply(
         format: Their format.
         after: The place of the reply, as `Exchange.place` has it; None for the last request of this thread or task.
         is_cut: Whether the reply broke off. Then it is marked so, and not recalled: the client may ask again.
-
-    Returns:
-        The messages of the reply; none if it broke off.
     """
     messages: list[Message] = []
+    place: str | None = None
     try:
         messages = providers.read(reply, format=format, keep_malformed=True)
         if is_cut:
-            session._append_broken([message for message in messages if _has_content(message)], after=after)
-        elif messages:
-            session.append(messages, format=format, after=after)
+            received = [message for message in messages if _has_content(message)]
+            messages = []
+            place = session._append_broken(received, after=after).place
+        else:
+            place = session.append(messages, format=format, after=after).place
     except HoldfastError as error:
         log.warning("a reply was not archived: %s", error)
     except Exception:  # the reply has come: the client gets it in any case
         log.exception("a reply was not archived")
-    return [] if is_cut else messages
+    return ArchivedReply(messages=messages, place=place)
 
 
 def _has_content(message: Message) -> bool:

@@ -23,9 +23,9 @@ from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang, Said
 from holdfast.server.app import create_app
+from holdfast.server.forwarding import Upstreams
 from holdfast.server.guard import Activity
 from holdfast.server.process import Server, find, find_or_start, start
-from holdfast.server.proxy import Upstreams
 from holdfast.settings import Settings
 from holdfast.store.postgres import hide_password
 from holdfast.testing.provider import Cut, ScriptedProvider

@@ -139,7 +139,7 @@ class TestAnthropic:
             assert "7421" in archived
             assert "step 40" in archived
 
-    def test_an_overflow_is_compacted_and_tried_once_more(self, start: Start) -> None:
+    def test_an_overflow_is_compacted_and_sent_again(self, start: Start) -> None:
         asked: list[dict[str, Any]] = []
 
         def answer(body: dict[str, Any]) -> Any:
@@ -174,6 +174,49 @@ class TestAnthropic:
                 history.append({"role": "assistant", "content": reply.content})
             refused = len(server.provider.bodies) - 40
             assert 1 <= refused <= 10
+
+    def test_a_window_is_made_smaller_until_the_provider_takes_it(self, start: Start) -> None:
+        """A provider that does not say how much is too much is asked up to three times more."""
+        history: list[Any] = []
+        for turn in range(60):
+            history.append({"role": "user", "content": f"Turn {turn}: " + f"word{turn} " * 300})
+            history.append({"role": "assistant", "content": f"Turn {turn} is done."})
+        history.append({"role": "user", "content": "And now?"})
+        error = {"type": "invalid_request_error", "message": "prompt is too long"}
+        refusals = iter([Raw(400, {"type": "error", "error": error})] * 2)
+
+        def answer(body: dict[str, Any]) -> str | Raw:
+            return next(refusals, "Fine.") if body.get("tools") else "We counted words."
+
+        with start(answer) as server, anthropic(server.url) as client:
+            reply = client.messages.create(model=MODEL, max_tokens=100, messages=history, tools=[LS])
+            assert [block.text for block in reply.content if block.type == "text"] == ["Fine."]
+            sizes = [len(json.dumps(body)) for body in server.provider.bodies if body.get("tools")]
+        assert len(sizes) == 3
+        assert sizes[0] > sizes[1] > sizes[2]
+
+    def test_a_window_that_one_model_refused_does_not_limit_another(self, start: Start) -> None:
+        """Hosts use a small model next to a large one in the same conversation."""
+        history: list[Any] = []
+        for turn in range(10):
+            history.append({"role": "user", "content": f"Turn {turn}: " + f"word{turn} " * 100})
+            history.append({"role": "assistant", "content": f"Turn {turn} is done."})
+        history.append({"role": "user", "content": "And now?"})
+        error = {"type": "invalid_request_error", "message": "prompt is too long"}
+
+        def answer(body: dict[str, Any]) -> str | Raw:
+            is_refused = body["model"] == "small" and len(json.dumps(body)) > 5_000
+            return Raw(400, {"type": "error", "error": error}) if is_refused else "Fine."
+
+        with start(answer) as server, anthropic(server.url) as client:
+            rooms: list[int] = []
+            for model in ("small", "small", "large"):
+                client.messages.create(model=model, max_tokens=100, messages=history, tools=[LS])
+                report = server.engine.session("s1").timeline()[-1]
+                rooms.append(report.raw_max_tokens - report.reserved_tokens)
+        assert rooms[0] < 5_000
+        assert rooms[1] < 5_000
+        assert rooms[2] > 100_000
 
     def test_errors_of_the_provider_pass(self, start: Start) -> None:
         with start(

@@ -59,8 +59,8 @@ def serve(
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
     from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
+    from holdfast.server.forwarding import Upstreams  # noqa: PLC0415 - an extra
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
-    from holdfast.server.proxy import Upstreams  # noqa: PLC0415 - an extra
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     targets = Upstreams.parse(upstreams)

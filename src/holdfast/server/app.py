@@ -15,11 +15,12 @@ from starlette.routing import BaseRoute, Route
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.server.bodies import RefusedBodyError, read_body
+from holdfast.server.forwarding import Upstreams
 from holdfast.server.guard import Activity, Guard, has_token, refuse_token
 from holdfast.server.identity import Callers
 from holdfast.server.inspector.data import Outside
 from holdfast.server.inspector.web import Inspector
-from holdfast.server.proxy import Proxy, Upstreams
+from holdfast.server.proxy import Proxy
 from holdfast.server.rpc import Rpc
 
 METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]

@@ -21,8 +21,8 @@ from holdfast.programs import own_command, search_path
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
+    from holdfast.server.forwarding import Upstreams
     from holdfast.server.inspector.data import Outside
-    from holdfast.server.proxy import Upstreams
 
 DEFAULT_PORT: Final = 8790
 START_SECONDS: Final = 30.0
