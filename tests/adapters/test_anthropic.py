@@ -12,8 +12,8 @@ from anthropic.types import Message, MessageParam, ToolParam
 from holdfast import Engine
 from holdfast.adapters.anthropic import HoldfastMiddleware
 from holdfast.errors import ModelBusyError
-from holdfast.testing.provider import Cut, Said, ScriptedProvider, overflow
-from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
+from holdfast.testing.provider import Cut, Events, Said, ScriptedProvider, Step, overflow
+from support.adapter_conversations import LIMIT, SUMMARY, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 
 TOOLS: list[ToolParam] = [
     {"name": "lookup", "description": "Look a shelf up.", "input_schema": TOOL["parameters"]}  # type: ignore[typeddict-item]
@@ -173,3 +173,47 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
     rows = archived(engine.session("s1", tenant="anna"))
     assert [message.text for message in rows if message.role == "user"] == [question(turn) for turn in range(16)]
     assert archived(engine.session("s1")) == []
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_window_that_is_refused_inside_a_stream_is_sent_smaller(
+    model_server: ScriptedProvider, engine: Engine, *, is_async: bool
+) -> None:
+    """The caller sees only the reply to the smaller window."""
+    history: list[Any] = []
+    for number in range(40):
+        history += [{"role": "user", "content": f"{number}?"}, {"role": "assistant", "content": "word " * 100}]
+    history.append({"role": "user", "content": "And now?"})
+    usage = {"input_tokens": 1, "output_tokens": 1}
+    message = {"id": "m1", "type": "message", "role": "assistant", "model": "m", "content": [], "usage": usage}
+    error = {"type": "invalid_request_error", "message": "prompt is too long"}
+    is_refused = [True]
+
+    def answer(body: dict[str, Any]) -> Step:
+        if not body.get("stream"):
+            return Said(text=SUMMARY)
+        if is_refused and is_refused.pop():
+            opening = {"type": "message_start", "message": message}
+            return Events([("message_start", opening), ("error", {"type": "error", "error": error})])
+        return "Fine."
+
+    model_server.set_script(answer)
+    arguments: Any = {"model": "claude-x", "max_tokens": 100, "messages": history}
+    if is_async:
+
+        async def run() -> Message:
+            middleware = [HoldfastMiddleware(engine, session="s1", limit=16_000)]
+            async with (
+                AsyncAnthropic(api_key="k", base_url=model_server.url, middleware=middleware) as anthropic,
+                anthropic.messages.stream(**arguments) as events,
+            ):
+                return await events.get_final_message()
+
+        reply = asyncio.run(run())
+    else:
+        with client(model_server, engine, limit=16_000).messages.stream(**arguments) as events:
+            reply = events.get_final_message()
+    assert [block.text for block in reply.content if block.type == "text"] == ["Fine."]
+    first, *_, last = [body for body in model_server.bodies if body.get("stream")]
+    assert len(str(last)) < len(str(first))
+    assert [message.text for message in archived(engine.session("s1"))][-2:] == ["And now?", "Fine."]

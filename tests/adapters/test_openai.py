@@ -13,8 +13,8 @@ from openai import AsyncOpenAI, BadRequestError, OpenAI
 from holdfast import Engine
 from holdfast.adapters.openai import HoldfastAsyncClient, HoldfastClient
 from holdfast.errors import ModelBusyError
-from holdfast.testing.provider import ScriptedProvider, overflow
-from support.adapter_conversations import LIMIT, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
+from holdfast.testing.provider import Events, Said, ScriptedProvider, Step, overflow
+from support.adapter_conversations import LIMIT, SUMMARY, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 
 
 def client(server: ScriptedProvider, engine: Engine, *, limit: int = LIMIT, **options: Any) -> OpenAI:
@@ -173,3 +173,43 @@ def test_a_store_that_is_deleted_keeps_the_limit(
     assert 2_000 < sizes[1] < 6_400 < sizes[0] < 16_000
     assert "And now?" in json.dumps(model_server.bodies[1])
     assert "left out until memory works again" in caplog.text
+
+
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+def test_a_window_that_is_refused_inside_a_stream_is_sent_smaller(
+    model_server: ScriptedProvider, engine: Engine, *, is_async: bool
+) -> None:
+    """Responses begin a stream before the provider says that the window is too long; the caller sees only the reply."""
+    history: list[Any] = []
+    for number in range(40):
+        history += [{"role": "user", "content": f"{number}?"}, {"role": "assistant", "content": "word " * 100}]
+    history.append({"role": "user", "content": "And now?"})
+    error = {"code": "context_length_exceeded", "message": "Your input exceeds the context window of this model."}
+    opening = {"type": "response.created", "response": {"id": "r1", "object": "response", "output": []}}
+    failure = {"type": "error", **error, "param": None, "sequence_number": 1}
+    is_refused = [True]
+
+    def answer(body: dict[str, Any]) -> Step:
+        if not body.get("stream"):
+            return Said(text=SUMMARY)
+        if is_refused and is_refused.pop():
+            return Events([("response.created", opening), ("error", failure)])
+        return "Fine."
+
+    model_server.set_script(answer)
+    arguments: Any = {"model": "gpt-x", "input": history, "store": False, "stream": True}
+    if is_async:
+
+        async def run() -> list[Any]:
+            http_client = HoldfastAsyncClient(engine, session="s1", limit=16_000)
+            url = f"{model_server.url}/v1"
+            async with AsyncOpenAI(api_key="k", base_url=url, max_retries=0, http_client=http_client) as openai:
+                return [event async for event in await openai.responses.create(**arguments)]
+
+        events = asyncio.run(run())
+    else:
+        events = list(client(model_server, engine, limit=16_000, max_retries=0).responses.create(**arguments))
+    assert events[-1].response.output_text == "Fine."
+    first, *_, last = [body for body in model_server.bodies if body.get("stream")]
+    assert len(json.dumps(last)) < len(json.dumps(first))
+    assert [message.text for message in archived(engine.session("s1"))][-2:] == ["And now?", "Fine."]

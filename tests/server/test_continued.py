@@ -15,7 +15,7 @@ from holdfast import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.models.scripted import Said
 from holdfast.server.app import create_app
-from holdfast.server.proxy import Upstreams
+from holdfast.server.forwarding import Upstreams
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, ScriptedProvider
 from support import patient

@@ -9,7 +9,8 @@ from typing import Any, Final, TypeAlias
 import httpx2 as httpx
 
 from holdfast import providers
-from holdfast.exchange import Exchange, Json, Write
+from holdfast.exchange import Exchange, Json, Write, find_refusal
+from holdfast.providers.overflow import Numbers
 from holdfast.providers.replies import ReplyCollector, read_reply
 
 Send: TypeAlias = Callable[[dict[str, Any]], Json]
@@ -42,13 +43,43 @@ class TappedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._stream = stream
         self._exchange = exchange
         self._collector = ReplyCollector(exchange.request.format, is_stream=True)
+        self._chunks: Any = None
+        self._opening: list[bytes] = []
         self._is_archived = False
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)  # an SDK may keep its own things on a stream
 
+    def read_refusal(self) -> Numbers | None:
+        """Read the opening of the reply, and return the error after it that refuses the window, if there is one.
+
+        Some providers accept a request and say only in the stream that it is too long.
+        """
+        self._chunks = iter(self._stream)
+        for chunk in self._chunks:
+            if self._hold(chunk):
+                break
+        return find_refusal(self._collector.error)
+
+    async def aread_refusal(self) -> Numbers | None:
+        """Read the opening of the reply; see `read_refusal`."""
+        self._chunks = aiter(self._stream)
+        async for chunk in self._chunks:
+            if self._hold(chunk):
+                break
+        return find_refusal(self._collector.error)
+
+    def _hold(self, chunk: bytes) -> bool:
+        """Keep a chunk until the reply is passed on, and return whether the opening is over."""
+        self._opening.append(chunk)
+        self._collector.feed(chunk)
+        return self._collector.has_begun or self._collector.is_too_large
+
     def __iter__(self) -> Iterator[bytes]:
-        for chunk in self._stream:
+        if self._collector.is_complete:
+            self._archive()
+        yield from self._opening
+        for chunk in self._chunks:
             self._collector.feed(chunk)
             if self._collector.is_complete:
                 self._archive()
@@ -56,7 +87,11 @@ class TappedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
         self._archive()
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        async for chunk in self._stream:
+        if self._collector.is_complete:
+            await asyncio.to_thread(self._archive)
+        for chunk in self._opening:
+            yield chunk
+        async for chunk in self._chunks:
             self._collector.feed(chunk)
             if self._collector.is_complete:
                 await asyncio.to_thread(self._archive)

@@ -15,6 +15,7 @@ from holdfast.adapters._http import TappedStream, make_writer
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.exchange import Exchange, Exchanges, Json, find_refusal
+from holdfast.providers.overflow import Numbers
 from holdfast.providers.replies import load_json, read_reply
 
 FORMAT = "anthropic"
@@ -57,16 +58,14 @@ class HoldfastMiddleware(Middleware):
 
         write = make_writer(send, body, format=FORMAT)
         exchange = self._exchanges.begin_body(self._session, body, format=FORMAT, write=write, warn=log.warning)
-        response = call_next(_changed(request, exchange))
-        while not response.http_response.is_success:
-            smaller = exchange.shrink(find_refusal(response.text(), status=response.status_code))
-            if smaller is None:
-                return response
-            exchange = smaller
+        while True:
             response = call_next(_changed(request, exchange))
-        if request.stream:
-            response.http_response.stream = TappedStream(response.http_response.stream, exchange)
-        else:
+            smaller = exchange.shrink(_read_refusal(request, response, exchange))
+            if smaller is None:
+                break
+            response.http_response.close()
+            exchange = smaller
+        if response.http_response.is_success and not request.stream:
             exchange.archive(read_reply(load_json(response.read()), FORMAT))
         return response
 
@@ -87,17 +86,15 @@ class HoldfastMiddleware(Middleware):
         exchange = await asyncio.to_thread(
             self._exchanges.begin_body, self._session, body, format=FORMAT, write=write, warn=log.warning
         )
-        response = await call_next(_changed(request, exchange))
-        while not response.http_response.is_success:
-            refusal = find_refusal(await response.text(), status=response.status_code)
+        while True:
+            response = await call_next(_changed(request, exchange))
+            refusal = await _aread_refusal(request, response, exchange)
             smaller = await asyncio.to_thread(exchange.shrink, refusal)
             if smaller is None:
-                return response
+                break
+            await response.http_response.aclose()
             exchange = smaller
-            response = await call_next(_changed(request, exchange))
-        if request.stream:
-            response.http_response.stream = TappedStream(response.http_response.stream, exchange)
-        else:
+        if response.http_response.is_success and not request.stream:
             await asyncio.to_thread(exchange.archive, read_reply(load_json(await response.read()), FORMAT))
         return response
 
@@ -118,6 +115,28 @@ def _changed(request: APIRequest, exchange: Exchange) -> APIRequest:
     if request.stream:
         return request.copy(headers=headers)
     return request
+
+
+def _read_refusal(request: APIRequest, response: APIResponse[Any], exchange: Exchange) -> Numbers | None:
+    """Return the provider's error that a window does not fit; None for any other reply."""
+    if not response.http_response.is_success:
+        return find_refusal(response.text(), status=response.status_code)
+    if not request.stream:
+        return None
+    stream = TappedStream(response.http_response.stream, exchange)
+    response.http_response.stream = stream
+    return stream.read_refusal()
+
+
+async def _aread_refusal(request: APIRequest, response: AsyncAPIResponse[Any], exchange: Exchange) -> Numbers | None:
+    """Return the provider's error that a window does not fit; None for any other reply."""
+    if not response.http_response.is_success:
+        return find_refusal(await response.text(), status=response.status_code)
+    if not request.stream:
+        return None
+    stream = TappedStream(response.http_response.stream, exchange)
+    response.http_response.stream = stream
+    return await stream.aread_refusal()
 
 
 def _make_summary_request(request: APIRequest, body: dict[str, Any]) -> APIRequest:

@@ -15,6 +15,7 @@ from holdfast.adapters._http import TappedStream, make_writer
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.exchange import Exchange, Exchanges, Json, find_refusal
+from holdfast.providers.overflow import Numbers
 from holdfast.providers.replies import is_stream, load_json, read_reply
 
 FORMATS: Final = {"/chat/completions": "openai_chat", "/responses": "openai_responses"}
@@ -62,16 +63,14 @@ class HoldfastClient(DefaultHttpxClient):
         body = load_json(request.content)
         write = make_writer(send, body, format=format)
         exchange = self._exchanges.begin_body(self._session, body, format=format, write=write, warn=log.warning)
-        response = send_as_is(_changed(request, exchange), **options)
-        while not response.is_success:
-            smaller = exchange.shrink(find_refusal(_decode(response.read()), status=response.status_code))
-            if smaller is None:
-                return response
-            exchange = smaller
+        while True:
             response = send_as_is(_changed(request, exchange), **options)
-        if is_stream(response):
-            response.stream = TappedStream(response.stream, exchange)
-        else:
+            smaller = exchange.shrink(_read_refusal(response, exchange))
+            if smaller is None:
+                break
+            response.close()
+            exchange = smaller
+        if response.is_success and not is_stream(response):
             exchange.archive(read_reply(load_json(response.read()), format))
         return response
 
@@ -121,17 +120,14 @@ class HoldfastAsyncClient(DefaultAsyncHttpxClient):
         exchange = await asyncio.to_thread(
             self._exchanges.begin_body, self._session, body, format=format, write=write, warn=log.warning
         )
-        response = await send_as_is(_changed(request, exchange), **options)
-        while not response.is_success:
-            refusal = find_refusal(_decode(await response.aread()), status=response.status_code)
-            smaller = await asyncio.to_thread(exchange.shrink, refusal)
-            if smaller is None:
-                return response
-            exchange = smaller
+        while True:
             response = await send_as_is(_changed(request, exchange), **options)
-        if is_stream(response):
-            response.stream = TappedStream(response.stream, exchange)
-        else:
+            smaller = await asyncio.to_thread(exchange.shrink, await _aread_refusal(response, exchange))
+            if smaller is None:
+                break
+            await response.aclose()
+            exchange = smaller
+        if response.is_success and not is_stream(response):
             await asyncio.to_thread(exchange.archive, read_reply(load_json(await response.aread()), format))
         return response
 
@@ -158,6 +154,28 @@ def _rebuild(request: httpx.Request, body: Json) -> httpx.Request:
     headers = {**request.headers, "accept-encoding": "identity"}
     headers.pop("content-length", None)
     return httpx.Request(request.method, request.url, headers=headers, json=body, extensions=request.extensions)
+
+
+def _read_refusal(response: httpx.Response, exchange: Exchange) -> Numbers | None:
+    """Return the provider's error that a window does not fit; None for any other reply."""
+    if not response.is_success:
+        return find_refusal(_decode(response.read()), status=response.status_code)
+    if not is_stream(response):
+        return None
+    stream = TappedStream(response.stream, exchange)
+    response.stream = stream
+    return stream.read_refusal()
+
+
+async def _aread_refusal(response: httpx.Response, exchange: Exchange) -> Numbers | None:
+    """Return the provider's error that a window does not fit; None for any other reply."""
+    if not response.is_success:
+        return find_refusal(_decode(await response.aread()), status=response.status_code)
+    if not is_stream(response):
+        return None
+    stream = TappedStream(response.stream, exchange)
+    response.stream = stream
+    return await stream.aread_refusal()
 
 
 def _decode(content: bytes) -> str:
