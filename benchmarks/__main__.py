@@ -357,6 +357,21 @@ def related(*, folder: Path, as_json: bool) -> None:
 
 
 @bench.command()
+@as_json
+def thesaurus(*, as_json: bool) -> None:
+    """Print the table of words that people use for the same thing, made from the groups in `benchmarks/data`."""
+    from benchmarks.related import format_table  # noqa: PLC0415 - as above
+    from benchmarks.thesaurus import load_groups, make_table  # noqa: PLC0415 - as above
+
+    table = make_table(load_groups())
+    if as_json:
+        emit_json(table)
+        return
+    for line in format_table(table):
+        click.echo(line)
+
+
+@bench.command()
 @click.argument("path", type=click.Path(path_type=Path, exists=True, dir_okay=False))
 @click.option("--provider", default="auto", show_default=True, help="As `embedding.provider`.")
 @click.option("--model", help="As `embedding.model`.")

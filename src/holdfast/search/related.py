@@ -1,27 +1,31 @@
-"""English words of related meaning, so that a question finds an answer in other words than its own.
+"""Words of related meaning, so that a question finds an answer in other words than its own.
 
-`related.txt` has a line for each term: the term, and the terms nearest to it, each with its similarity in percent. It
-is made by `python -m benchmarks related` from the vectors of a static model.
+There are two tables, each with a line for a term: the term, and the terms nearest to it, each with its similarity in
+percent. `related.txt` has English words, made by `python -m benchmarks related` from the vectors of a static model.
+`thesaurus.txt` is made by `python -m benchmarks thesaurus` from groups of words that people wrote down: the English of
+people who build software, and Chinese, Japanese and Korean words with their English counterparts.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Final
 
 SHARE: Final = 0.8
-"""What a related term counts beside the term itself, times their similarity;"""
+"""How much a related term counts next to the term itself, times their similarity."""
 MAX_TERMS: Final = 12
-"""less in a question of more terms, which needs them less,"""
+"""Related terms count less in a question of more terms than this, which needs them less."""
 TOO_MANY: Final = 48
-"""and nothing in one of more than this: a pasted file."""
+"""They count nothing in a question of more terms than this, which is a pasted file."""
+
+_TABLES: Final = ("related.txt", "thesaurus.txt")
 
 
 def find_related(terms: Iterable[str]) -> dict[str, Mapping[str, float]]:
-    """Return the related terms of each term of a question, with what they count beside it."""
+    """Return the related terms of each term of a question, with how much they count next to it."""
     wanted = list(terms)
     if len(wanted) > TOO_MANY:
         return {}
@@ -32,13 +36,26 @@ def find_related(terms: Iterable[str]) -> dict[str, Mapping[str, float]]:
 
 @lru_cache(maxsize=4096)
 def _look_up(term: str) -> Mapping[str, float]:
-    lines, start = _read_lines(), f"{term} "
+    """Return the related terms of a term in both tables; of two similarities the higher."""
+    found: dict[str, float] = {}
+    for table in _TABLES:
+        for word, similarity in _look_up_in(table, term):
+            found[word] = max(similarity, found.get(word, 0.0))
+    return found
+
+
+def _look_up_in(table: str, term: str) -> Iterator[tuple[str, float]]:
+    lines = _read_lines(table)
+    start = f"{term} "
     place = bisect_left(lines, start)
-    words = lines[place].split()[1:] if place < len(lines) and lines[place].startswith(start) else []
-    return {word: int(percent) / 100 for word, percent in zip(words[::2], words[1::2], strict=True)}
+    if place == len(lines) or not lines[place].startswith(start):
+        return
+    words = lines[place].split()[1:]
+    for word, percent in zip(words[::2], words[1::2], strict=True):
+        yield word, int(percent) / 100
 
 
 @cache
-def _read_lines() -> list[str]:
-    """Read the table, which is sorted."""
-    return Path(__file__).with_name("related.txt").read_text("ascii").splitlines()
+def _read_lines(table: str) -> list[str]:
+    """Read a table, which is sorted."""
+    return Path(__file__).with_name(table).read_text("utf-8").splitlines()
