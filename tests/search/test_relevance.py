@@ -1,20 +1,23 @@
 """Whether a question has anything to do with the memory."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from holdfast.memory.query import count_words, weigh_terms
+from holdfast.memory.query import count_words, measure_reference, weigh_terms
 from holdfast.search.fuse import Signals
 from holdfast.search.relevance import (
     EAGERNESS,
     GROWTH,
     MIN_COSINE,
     MIN_WINDOW_SHARE,
+    SHY,
     TYPICAL_WINDOWS,
     Eagerness,
     combined_relevance,
     measure_confidence,
+    scale_smallest_block,
     word_relevance,
 )
 from support.ranking_signals import Said, signals
@@ -119,6 +122,41 @@ def test_chinese_words_are_counted_too() -> None:
     """Two characters are about one word."""
     assert count_words(weigh_terms(["数据库迁移计划"])) == pytest.approx(3)
     assert count_words(weigh_terms(["migrate the database now"])) == pytest.approx(3, abs=1)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Why do cats purr?", 0.0),
+        ("Which planets have rings?", 0.0),
+        ("When does the backup start?", 0.2),
+        ("Which region do we deploy to?", 0.4),
+        ("What did we decide?", 0.6),
+        ("What did we decide about the old service?", 0.6),
+        ("我们之前用哪个端口？", 0.6),
+        ("前回のポートは？", 0.3),
+        ("우리 데이터베이스는?", 0.4),
+        ("猫为什么打呼噜？", 0.0),
+    ],
+)
+def test_a_question_may_refer_to_what_both_sides_know(text: str, expected: float) -> None:
+    """Who says "we", "the" or "did" asks about something that was said; a general question has none of them."""
+    assert measure_reference(text) == pytest.approx(expected)
+
+
+def test_a_reference_adds_to_confidence_and_to_the_smallest_block() -> None:
+    """The same match is worth more if the question refers to something known."""
+    plain = signals(TALK, "deploy quantum", words=2)
+    refers = replace(plain, reference=0.4)
+    assert measure_confidence(refers) == pytest.approx(measure_confidence(plain) + 0.4)
+    assert scale_smallest_block(refers) > scale_smallest_block(plain)
+
+
+def test_a_weak_match_gets_more_in_the_session_of_an_agent() -> None:
+    """Passages there are longer than in a chat: a few lines take more tokens."""
+    agent = [replace(each, human=False) for each in TALK]
+    assert scale_smallest_block(signals(agent, "deploy")) > scale_smallest_block(signals(TALK, "deploy"))
+    assert SHY.choose_size(0.0, cap=4_000, scale=scale_smallest_block(signals(agent, "deploy"))) == 0
 
 
 @pytest.mark.parametrize("eagerness", EAGERNESS.values())

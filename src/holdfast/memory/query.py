@@ -171,6 +171,32 @@ def asks_nothing(text: str) -> bool:
     return is_acknowledgement(unwrap(text))
 
 
+_WE: Final = re.compile(
+    r"\b(?:we|us|ours?|wir|uns(?:er\w*)?|nous|notre|nos|nosotr[oa]s|nuestr\w*)\b|我们|我們|咱们|私たち|我々|우리|저희",
+    re.IGNORECASE,
+)
+"""The speaker and the agent, or the team."""
+_PAST: Final = re.compile(
+    r"\b(?:did|was|were|had|hatte\w*|wurde\w*|avait|avions)\b|之前|上次|当时|當時|刚才|剛才|前回|さっき|先ほど|지난번|아까",
+    re.IGNORECASE,
+)
+_DEFINITE: Final = re.compile(r"\b(?:the|that|this|those|these)\b|[那这這]|その|あの", re.IGNORECASE)
+_REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2))
+"""What each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving out
+each data set once (docs/benchmarks.md, "The size of a block")."""
+_MAX_REFERENCE: Final = 0.6
+
+
+def measure_reference(text: str) -> float:
+    """Return how much a question refers to something that both sides know, 0 to 0.6.
+
+    "What did we decide about the old service?" does, "Why do cats purr?" does not. These words are in no index, so
+    they say something that the match of other words does not.
+    """
+    reference = sum(weight for pattern, weight in _REFERENCES if pattern.search(text))
+    return min(_MAX_REFERENCE, reference)
+
+
 def count_words(weights: Mapping[str, float]) -> float:
     """Count the words of a query by their weights. Two characters of a script without spaces are about one word."""
     words = 0.0

@@ -6,6 +6,7 @@ that the memory has to do with the question: a few lines for a weak match, what 
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,15 +26,15 @@ from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
-from holdfast.memory.query import RecallQuery, asks_nothing, count_words, weigh_terms
+from holdfast.memory.query import RecallQuery, asks_nothing, count_words, measure_reference, weigh_terms
 from holdfast.search.arrays import Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.dates import find_dates
-from holdfast.search.fuse import Parts, Ranking, Signals, rank, relative, top
+from holdfast.search.fuse import Parts, Ranking, Signals, measure_chat, rank, relative, top
 from holdfast.search.mmr import Item, mmr
 from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
 from holdfast.search.related import find_related
-from holdfast.search.relevance import find_relevant, measure_confidence
+from holdfast.search.relevance import find_relevant, measure_confidence, scale_smallest_block
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text, measure_text
@@ -202,13 +203,22 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     if passage_tokens:
         # The best passages by words alone are always quoted: vectors may rank others higher that only sound alike.
         alone = _search_by_words(store, query, found)
-        part = min(room, max(_MIN_LEAD_TOKENS, room / 4))
-        leads = _Quoter(store, query, alone, pace.end, best=1)
-        quotes = leads.pack(room=min(room, 2 * part), known=known, limit=1)
+        chat = measure_chat(found.candidates)
+        part = min(room, max(_interpolate(_AGENT_LEAD_TOKENS, _CHAT_LEAD_TOKENS, chat), room / 4))
+        excerpt_chars = MAX_EXCERPT_CHARS
+        if room < _SMALL_ROOM:
+            excerpt_chars = round(_interpolate(MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, chat))
+        leads = _Quoter(store, query, alone, pace.end, excerpt_chars=excerpt_chars, best=1)
+        quotes = leads.pack(room=min(room, max(_FIRST_LEAD_TOKENS, 2 * part)), known=known, limit=1)
         quotes = leads.pack(room=part, known=known, after=quotes, limit=_MAX_LEADS)
-        quotes = _Quoter(store, query, found, pace.end).pack(room=room, known=known, after=quotes)
+        others = _Quoter(store, query, found, pace.end, excerpt_chars=excerpt_chars)
+        quotes = others.pack(room=room, known=known, after=quotes)
     pace.end.check()
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
+
+
+def _interpolate(start: float, stop: float, share: float) -> float:
+    return start + (stop - start) * share
 
 
 def _choose_size(found: _Found, query: RecallQuery, *, confidence: float) -> int:
@@ -217,7 +227,7 @@ def _choose_size(found: _Found, query: RecallQuery, *, confidence: float) -> int
         return query.cap if len(found.ranking.order) > 0 else 0
     if not (find_relevant(found.signals) & found.candidates.eligible).any():
         return 0
-    return query.eagerness.choose_size(confidence, cap=query.cap)
+    return query.eagerness.choose_size(confidence, cap=query.cap, scale=scale_smallest_block(found.signals))
 
 
 def _find_facts(store: Store, query: RecallQuery, *, hidden: Collection[str]) -> list[FactHit]:
@@ -278,6 +288,7 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
         length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
         words=count_words(weights),
         vector_weight=vector_weight(embedder, last),
+        reference=measure_reference(last),
         now=query.now,
     )
     warnings = [warning for warning in (embedded.warning, missing) if warning]
@@ -376,14 +387,21 @@ _ANSWER_REACH: Final = 3
 """the answer is at most this many passages behind,"""
 _MAX_ANSWER_CHARS: Final = 100
 """and too short to match by itself."""
+_QUESTION: Final = re.compile("[?？]")
 _ALL: Final = 0.99
 """The share of the words of a question from which it is taken for all of them."""
 _FEW_WORDS: Final = 2
 """So many words may stand anywhere in a passage."""
 _MAX_LEADS: Final = 6
-"""The number of best passages by words alone that are quoted first, in a quarter of the room,"""
-_MIN_LEAD_TOKENS: Final = 300
-"""or in this many tokens, which is enough for one."""
+"""The number of best passages by words alone that are quoted first, in a quarter of the room."""
+_AGENT_LEAD_TOKENS: Final = 300
+"""The least room for them in the session of an agent, where names and numbers decide: enough for one."""
+_CHAT_LEAD_TOKENS: Final = 100
+"""The least room for them in a chat, where vectors find as much (`python -m benchmarks recall --cap 500`)."""
+_FIRST_LEAD_TOKENS: Final = 600
+"""The room for the very best passage by words alone."""
+_SMALL_ROOM: Final = 700
+"""In a block of a chat with less room than this, the best passages get no longer excerpts than the others."""
 _ONE: Final = np.ones(1, np.float32)
 NO_WORDS: Final = "the question has no words"
 SHOWN: Final = "earlier blocks in the window have most of it"
@@ -407,9 +425,17 @@ class _Quoter:
     """Reads the passages of a ranking in batches, and packs quotes of them into a number of tokens."""
 
     def __init__(
-        self, store: Store, query: RecallQuery, found: _Found, deadline: Deadline, *, best: int | None = None
+        self,
+        store: Store,
+        query: RecallQuery,
+        found: _Found,
+        deadline: Deadline,
+        *,
+        excerpt_chars: int,
+        best: int | None = None,
     ) -> None:
         self._store, self._query, self._found, self._deadline = store, query, found, deadline
+        self._excerpt_chars = excerpt_chars
         recipe, order, is_recipe = query.order.recipe, found.ranking.order, query.order.fusion == "recipe"
         worth = relative(found.ranking.scores[order])
         if is_recipe and query.order.variety is None:
@@ -420,7 +446,7 @@ class _Quoter:
         scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
         self._values = dict(zip(places, scores, strict=True))
         if is_recipe and query.neighbours > 0:
-            self._values = _add_answers(self._values, found.candidates)
+            self._values = _add_answers(self._values, found.candidates, questions=self._find_questions())
         if query.fill == "adaptive":
             self._values = {place: value for place, value in self._values.items() if value >= MIN_SCORE}
         self._order = list(self._values)
@@ -450,6 +476,20 @@ class _Quoter:
             adaptive=adaptive,
         )
 
+    def _find_questions(self) -> set[int]:
+        """Find the best passages that a short answer may follow: what a person asked, and what an agent called."""
+        passages = self._found.texts
+        best = list(islice(self._values, _MAX_QUESTIONS))
+        unread = [place for place in best if place not in passages]
+        passages.update(_read_passages(self._store, self._query, self._found.candidates, unread))
+        questions: set[int] = set()
+        for place in best:
+            if place in passages:
+                is_statement = self._found.candidates.human[place] and not _QUESTION.search(passages[place].text)
+                if not is_statement:
+                    questions.add(place)
+        return questions
+
     def _read(self, place: int) -> Quotable | None:
         """Read a passage, the first time with all that will likely be read; None where it no longer exists."""
         passages, candidates = self._found.texts, self._found.candidates
@@ -473,7 +513,7 @@ class _Quoter:
             window_scores=self._scores[place],
             headers=block.headers(passage.speaker, passage.time, session, self._query.header),
             said_in=session if candidates.human[place] else None,
-            room=MAX_EXCERPT_CHARS if place in self._best else MIN_EXCERPT_CHARS,
+            room=self._excerpt_chars if place in self._best else MIN_EXCERPT_CHARS,
         )
 
 
@@ -502,12 +542,14 @@ def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, F
     return scores
 
 
-def _add_answers(values: dict[int, float], found: Candidates) -> dict[int, float]:
-    """Add short passages that follow the best ones: the answer of a tool contains no word of the question."""
+def _add_answers(values: dict[int, float], found: Candidates, *, questions: Collection[int]) -> dict[int, float]:
+    """Add short passages that follow questions: the answer of a tool contains no word of the question."""
     places: dict[int, float] = {}
     for place in islice(values, _MAX_QUESTIONS):
         value = values[place]
         places[place] = max(value, places.get(place, 0.0))
+        if place not in questions:
+            continue
         follower = place
         for _ in range(_ANSWER_REACH):
             follower = int(found.following[follower])

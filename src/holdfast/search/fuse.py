@@ -65,7 +65,7 @@ class Recipe:
             vector = np.float32(self.vector * signals.vector_weight)
             first = first * (1 - vector) + stages["vector"] * vector
         first = relative(first)
-        chat = np.float32(_measure_chat(found))
+        chat = np.float32(measure_chat(found))
         first = np.where(found.human, first * (1 + np.float32(self.human - 1) * chat), first)
         gained = np.zeros(len(found), np.float32)
         beside = np.append(first, np.float32(0))  # -1 means none, and is the place after the last
@@ -90,7 +90,7 @@ _CHAT_SHARE: Final = 0.45
 """The share of messages of a person in the session of an agent, and in a chat. Chosen with `benchmarks other-words`."""
 
 
-def _measure_chat(found: Candidates) -> float:
+def measure_chat(found: Candidates) -> float:
     """Return how much the passages are a chat, 0 to 1, by the share of them that a person said.
 
     In a chat, people say what they want to be remembered. To an agent they give orders and ask questions, and what is
@@ -149,6 +149,7 @@ class Signals:
         length: The number of words in the query, without those of scripts without spaces.
         words: The number of words in the query, in any script.
         vector_weight: How much vectors count for this query, 0 to 1.
+        reference: How much the query refers to something that both sides know, 0 to 1.
         now: The time of the query, in Unix milliseconds.
     """
 
@@ -157,6 +158,7 @@ class Signals:
     length: float = 0.0
     words: float = 0.0
     vector_weight: float = 1.0
+    reference: float = 0.0
     now: int | None = None
 
     def without_vectors(self) -> Signals:

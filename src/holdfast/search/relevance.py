@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.search.arrays import Bools
-from holdfast.search.fuse import Signals
+from holdfast.search.fuse import Signals, measure_chat
 from holdfast.search.passages import LINES
 
 MIN_WINDOW_SHARE: Final = 0.36
@@ -96,10 +96,22 @@ def measure_confidence(signals: Signals) -> float:
     """Return how sure it is that the memory has to do with the query; from about 1 on it is sure.
 
     A short query is matched by chance: one of its two words is half of it. "Why do cats purr?" finds its words in any
-    archive of everyday talk.
+    archive of everyday talk. A query that refers to something known ("the old service", "did we") asks about it.
     """
     matched = max(word_relevance(signals), combined_relevance(signals))
-    return matched * math.pow(min(1.0, signals.words / _ENOUGH_WORDS), _BREVITY)
+    return matched * math.pow(min(1.0, signals.words / _ENOUGH_WORDS), _BREVITY) + signals.reference
+
+
+_AGENT_FACTOR: Final = 0.8
+"""How much larger the smallest block is in the session of an agent, where passages are longer than in a chat."""
+_REFERENCE_FACTOR: Final = 2.4
+"""How much larger the smallest block is for a query that refers to something known, for each unit of reference."""
+
+
+def scale_smallest_block(signals: Signals) -> float:
+    """Return how much larger than usual the block for a weak match is."""
+    agent = 1 - measure_chat(signals.candidates)
+    return 1 + _AGENT_FACTOR * agent + _REFERENCE_FACTOR * signals.reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,17 +128,18 @@ class Eagerness:
     low: float
     high: float
 
-    def choose_size(self, confidence: float, *, cap: int) -> int:
-        """Return the most tokens of a block."""
+    def choose_size(self, confidence: float, *, cap: int, scale: float = 1.0) -> int:
+        """Return the most tokens of a block. `scale` is that of the size for a weak match."""
+        smallest = self.min_tokens * scale
         share = (confidence - self.low) / (self.high - self.low)
         share = min(1.0, max(0.0, share))
-        return min(cap, round(self.min_tokens + share * (cap - self.min_tokens)))
+        return min(cap, round(smallest + share * (cap - smallest)))
 
 
-SHY: Final = Eagerness(min_tokens=0, low=0.8, high=1.2)
+SHY: Final = Eagerness(min_tokens=0, low=0.9, high=1.6)
 """Nothing for a weak match. Its limits were not measured: it is for people who count every token."""
-NORMAL: Final = Eagerness(min_tokens=300, low=0.6, high=1.2)
-GENEROUS: Final = Eagerness(min_tokens=1_000, low=0.5, high=0.9)
+NORMAL: Final = Eagerness(min_tokens=250, low=0.7, high=1.6)
+GENEROUS: Final = Eagerness(min_tokens=1_000, low=0.6, high=1.2)
 ALWAYS: Final = Eagerness(min_tokens=0, low=-2.0, high=-1.0)
 """The whole cap for every query: for measuring what is ranked first."""
 EAGERNESS: Final[Mapping[str, Eagerness]] = {"shy": SHY, "normal": NORMAL, "generous": GENEROUS}
