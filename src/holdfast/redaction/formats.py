@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.patterns import compile_once, load
 from holdfast.redaction.looks import is_chosen, is_genuine, is_mixed, is_password, is_prefixed, is_unguessable
+from holdfast.redaction.scanning import find_all, find_first
 from holdfast.redaction.secret import Secret
 
 __all__ = ["Rule", "find_by_format", "find_runs", "load_rules"]
@@ -76,19 +77,19 @@ def find_by_format(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
     for kind, place in (("anywhere", text), ("around", long)):
         for rule in load_rules(kind):
             if any(mark in place for mark in rule.marks):
-                for match in rule.regex.finditer(text):
+                for match in find_all(rule.regex, text):
                     yield from rule.read(match)
-    if not _compile_marks().search(long):
+    if not find_first(_compile_marks(), long):
         return
     for start, run in runs.items():
-        mark = _compile_marks().search(run)
+        mark = find_first(_compile_marks(), run)
         while mark:  # what a match has read is not read again: a token of marks only stays one token
             end = mark.end()
             for rule in _rules_with(mark.group()):
                 if token := rule.regex.match(run, mark.start()):
                     end = max(end, token.end())
                     yield from rule.read(token, at=start)
-            mark = _compile_marks().search(run, end)
+            mark = find_first(_compile_marks(), run, end)
 
 
 def find_runs(text: str, plain: bytes) -> dict[int, str]:

@@ -10,6 +10,7 @@ from typing import Final
 
 from holdfast.patterns import compile_once, load
 from holdfast.redaction.looks import has_words, is_genuine, is_unguessable
+from holdfast.redaction.scanning import find_all, find_first
 from holdfast.redaction.secret import Secret
 
 __all__ = ["find_near_words"]
@@ -32,7 +33,7 @@ def _vendors() -> frozenset[str]:
 def find_near_words(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
     """Yield the random strings that are secrets by what is before them. `runs` are the long pieces of the text."""
     for start, run in runs.items():
-        if _pattern("secret path").search(run):
+        if find_first(_pattern("secret path"), run):
             yield from _find_in_address(run, start)
         elif not run.startswith("//"):
             yield from _find_after_sentence(text, run, start)
@@ -40,16 +41,16 @@ def find_near_words(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
 
 def _find_in_address(run: str, start: int) -> Iterator[Secret]:
     """Yield the random parts of an address that is a secret by itself, such as that of a webhook."""
-    path = _pattern("secret path").search(run)
+    path = find_first(_pattern("secret path"), run)
     if path is None:
         return
-    for part in _pattern("path part").finditer(run, path.end()):
+    for part in find_all(_pattern("path part"), run, path.end()):
         if _pattern("uuid").fullmatch(part.group()) or is_unguessable(part.group()):
             yield Secret("url-token", start + part.start(), start + part.end())
 
 
 def _find_after_sentence(text: str, run: str, start: int) -> Iterator[Secret]:
-    for match in _pattern("value").finditer(run):
+    for match in find_all(_pattern("value"), run):
         place = start + match.start()
         before = text[max(0, place - _LOOK_BACK) : place]
         value = match.group()
