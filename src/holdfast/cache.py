@@ -74,6 +74,10 @@ class LruCache(Generic[K, V]):
         """Return all values, the least recently used first."""
         return list(self._entries.values())
 
+    def items(self) -> list[tuple[K, V]]:
+        """Return all keys and values, the least recently used first. None of them counts as used by this."""
+        return list(self._entries.items())
+
     def clear(self) -> None:
         """Remove all entries."""
         self._entries.clear()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 from weakref import WeakValueDictionary
 
 from holdfast import settings as configuration
+from holdfast.cache import LruCache
 from holdfast.calls import DeadlineError, Watchdog
 from holdfast.compaction.events import Hooks
 from holdfast.errors import ClosedError, HoldfastError, InputError, ModelError
@@ -78,9 +79,9 @@ class Engine:
         self._lock = Lock()
         self._sessions: WeakValueDictionary[Scope, Session] = WeakValueDictionary()
         self._recent: dict[Scope, Session] = {}
-        self._by_project: dict[Path | None, _ProjectResources] = {}
+        self._by_project: LruCache[Path | None, _ProjectResources] = LruCache(MAX_PROJECTS)
         self._due: dict[Session, int] = {}
-        self._failures: dict[Scope, list[str]] = {}
+        self._failures: LruCache[Scope, list[str]] = LruCache(MAX_FAILURES)  # of the background, by agent and project
         self._resources = Resources(
             memory=memory,
             count=_open_counter(memory.settings, model),
@@ -284,12 +285,10 @@ class Engine:
         folder = folder_of(project)
         loaded = self._projects.load(folder)
         with self._lock:
-            known = self._by_project.pop(folder, None)
+            known = self._by_project.get(folder)
             if known is None or known.loaded is not loaded:
                 known = _ProjectResources(loaded, self._make_resources(loaded, folder))
-            self._by_project[folder] = known  # the project that was used last is the last to go
-            while len(self._by_project) > MAX_PROJECTS:
-                del self._by_project[next(iter(self._by_project))]
+                self._by_project[folder] = known
             return known.resources
 
     def _make_resources(self, loaded: Loaded[Settings], folder: Path | None) -> Resources:
@@ -391,7 +390,8 @@ class Engine:
         warnings: list[str] = []
         if self._worker is not None and self._worker.error:
             warnings.append(f"background: {self._worker.error}")
-        warnings += self._failures.pop(replace(scope, session=""), [])
+        with self._lock:
+            warnings += self._failures.pop(replace(scope, session="")) or ()
         return warnings
 
     def _work_in_background(self) -> bool:
@@ -420,13 +420,13 @@ class Engine:
         resources = self._find_resources(job.scope.project)
         reader = resources.reader or resources.model
         found = run_job(resources.memory, reader, job, cancel=self._closing)
-        if failure := describe_failure(job, found):
+        failure = describe_failure(job, found)
+        if failure:
             # The next report of this agent in this project says so.
-            failures = self._failures.setdefault(replace(job.scope, session=""), [])
-            failures.append(failure)
-            del failures[:-MAX_FAILURES]
-            while len(self._failures) > MAX_FAILURES:
-                del self._failures[next(iter(self._failures))]
+            owner = replace(job.scope, session="")
+            with self._lock:
+                earlier = self._failures.get(owner, [])
+                self._failures[owner] = [*earlier, failure][-MAX_FAILURES:]
         if strict and found.failure and not self._closing.is_set():
             raise ModelError(found.failure)
         return True

@@ -14,6 +14,7 @@ from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, Final
 
+from holdfast.cache import LruCache
 from holdfast.memory.block import Detail, render
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
@@ -87,7 +88,7 @@ class HostHooks:
         self._memory = memory
         self._choose = choose
         self._notify = notify
-        self._hosts: dict[Scope, _Host] = {}
+        self._hosts: LruCache[Scope, _Host] = LruCache(MAX_HOSTS)
         self._lock = Lock()
 
     def handle(self, payload: Payload) -> Output:
@@ -231,7 +232,7 @@ class HostHooks:
     def _find(self, scope: Scope) -> _Host:
         """Return what is known of a session; of an earlier process, what was recorded."""
         with self._lock:
-            host = self._hosts.pop(scope, None)
+            host = self._hosts.get(scope)
             if host is None:
                 host = _Host(scope, self._memory)
                 for row in self._memory.store.read_records(Select(scope=scope), kind=HOST):
@@ -241,9 +242,7 @@ class HostHooks:
                     host.quoted = set(row.data.get("quoted", ()))
                 shown = self._memory.store.read_messages(Select(scope=scope, after=host.compacted))
                 host.messages = [row.id for row in shown]
-            self._hosts[scope] = host  # the session that was used last is the last to go
-            while len(self._hosts) > MAX_HOSTS:
-                del self._hosts[next(iter(self._hosts))]
+                self._hosts[scope] = host
             return host
 
     def _record(self, host: _Host) -> None:

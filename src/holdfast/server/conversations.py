@@ -20,6 +20,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Final
 
+from holdfast.cache import LruCache
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.memory.archive import FIRST, Said
@@ -147,7 +148,7 @@ class Previous:
 class _Chats:
     """The conversations of one caller by session, and the number of the last record that was read."""
 
-    known: dict[str, _Known] = field(default_factory=dict)
+    known: LruCache[str, _Known] = field(default_factory=lambda: LruCache(MAX_CONVERSATIONS))
     last_record: int = 0
 
 
@@ -290,7 +291,7 @@ class Conversations:
         self._engine = engine
         self._memory = engine._memory
         self._key = key
-        self._chats: dict[Scope, _Chats] = {}
+        self._chats: LruCache[Scope, _Chats] = LruCache(MAX_CALLERS)
         self._lock = Lock()
 
     # --- responses -------------------------------------------------------------------
@@ -368,14 +369,14 @@ class Conversations:
             self._store(chats, scope, _Known(end=end, is_open=True))
 
         def finish(reply: Sequence[Message]) -> None:
-            known = chats.known.get(session)
-            if known is None or known.end != end:
-                return  # another request has continued it meanwhile
-            if not reply:
-                known.is_open = False
-                return
-            newest = (*end.marks, *history.sign_ids(reply))[-MAX_MARKS:]
             with self._lock:
+                known = chats.known.get(session)
+                if known is None or known.end != end:
+                    return  # another request has continued it meanwhile
+                if not reply:
+                    known.is_open = False
+                    return
+                newest = (*end.marks, *history.sign_ids(reply))[-MAX_MARKS:]
                 self._store(
                     chats, scope, _Known(end=_End(base=end.base, reply=history.sign_reply(reply), marks=newest))
                 )
@@ -388,7 +389,7 @@ class Conversations:
             return
         with self._lock:
             chats = self._load(replace(scope, session=""))
-            if chats.known.pop(scope.session, None) is not None:
+            if chats.known.pop(scope.session) is not None:
                 remove = partial(self._memory.store.remove_records, Select(scope=scope), kind=RECORD)
                 with suppress(StorageError):
                     self._engine._ask_memory(remove, scope=replace(scope, session=""))
@@ -403,7 +404,7 @@ class Conversations:
                 if stored == known.end:
                     return session
                 # Another server has continued the conversation, or its owner has forgotten it.
-                del chats.known[session]
+                chats.known.pop(session)
                 if stored is not None:
                     chats.known[session] = _Known(end=stored, is_open=not stored.reply)
             elif not self._read_new(chats, owner):
@@ -413,13 +414,11 @@ class Conversations:
 
     def _load(self, owner: Scope) -> _Chats:
         """Return the conversations of a caller. The callers that were here last are kept."""
-        chats = self._chats.pop(owner, None)
+        chats = self._chats.get(owner)
         if chats is None:
             chats = _Chats()
             self._read_new(chats, owner)
-        self._chats[owner] = chats
-        while len(self._chats) > MAX_CALLERS:
-            del self._chats[next(iter(self._chats))]
+            self._chats[owner] = chats
         return chats
 
     def _read_new(self, chats: _Chats, owner: Scope) -> bool:
@@ -432,7 +431,6 @@ class Conversations:
             if end is not None and record.scope.session not in chats.known:
                 chats.known[record.scope.session] = _Known(end=end, is_open=not end.reply)
                 is_new = True
-        _forget_oldest(chats)
         return is_new
 
     def _read_end(self, scope: Scope) -> _End | None:
@@ -449,9 +447,7 @@ class Conversations:
             return []
 
     def _store(self, chats: _Chats, scope: Scope, known: _Known) -> None:
-        chats.known.pop(scope.session, None)
-        chats.known[scope.session] = known  # the one that was used last is the last to go
-        _forget_oldest(chats)
+        chats.known[scope.session] = known
         end = known.end
         data = {"base": end.base, "reply": end.reply, "marks": end.marks}
         record = Record(scope=scope, kind=RECORD, key="end", data=data, time=self._memory.clock(), is_durable=False)
@@ -471,12 +467,7 @@ def _read_place(record: Record) -> str:
     return place if isinstance(place, str) else ""
 
 
-def _forget_oldest(chats: _Chats) -> None:
-    while len(chats.known) > MAX_CONVERSATIONS:
-        del chats.known[next(iter(chats.known))]
-
-
-def _match(history: _History, known: Mapping[str, _Known]) -> str:
+def _match(history: _History, known: LruCache[str, _Known]) -> str:
     """Return the session that a history continues; empty if there is none.
 
     Of several conversations that it repeats, it continues the longest. If several have the same id, none is meant.

@@ -6,6 +6,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Final
 
+from holdfast.cache import LruCache
 from holdfast.errors import SettingsError
 from holdfast.settings.loading import Loaded, default_files, load, user_files
 from holdfast.settings.schema import Settings
@@ -37,7 +38,7 @@ class ProjectSettings:
 
     def __init__(self, user: Loaded[Settings]) -> None:
         self._user = user
-        self._known: dict[Path | None, tuple[_Stamp, Loaded[Settings]]] = {}
+        self._known: LruCache[Path | None, tuple[_Stamp, Loaded[Settings]]] = LruCache(MAX_PROJECTS)
         self._lock = Lock()
 
     def load(self, folder: Path | None) -> Loaded[Settings]:
@@ -47,12 +48,10 @@ class ProjectSettings:
         """
         stamp = _read_stamp(folder)
         with self._lock:
-            known = self._known.pop(folder, None)
+            known = self._known.get(folder)
             if known is None or known[0] != stamp:
                 known = (stamp, self._load(folder))
-            self._known[folder] = known  # the project that was used last is the last to go
-            while len(self._known) > MAX_PROJECTS:
-                del self._known[next(iter(self._known))]
+                self._known[folder] = known
             return known[1]
 
     def _load(self, folder: Path | None) -> Loaded[Settings]:

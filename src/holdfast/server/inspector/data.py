@@ -8,10 +8,12 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
+from threading import Lock
 from typing import Final
 
 import msgspec
 
+from holdfast.cache import LruCache
 from holdfast.context.edits import Item
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
@@ -100,7 +102,8 @@ class Sessions:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._summaries: dict[Scope, Summary] = {}
+        self._lock = Lock()
+        self._summaries: LruCache[Scope, Summary] = LruCache(MAX_SUMMARIES)
         self._listed: tuple[float, dict[Scope, int]] = (-math.inf, {})
 
     def listed(self, *, age: float = 1.0) -> dict[Scope, int]:
@@ -149,11 +152,12 @@ class Sessions:
         return summary
 
     def _find_summary(self, scope: Scope) -> Summary:
-        summary = self._summaries.pop(scope, None) or Summary()
-        self._summaries[scope] = summary  # the one that was shown last is the last to go
-        while len(self._summaries) > MAX_SUMMARIES:
-            del self._summaries[next(iter(self._summaries))]
-        return summary
+        with self._lock:  # pages are made in threads
+            summary = self._summaries.get(scope)
+            if summary is None:
+                summary = Summary()
+                self._summaries[scope] = summary
+            return summary
 
     def owners(self) -> tuple[list[str], list[str]]:
         """Return the projects and the agents that have sessions."""
