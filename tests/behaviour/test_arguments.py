@@ -161,7 +161,7 @@ class TestArguments:
             ("assemble", (HELLO,)),
             ("append", (HELLO,)),
             ("compact", (HELLO,)),
-            ("size", (HELLO,)),
+            ("count_tokens", (HELLO,)),
             ("edits", ()),
             ("learn", ()),
             ("pin", ([1],)),

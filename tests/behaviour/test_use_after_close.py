@@ -20,6 +20,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "assemble": (ASKED,),
     "exclude": ([1],),
     "forget_facts": (["f"],),
+    "get": ([1],),
     "pin": ([1],),
     "recall": ("port",),
     "remember": ("The port is 5433.",),

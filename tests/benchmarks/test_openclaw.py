@@ -29,4 +29,4 @@ def test_every_fact_is_recalled_for_its_question(tmp_path: Path) -> None:
         engine.work()
         missed = [one.kind for one in facts if one.answer not in session.recall(one.question, cap=2500).block]
         assert missed == []
-        assert session.recall("What is the capital of France?", cap=2500).tokens <= NORMAL.min_tokens
+        assert session.recall("What is the capital of France?", cap=2500).tokens <= 2 * NORMAL.min_tokens

@@ -32,7 +32,16 @@ from holdfast.search.candidates import Candidates
 from holdfast.search.dates import find_dates
 from holdfast.search.fuse import Parts, Ranking, Signals, measure_chat, rank, relative, top
 from holdfast.search.mmr import Item, mmr
-from holdfast.search.pack import MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, MIN_SCORE, Quotable, Quote, pack, select_likely
+from holdfast.search.pack import (
+    MAX_EXCERPT_CHARS,
+    MIN_EXCERPT_CHARS,
+    MIN_SCORE,
+    SHORTEST_EXCERPT_CHARS,
+    Quotable,
+    Quote,
+    pack,
+    select_likely,
+)
 from holdfast.search.related import find_related
 from holdfast.search.relevance import find_relevant, measure_confidence, scale_smallest_block
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
@@ -461,7 +470,9 @@ class _Quoter:
         sizes = self._found.candidates.sizes[self._order].tolist()
         order = list(zip(self._order, sizes, self._values.values(), strict=True))
         if limit is not None and order:  # of the best, that with most of the question in one place comes first
-            order.insert(0, order.pop(int(self._found.candidates.together[self._order].argmax())))
+            lead = int(self._found.candidates.together[self._order].argmax())
+            self._best = frozenset({*self._best, self._order[lead]})
+            order.insert(0, order.pop(lead))
         adaptive = self._query.fill == "adaptive"
         self._likely = select_likely(order, room=room, after=after, adaptive=adaptive)[:limit]
         return pack(
@@ -506,6 +517,7 @@ class _Quoter:
         if passage is None:
             return None
         session = int(candidates.sessions[place])
+        is_best = place in self._best
         return Quotable(
             passage=place,
             text=passage.text,
@@ -513,7 +525,8 @@ class _Quoter:
             window_scores=self._scores[place],
             headers=block.headers(passage.speaker, passage.time, session, self._query.header),
             said_in=session if candidates.human[place] else None,
-            room=self._excerpt_chars if place in self._best else MIN_EXCERPT_CHARS,
+            room=self._excerpt_chars if is_best else MIN_EXCERPT_CHARS,
+            min_room=SHORTEST_EXCERPT_CHARS if is_best else MIN_EXCERPT_CHARS,
         )
 
 

@@ -21,7 +21,10 @@ from holdfast.text import terms
 
 MAX_WHOLE_CHARS: Final = 400
 """A passage up to this long is quoted whole."""
+SHORTEST_EXCERPT_CHARS: Final = 100
+"""The size of an excerpt of one of the best passages if a longer one does not fit: a sentence."""
 MIN_EXCERPT_CHARS: Final = 310
+"""The size of an excerpt."""
 MAX_EXCERPT_CHARS: Final = 800
 """The size of an excerpt of one of the best passages."""
 MAX_SLACK_CHARS: Final = 60
@@ -72,6 +75,7 @@ class Quotable(Struct, frozen=True, kw_only=True):
         window_scores: The score of each window, 0 to 1.
         headers: What may be before the quote, the longest first, each with the group of passages that needs it once.
         room: The number of characters it may take.
+        min_room: The number of characters to which that is cut down if the excerpt takes more tokens than are left.
         said_in: The session of what a person said, who may say it again in another one; None for any other text.
     """
 
@@ -81,6 +85,7 @@ class Quotable(Struct, frozen=True, kw_only=True):
     window_scores: Floats
     headers: Sequence[tuple[Hashable | None, str]]
     room: int = MIN_EXCERPT_CHARS
+    min_room: int = MIN_EXCERPT_CHARS
     said_in: int | None = None
 
     def quote(
@@ -94,8 +99,9 @@ class Quotable(Struct, frozen=True, kw_only=True):
         text = self.text[slice(*span)].strip()
         header = next(text for group, text in self.headers if group is None or group not in headed)
         tokens = measure(header + text)
-        if tokens > left and self.room > MIN_EXCERPT_CHARS:
-            shorter = structs.replace(self, room=MIN_EXCERPT_CHARS)
+        if tokens > left and self.room > self.min_room:
+            room = MIN_EXCERPT_CHARS if self.room > MIN_EXCERPT_CHARS else self.min_room
+            shorter = structs.replace(self, room=room)
             return shorter.quote(weights, measure, headed=headed, left=left)
         return Quote(
             passage=self.passage,
@@ -263,10 +269,12 @@ def _plain(text: str) -> str:
 
 def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
     """Return the part of a passage to quote: whole sentences that hold most of the query."""
-    if len(candidate.text) <= max(MAX_WHOLE_CHARS, candidate.room):
+    is_short = candidate.room < MIN_EXCERPT_CHARS
+    if len(candidate.text) <= (candidate.room if is_short else max(MAX_WHOLE_CHARS, candidate.room)):
         return 0, len(candidate.text)
     sentences = candidate.sentences(weights)
-    first, last = max(_runs(sentences), key=lambda run: _run_value(sentences[slice(*run)], weights))
+    runs = _runs(sentences, min_chars=min(candidate.room, MIN_EXCERPT_CHARS))
+    first, last = max(runs, key=lambda run: _run_value(sentences[slice(*run)], weights))
 
     def value(number: int) -> float:
         if not 0 <= number < len(sentences):
@@ -308,15 +316,13 @@ def _split(text: str, start: int, stop: int) -> Iterator[Span]:
         start = cut
 
 
-def _runs(sentences: Sequence[_Sentence]) -> Iterator[tuple[int, int]]:
+def _runs(sentences: Sequence[_Sentence], *, min_chars: int) -> Iterator[tuple[int, int]]:
     """Yield the shortest runs of sentences that are long enough; all sentences if none is."""
     last = 0
     for first, sentence in enumerate(sentences):
-        while last < len(sentences) and (
-            last <= first or sentences[last - 1].stop - sentence.start < MIN_EXCERPT_CHARS
-        ):
+        while last < len(sentences) and (last <= first or sentences[last - 1].stop - sentence.start < min_chars):
             last += 1
-        if first and sentences[last - 1].stop - sentence.start < MIN_EXCERPT_CHARS:
+        if first and sentences[last - 1].stop - sentence.start < min_chars:
             return
         yield first, last
 
