@@ -33,8 +33,8 @@ from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check, reindex
 from holdfast.store.vmem import read_vectors
-from holdfast.testing.processes import acknowledged_until_killed, child, crowd
-from holdfast.testing.rows import HERE, MODEL, asks, find_messages, opened, says, vectors, word
+from holdfast.testing.processes import acknowledged_until_killed, child, run_writers
+from holdfast.testing.rows import HERE, MODEL, find_messages, make_message, make_query, use_store, vectors, word
 from holdfast.window import Window
 
 __all__ = ["TRIALS", "Crashes", "measure"]
@@ -80,10 +80,10 @@ def measure(
 
 def _crowd(folder: Path, *, seconds: float) -> Crashes:
     try:
-        kept = crowd(_open_sqlite, folder, writers=WRITERS, turns=10**9, seconds=seconds)
+        kept = run_writers(_open_sqlite, folder, writers=WRITERS, turns=10**9, seconds=seconds)
     except AssertionError:
         return Crashes(kills=0, acknowledged=0, lost=0, corrupt=1)
-    with opened(_open_sqlite, folder) as store:
+    with use_store(_open_sqlite, folder) as store:
         lost = len(kept.items() - _texts(store, across=True).items())
     return Crashes(kills=0, acknowledged=len(kept), lost=lost, corrupt=int(not check(folder / STORE).sound))
 
@@ -147,11 +147,11 @@ class Trial(ABC):
 
     def missing(self) -> int:
         """Return how many acknowledged rows are gone; raise if the store is damaged."""
-        with opened(_open_sqlite, self.folder) as store:
+        with use_store(_open_sqlite, self.folder) as store:
             held = _texts(store)
             lost = len(self.kept.items() - held.items())
             # A message of its own is one passage, so that all of them are candidates.
-            found = find_messages(store.search(asks("killed", limit=len(held))))
+            found = find_messages(store.search(make_query("killed", limit=len(held))))
             assert lost or set(self.kept) <= set(found), "an acknowledged message is not found"
         assert check(self.folder / STORE).sound
         return lost
@@ -166,10 +166,10 @@ class Append(Trial):
     @staticmethod
     def work(folder: Path, kill: int, reports: Connection) -> None:
         """Add without end."""
-        with opened(_open_sqlite, folder) as store:
+        with use_store(_open_sqlite, folder) as store:
             for turn in range(10**9):
                 text = f"killed {kill} {turn}"
-                reports.send((*store.add_messages([says(text)]), text))
+                reports.send((*store.add_messages([make_message(text)]), text))
 
 
 class Import(Trial):
@@ -180,10 +180,10 @@ class Import(Trial):
     @staticmethod
     def work(folder: Path, kill: int, reports: Connection) -> None:
         """Add without end, in bulk."""
-        with opened(_open_sqlite, folder) as store:
+        with use_store(_open_sqlite, folder) as store:
             for turn in range(10**9):
                 texts = [f"killed {kill} {turn} {part}" for part in range(700)]
-                for number, text in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
+                for number, text in zip(store.add_messages([make_message(text) for text in texts]), texts, strict=True):
                     reports.send((number, text))
 
 
@@ -194,9 +194,9 @@ class Reindex(Trial):
 
     def prepare(self, number: int) -> None:
         """Add something to index."""
-        with opened(_open_sqlite, self.folder) as store:
+        with use_store(_open_sqlite, self.folder) as store:
             texts = [f"killed {number} {part}" for part in range(200)]
-            self.kept.update(zip(store.add_messages([says(text) for text in texts]), texts, strict=True))
+            self.kept.update(zip(store.add_messages([make_message(text) for text in texts]), texts, strict=True))
 
     @staticmethod
     def work(folder: Path, kill: int, reports: Connection) -> None:  # noqa: ARG004 - the same for every kill
@@ -215,7 +215,7 @@ class Vmem(Trial):
         with FolderStore(folder) as store:
             for turn in range(10**9):
                 text = f"killed {kill} {turn}"
-                (number,) = store.add_messages([says(text)])
+                (number,) = store.add_messages([make_message(text)])
                 reports.send((number, text))
                 passages = store.read_passages(Select(scope=HERE, newest=True, limit=1))
                 store.add_vectors([vectors(passage.number, [number], space=MODEL) for passage in passages])
@@ -246,8 +246,8 @@ class Migration(Trial):
         """Make an old store with messages in it."""
         folder = self.folder / f"{number}"
         folder.mkdir(exist_ok=True)
-        with opened(_open_sqlite, folder) as store:
-            rows = [says(f"killed {number} {part}") for part in range(200)]
+        with use_store(_open_sqlite, folder) as store:
+            rows = [make_message(f"killed {number} {part}") for part in range(200)]
             added = zip(store.add_messages(rows), rows, strict=True)
             self.kept.update((number * _KILL + row_id, row.nonce) for row_id, row in added)
 

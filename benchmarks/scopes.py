@@ -11,7 +11,7 @@ from typing import Final
 
 from holdfast.store.base import Scope, Select, Store
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import asks, is_visible, plant, readers
+from holdfast.testing.rows import add_canaries, is_visible, make_query, readers
 
 __all__ = ["Scopes", "crossings", "measure"]
 
@@ -37,7 +37,7 @@ class Scopes:
 def measure(*, reads: int, seed: int = 1) -> Scopes:
     """Plant canaries in a store of its own, and read."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "scopes.db") as store:
-        canaries = plant(store)
+        canaries = add_canaries(store)
         crossed = crossings(store, canaries, reads=reads, seed=seed)
     return Scopes(scopes=len(canaries), reads=reads, crossings=crossed)
 
@@ -64,7 +64,7 @@ def _one_read(store: Store, reader: Scope, chance: random.Random, *, across: boo
         case 2:
             return [*store.read_facts(select, keys=("shared-id",)), *store.read_records(select, keys=("shared",))]
         case 3:
-            found = store.search(asks("shared word", scope=reader, across=across, seed=1))
+            found = store.search(make_query("shared word", scope=reader, across=across, seed=1))
             return store.read_passages(replace(select, ids=tuple(found.passages.tolist())))
         case _:
             return read(replace(select, newest=chance.random() < ACROSS, limit=chance.randrange(1, 50)))

@@ -12,7 +12,7 @@ from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.testing import rows
-from holdfast.testing.rows import HERE, says
+from holdfast.testing.rows import HERE, make_message
 
 QUIET = Settings(embedding=Embedding(provider="none"))
 
@@ -39,7 +39,7 @@ def test_a_loss_would_be_counted(tmp_path: Path) -> None:
     trial = crash.Append(tmp_path / "trial")
     path = trial.folder / STORE
     with SqliteStore(path) as store:
-        (number,) = store.add_messages([says("killed 1")])
+        (number,) = store.add_messages([make_message("killed 1")])
         trial.take((number, "killed 1"))
         assert trial.missing() == 0
         store.remove_messages(Select(scope=HERE))
@@ -55,7 +55,7 @@ def test_a_store_of_more_messages_than_a_search_considers_is_sound(tmp_path: Pat
     trial = crash.Import(tmp_path / "trial")
     texts = [f"killed 0 0 {part}" for part in range(rows.LIMIT + 1)]
     with SqliteStore(trial.folder / STORE) as store:
-        numbers = store.add_messages([says(text) for text in texts])
+        numbers = store.add_messages([make_message(text) for text in texts])
     for report in zip(numbers, texts, strict=True):
         trial.take(report)
     assert trial.missing() == 0

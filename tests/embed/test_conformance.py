@@ -90,8 +90,8 @@ def makers(tmp_path: Path) -> Iterator[Callable[[str], Maker]]:
         "openai-compatible",
     ],
 )
-def test_an_embedder_keeps_every_contract(kind: str, check: Check, makers: Callable[[str], Maker]) -> None:
-    """Each kind of embedder keeps each contract."""
+def test_an_embedder_passes_every_check(kind: str, check: Check, makers: Callable[[str], Maker]) -> None:
+    """Each kind of embedder passes each check."""
     check(makers(kind))
 
 
@@ -106,10 +106,10 @@ class _Forgetful:
         return np.roll(rows, len(texts), axis=1)
 
 
-def test_a_broken_contract_is_named() -> None:
-    """An embedder that breaks a contract fails with the name of the contract and what it promises."""
+def test_a_failed_check_is_named() -> None:
+    """An embedder that fails a check raises the name of the check and what it requires."""
     broken: Embedder = _Forgetful()  # type: ignore[assignment]  # takes lists alone, which is not what is tried here
-    with pytest.raises(AssertionError, match=r"a_text_has_one_row: The same text has the same row"):
+    with pytest.raises(AssertionError, match=r"same_text_has_same_row: A text has the same row"):
         check_embedder(lambda: broken)
 
 

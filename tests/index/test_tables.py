@@ -11,7 +11,7 @@ from holdfast.errors import InputError
 from holdfast.messages import Message, Text
 from holdfast.store.base import MessageRow, PassageText, Scope, VectorRow
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import MODEL, says
+from holdfast.testing.rows import MODEL, make_message
 
 SESSIONS = "aabacbbca"
 TABLES = (
@@ -24,7 +24,7 @@ TABLES = (
 def rows() -> list[MessageRow]:
     """What three sessions say in turns; some of it is longer than one passage, one thing is said twice."""
     said = [
-        says(f"turn {turn} of many. " * 2 ** (turn + 2), scope=Scope(session=name))
+        make_message(f"turn {turn} of many. " * 2 ** (turn + 2), scope=Scope(session=name))
         for turn, name in enumerate(SESSIONS)
     ]
     return [*said[:7], said[2], *said[7:]]
@@ -56,7 +56,7 @@ def test_vectors_may_follow_their_passage_at_once(tmp_path: Path) -> None:
     with SqliteStore(tmp_path / "store.db") as store:
         vector = VectorRow(space=MODEL, passage=0, vectors=np.ones((1, MODEL.dimension), np.int8))
         with store.transaction():
-            store.add_messages([says("hello there")])
+            store.add_messages([make_message("hello there")])
             assert store.add_vectors([vector]) == 1
         assert store.embedded(MODEL) == 1
 
@@ -68,6 +68,6 @@ def test_a_passage_without_terms_is_refused_with_its_batch(tmp_path: Path) -> No
     with SqliteStore(tmp_path / "store.db") as store:
         with pytest.raises(InputError):
             store.add_messages(
-                [says("hello there"), MessageRow(scope=Scope(session="a"), message=message, passages=(bare,))]
+                [make_message("hello there"), MessageRow(scope=Scope(session="a"), message=message, passages=(bare,))]
             )
         assert store.counts()["messages"] == store.counts()["passages"] == 0

@@ -59,8 +59,8 @@ def open_wrapped(steps: Sequence[Answer]) -> Iterator[Model]:
 
 @pytest.mark.parametrize("open_model", [open_anthropic, open_openai, open_responses, open_scripted, open_wrapped])
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_a_model_keeps_every_contract(check: Check, open_model: Opener) -> None:
-    """Each of our models keeps each contract of a model."""
+def test_a_model_passes_every_check(check: Check, open_model: Opener) -> None:
+    """Each of our models passes each check of a model."""
     check(open_model)
 
 
@@ -85,12 +85,12 @@ def _open_loud(steps: Sequence[Answer]) -> Iterator[Model]:
     yield _Loud(steps)
 
 
-def test_a_broken_contract_is_named() -> None:
-    """A model that breaks a contract fails with the name of the contract and what it promises."""
-    with pytest.raises(AssertionError, match=r"^words_arrive: A reply is an assistant's message"):
+def test_a_failed_check_is_named() -> None:
+    """A model that fails a check raises the name of the check and what it requires."""
+    with pytest.raises(AssertionError, match=r"^text_is_returned_and_streamed: A reply is an assistant message"):
         check_model(_open_loud)
 
 
 def test_a_good_model_passes_in_one_go() -> None:
-    """The suite as a whole is silent about a model that keeps every contract."""
+    """The suite as a whole is silent about a model that passes every check."""
     check_model(open_scripted)

@@ -21,7 +21,7 @@ from holdfast.store.base import MessageRow, Scope, Select, Store, VectorRow
 from holdfast.store.codec import decode_message, decode_words, encode_message, words
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check
-from holdfast.testing.rows import MODEL, asks, find_messages, on_disk, plant, says, word
+from holdfast.testing.rows import MODEL, add_canaries, files_containing, find_messages, make_message, make_query, word
 from support.stores import open_files, open_sqlite
 from support.strategies import anthropic, chat, examples, messages, pi, responses
 
@@ -57,7 +57,7 @@ class StoreMachine(RuleBasedStateMachine):
     def add(self, batch: list[tuple[Scope, str, str]], which: int, bulk: int) -> None:
         """I6, I13: what is known keeps its number, what is forgotten stays out, everything else gets a new one."""
         filler = [(SCOPES[0], f"{word('bulk', len(self.given) * 1000 + n)}", "") for n in range(bulk)]
-        rows = [says(text, scope=scope, nonce=nonce) for scope, text, nonce in [*batch, *filler]]
+        rows = [make_message(text, scope=scope, nonce=nonce) for scope, text, nonce in [*batch, *filler]]
         numbers = self.stores[which].add_messages(rows)
         known = {key: number for number, key in self.kept.items()}
         for key, number in zip([*batch, *filler], numbers, strict=True):
@@ -82,7 +82,7 @@ class StoreMachine(RuleBasedStateMachine):
             _, text, _ = key = self.kept.pop(number)
             self.forgotten.add(key)
             if not any(text in other for _, other, _ in self.kept.values()):
-                assert on_disk(self.folder, text) == []
+                assert files_containing(self.folder, text) == []
 
     @rule(which=st.integers(0, 1))
     def reopen(self, which: int) -> None:
@@ -98,7 +98,7 @@ class StoreMachine(RuleBasedStateMachine):
             for number, (owner, text, _) in sorted(self.kept.items())
             if (owner == scope or (across and owner.tenant == scope.tenant)) and asked in text.split()
         ]
-        assert find_messages(self.stores[which].search(asks(asked, scope=scope, across=across))) == expected
+        assert find_messages(self.stores[which].search(make_query(asked, scope=scope, across=across))) == expected
 
     @invariant()
     def the_archive_is_what_was_kept(self) -> None:
@@ -148,7 +148,7 @@ def test_canaries_are_never_seen_from_another_scope(opener: Callable[[Path], Sto
     """I9: no read path, drawn by chance, shows a row of another scope."""
     store = opener(tmp_path)
     try:
-        assert crossings(store, plant(store), reads=300, seed=3) == 0
+        assert crossings(store, add_canaries(store), reads=300, seed=3) == 0
     finally:
         store.close()
 
@@ -204,13 +204,13 @@ def test_spaces_never_meet(placed: list[tuple[int, bool, int]]) -> None:
     spaces = (MODEL, OTHER)
     model: dict[tuple[int, int], int] = {}
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add_messages([says(f"passage {n}", scope=SCOPES[0]) for n in range(10)])
+        store.add_messages([make_message(f"passage {n}", scope=SCOPES[0]) for n in range(10)])
         for passage, which, seed in placed:
             store.add_vectors([_basis(passage, spaces[which], seed)])
             model[int(which), passage] = seed
         for owner, space in enumerate(spaces):
             for seed in range(6):
-                question = replace(asks(scope=SCOPES[0], space=space), vector=np.eye(8, dtype=np.float32)[seed])
+                question = replace(make_query(scope=SCOPES[0], space=space), vector=np.eye(8, dtype=np.float32)[seed])
                 cosine = store.search(question).cosine
                 alike = [] if cosine is None else np.flatnonzero(cosine > 0.5).tolist()
                 assert alike == sorted(passage for (of, passage), at in model.items() if (of, at) == (owner, seed))

@@ -14,20 +14,20 @@ from support.stores import open_files, open_sqlite
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_sqlite_store_keeps_every_contract(check: Check, tmp_path: Path) -> None:
-    """The embedded store keeps each contract of a store."""
+def test_the_sqlite_store_passes_every_check(check: Check, tmp_path: Path) -> None:
+    """The embedded store passes each check of a store."""
     check(open_sqlite, tmp_path)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_files_store_keeps_every_contract(check: Check, tmp_path: Path) -> None:
-    """A memory-context folder keeps each contract of a store."""
+def test_the_files_store_passes_every_check(check: Check, tmp_path: Path) -> None:
+    """A memory-context folder passes each check of a store."""
     check(open_files, tmp_path)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-def test_the_postgres_store_keeps_every_contract(check: Check, tmp_path: Path) -> None:
-    """The store on a server keeps each contract of a store."""
+def test_the_postgres_store_passes_every_check(check: Check, tmp_path: Path) -> None:
+    """The store on a server passes each check of a store."""
     check(open_postgres, tmp_path)
 
 
@@ -42,7 +42,7 @@ def _open_leaky(folder: Path) -> Store:
     return _Leaky(folder / "store.db")
 
 
-def test_a_broken_contract_is_named(tmp_path: Path) -> None:
-    """A store that breaks a contract fails with the name of the contract and what it promises."""
-    with pytest.raises(AssertionError, match=r"no_scope_sees_another: No read in one scope"):
+def test_a_failed_check_is_named(tmp_path: Path) -> None:
+    """A store that fails a check raises the name of the check and what it requires."""
+    with pytest.raises(AssertionError, match=r"scopes_are_isolated: No read in a scope"):
         check_store(_open_leaky, tmp_path)

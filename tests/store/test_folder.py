@@ -22,7 +22,7 @@ from holdfast.store.codec import to_json
 from holdfast.store.folder import DATABASE, FolderStore
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.vmem import read_vectors, write_vectors
-from holdfast.testing.rows import asks, fact, find_messages, says, texts, vectors
+from holdfast.testing.rows import fact, find_messages, make_message, make_query, texts, vectors
 
 S1 = Scope(session="s1")
 NOW = 1_771_000_000_000
@@ -84,9 +84,9 @@ class TestAFolderOfThePlugin:
         before = (tmp_path / "segments.jsonl").read_bytes()
         with open_all(tmp_path) as store:
             assert texts(store, scope=S1) == ["Use Stripe for payment processing", "改用蓝色按钮"]
-            assert find_messages(store.search(asks("蓝色", scope=S1))) == [2]
-            assert find_messages(store.search(asks("session", scope=S1))) == []
-            assert find_messages(store.search(asks("session", scope=S1, across=True))) == [3]
+            assert find_messages(store.search(make_query("蓝色", scope=S1))) == [2]
+            assert find_messages(store.search(make_query("session", scope=S1))) == []
+            assert find_messages(store.search(make_query("session", scope=S1, across=True))) == [3]
             (row,) = store.read_messages(Select(scope=S1, ids=(2,)))
             assert (row.message.role, row.message.timestamp) == ("assistant", NOW)
             assert store.problems == ()
@@ -96,7 +96,7 @@ class TestAFolderOfThePlugin:
         """A segment keeps the number it was given, whatever the plugin adds later and whoever opens the folder."""
         write(tmp_path / "segments.jsonl", segment("a", "first of all"), segment("b", "second of all"))
         with open_all(tmp_path) as store:
-            assert store.add_messages([says("our own words", scope=S1)]) == [3]
+            assert store.add_messages([make_message("our own words", scope=S1)]) == [3]
             with (tmp_path / "segments.jsonl").open("a", encoding="utf-8") as file:
                 file.write(json.dumps(segment("c", "added by the plugin")) + "\n")
             assert texts(store, scope=S1)[-1] == "added by the plugin"
@@ -121,7 +121,7 @@ class TestAFolderOfThePlugin:
             assert [(problem.file, problem.line) for problem in store.problems] == [
                 ("segments.jsonl", line) for line in range(3, 3 + len(bad))
             ]
-            store.add_messages([says("ours", scope=S1)])
+            store.add_messages([make_message("ours", scope=S1)])
         assert (tmp_path / "segments.jsonl").read_text("utf-8").count("\n") == len(bad) + 4
 
     def test_times_in_iso_8601_and_outputs_of_tools_are_read(self, tmp_path: Path) -> None:
@@ -140,8 +140,8 @@ class TestAFolderOfThePlugin:
             assert [row.message.timestamp for row in rows] == [1770732000250, NOW, 1770732000000, 1770732000000]
             (result,) = rows[1].message.results
             assert (result.call_id, result.name, result.text) == ("c1", "grep", "the harbour is closed")
-            assert find_messages(store.search(asks("harbour", scope=S1))) == [1, 2]
-            assert find_messages(store.search(asks("端口", scope=S1))) == [3]
+            assert find_messages(store.search(make_query("harbour", scope=S1))) == [1, 2]
+            assert find_messages(store.search(make_query("端口", scope=S1))) == [3]
             store.remove_messages(Select(scope=S1, ids=(2,)))
         assert b"closed" not in (tmp_path / "segments.jsonl").read_bytes()
 
@@ -183,9 +183,9 @@ class TestAFolderOfThePlugin:
         write_vectors(tmp_path / "vectors.bin", {"a": [1.0] * 8}, dimension=8)
         before = (tmp_path / "vectors.bin").read_bytes()
         with open_all(tmp_path) as store:
-            assert store.search(asks("words", scope=S1, seed=1)).cosine is None
+            assert store.search(make_query("words", scope=S1, seed=1)).cosine is None
             store.add_vectors([vectors(0, [1])])
-            assert store.search(asks("words", scope=S1, seed=1)).cosine is not None
+            assert store.search(make_query("words", scope=S1, seed=1)).cosine is not None
         assert (tmp_path / "vectors.bin").read_bytes() == before
 
     def test_messages_that_version_0_1_kept_beside_them_are_taken_over(self, tmp_path: Path) -> None:
@@ -202,7 +202,7 @@ class TestAFolderOfThePlugin:
         with open_all(tmp_path) as store:
             rows = store.read_messages(Select(scope=S1))
             assert {row.message.role for row in rows} == {"user", "tool"}
-            assert len(find_messages(store.search(asks("output", scope=S1)))) == 1
+            assert len(find_messages(store.search(make_query("output", scope=S1)))) == 1
         assert not (tmp_path / "holdfast.jsonl").exists()
 
 
@@ -210,7 +210,7 @@ class TestWhatWeWrite:
     def test_a_segment_has_the_plugins_fields(self, tmp_path: Path) -> None:
         """Words of users and assistants become lines that the plugin reads, tagged as it tags them."""
         with FolderStore(tmp_path, clock=lambda: NOW, new_id=lambda: "id-1") as store:
-            store.add_messages([says("The bug is in src/app.py, ask me@example.org", scope=S1, time=NOW - 5)])
+            store.add_messages([make_message("The bug is in src/app.py, ask me@example.org", scope=S1, time=NOW - 5)])
         (line,) = as_the_plugin_loads(tmp_path)
         own = line.pop("holdfast")
         assert line == {
@@ -245,14 +245,16 @@ class TestWhatWeWrite:
         assert [line["content"] for line in as_the_plugin_loads(tmp_path)] == ["where is the webhook?", "Let me look."]
         with open_all(tmp_path) as store:
             assert [row.message for row in store.read_messages(Select(scope=S1))] == messages
-            assert find_messages(store.search(asks("webhook", scope=S1))) == [2, 3, 4]
+            assert find_messages(store.search(make_query("webhook", scope=S1))) == [2, 3, 4]
 
     def test_the_same_words_are_one_segment(self, tmp_path: Path) -> None:
         """The plugin's rule: session, role and text tell segments apart; another role or text is another."""
         with open_all(tmp_path) as store:
-            row = says("said before", scope=S1)
-            store.add_messages([row, replace(row, nonce="again"), says("said before", scope=S1, role="assistant")])
-            store.add_messages([says("said later", scope=S1)])
+            row = make_message("said before", scope=S1)
+            store.add_messages(
+                [row, replace(row, nonce="again"), make_message("said before", scope=S1, role="assistant")]
+            )
+            store.add_messages([make_message("said later", scope=S1)])
             assert len(texts(store, scope=S1)) == 4
         keys = {
             f"{line['sessionId']}:{line['role']}:{hashlib.sha256(line['content'].encode()).hexdigest()[:16]}"
@@ -280,7 +282,7 @@ class TestWhatWeWrite:
         before = os.umask(0)
         try:
             with FolderStore(tmp_path / "memory" / "context") as store:
-                store.add_messages([says("words", scope=S1)])
+                store.add_messages([make_message("words", scope=S1)])
                 store.add_facts([fact("f", "x", scope=S1)])
                 store.add_vectors([vectors(0, [1])])
         finally:
@@ -295,13 +297,13 @@ import random, resource
 from holdfast.errors import StorageError
 from holdfast.store.base import Scope, Record
 from holdfast.store.folder import FolderStore
-from holdfast.testing.rows import says
+from holdfast.testing.rows import make_message
 store = FolderStore({folder!r})
 resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
 count, noise = 0, random.Random(7)
 try:
     while True:
-        store.add_messages([says(noise.randbytes(900).hex(), scope=Scope(session="s1")) for _ in range(3)])
+        store.add_messages([make_message(noise.randbytes(900).hex(), scope=Scope(session="s1")) for _ in range(3)])
         count += 3
 except StorageError as error:
     assert "Nothing" in str(error), error
@@ -315,7 +317,7 @@ class TestTrouble:
         write(tmp_path / "segments.jsonl", segment("a", "whole words"), '{"id": "b", "sess', end="")
         with open_all(tmp_path) as store:
             assert "no end" in store.problems[0].reason
-            store.add_messages([says("added later", scope=S1)])
+            store.add_messages([make_message("added later", scope=S1)])
             assert texts(store, scope=S1) == ["whole words", "added later"]
         assert '{"id": "b", "sess\n' in (tmp_path / "segments.jsonl").read_text()
         with open_all(tmp_path) as store:
@@ -325,9 +327,9 @@ class TestTrouble:
     def test_lines_that_a_crash_left_unwritten_are_written(self, tmp_path: Path) -> None:
         """What is in the database and did not reach the plugin's files is appended by the next who opens them, once."""
         with open_all(tmp_path) as store:
-            store.add_messages([says("kept", scope=S1)])
+            store.add_messages([make_message("kept", scope=S1)])
             before = (tmp_path / "segments.jsonl").stat().st_size
-            store.add_messages([says("first words", scope=S1), says("second words", scope=S1)])
+            store.add_messages([make_message("first words", scope=S1), make_message("second words", scope=S1)])
         whole = (tmp_path / "segments.jsonl").read_bytes()
         lines = whole[before:].decode().splitlines(keepends=True)
         for size in (before, before + len(lines[0].encode()), len(whole)):
@@ -341,7 +343,7 @@ class TestTrouble:
     def test_forgetting_that_was_cut_short_is_finished(self, tmp_path: Path) -> None:
         """A crash between the database and the files is made good by the next who opens the folder."""
         with open_all(tmp_path) as store:
-            numbers = store.add_messages([says("zanzibar", scope=S1), says("kept", scope=S1)])
+            numbers = store.add_messages([make_message("zanzibar", scope=S1), make_message("kept", scope=S1)])
         with SqliteStore(tmp_path / DATABASE) as inner:
             inner.remove_messages(Select(scope=S1, ids=(numbers[0],)))
         change_state(tmp_path, lambda state: {**state, "is_forgetting": True})
@@ -352,7 +354,7 @@ class TestTrouble:
     def test_a_restored_file_does_not_bring_forgotten_words_back(self, tmp_path: Path) -> None:
         """A copy of the file from before is cleaned of what was forgotten since."""
         with open_all(tmp_path) as store:
-            (number, _) = store.add_messages([says("zanzibar", scope=S1), says("kept", scope=S1)])
+            (number, _) = store.add_messages([make_message("zanzibar", scope=S1), make_message("kept", scope=S1)])
             (tmp_path / "copy").write_bytes((tmp_path / "segments.jsonl").read_bytes())
             store.remove_messages(Select(scope=S1, ids=(number,)))
         (tmp_path / "copy").replace(tmp_path / "segments.jsonl")
@@ -385,7 +387,7 @@ class TestTrouble:
         write(tmp_path / "segments.jsonl", segment("a", "zanzibar"))
         with open_all(tmp_path) as store:
             store.remove_messages(Select(scope=S1, ids=(1,)))
-            before, after = (says("zanzibar", scope=S1, time=NOW + n, nonce=f"at:{n}") for n in (0, 1))
+            before, after = (make_message("zanzibar", scope=S1, time=NOW + n, nonce=f"at:{n}") for n in (0, 1))
             assert store.add_messages([before]) == [0]
             (number,) = store.add_messages([after])
             assert number
@@ -400,15 +402,15 @@ class TestTrouble:
         """A read-only folder is searched, with what is in the database and what came later; adding is a typed error."""
         write(tmp_path / "segments.jsonl", segment("a", "written in stone"))
         with open_all(tmp_path) as store:
-            store.add_messages([says("ok", scope=S1)])
+            store.add_messages([make_message("ok", scope=S1)])
         with (tmp_path / "segments.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(segment("b", "another stone")) + "\n")
         before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
         with FolderStore(tmp_path, readonly=True) as store:
             assert texts(store, scope=S1) == ["written in stone", "ok", "another stone"]
-            assert len(find_messages(store.search(asks("stone", scope=S1)))) == 2
+            assert len(find_messages(store.search(make_query("stone", scope=S1)))) == 2
             with pytest.raises(StorageError):
-                store.add_messages([says("more", scope=S1)])
+                store.add_messages([make_message("more", scope=S1)])
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     def test_a_full_disk_is_a_typed_error_and_nothing_is_lost(self, tmp_path: Path) -> None:
@@ -417,7 +419,7 @@ class TestTrouble:
         ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         with open_all(tmp_path) as store:
             assert len(texts(store, scope=S1)) == int(ended.stdout)
-            store.add_messages([says("room again", scope=S1)])
+            store.add_messages([make_message("room again", scope=S1)])
             assert texts(store, scope=S1)[-1] == "room again"
 
     def test_a_path_that_is_no_folder_is_a_typed_error(self, tmp_path: Path) -> None:
@@ -431,10 +433,10 @@ class TestTrouble:
         write(tmp_path / "segments.jsonl", segment("a", "one thing"), segment("b", "another thing"))
         write(tmp_path / "knowledge.jsonl", {"id": "k1", "type": "decision", "content": "Use MySQL", "timestamp": 1})
         with open_all(tmp_path) as store:
-            assert find_messages(store.search(asks("thing", scope=S1))) == [1, 2]
+            assert find_messages(store.search(make_query("thing", scope=S1))) == [1, 2]
             write(tmp_path / "fresh", segment("b", "another thing"), segment("c", "a third thing"))
             (tmp_path / "fresh").replace(tmp_path / "segments.jsonl")
             (tmp_path / "copy").write_bytes((tmp_path / "knowledge.jsonl").read_bytes())
             (tmp_path / "copy").replace(tmp_path / "knowledge.jsonl")
-            assert find_messages(store.search(asks("thing", scope=S1))) == [1, 2, 3]
+            assert find_messages(store.search(make_query("thing", scope=S1))) == [1, 2, 3]
             assert len(store.read_facts(Select(scope=S1))) == 1

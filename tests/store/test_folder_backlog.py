@@ -18,7 +18,7 @@ from holdfast.settings import Archive, Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.folder import COPY_LINES, DATABASE, MAX_SYNC_BYTES, FolderStore
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import asks, find_messages, says, texts
+from holdfast.testing.rows import find_messages, make_message, make_query, texts
 from support.waiting import UNHURRIED, until
 
 NOW = 1_771_000_000_000
@@ -111,16 +111,16 @@ class TestMeanwhile:
         """Wherever the segment is, in any script and form of the word, also if letters are written as escapes."""
         (folder / "segments.jsonl").write_text("".join(make_lines(is_ascii=is_ascii)), "utf-8")
         with FolderStore(folder, background=False) as store:
-            assert number + 1 in find_messages(store.search(asks(question, scope=EVERYONE, across=True)))
+            assert number + 1 in find_messages(store.search(make_query(question, scope=EVERYONE, across=True)))
             own = Scope(session=f"s{number // 50}")
-            assert number + 1 in find_messages(store.search(asks(question, scope=own)))
-            assert number + 1 not in find_messages(store.search(asks(question, scope=Scope(session="s5"))))
+            assert number + 1 in find_messages(store.search(make_query(question, scope=own)))
+            assert number + 1 not in find_messages(store.search(make_query(question, scope=Scope(session="s5"))))
             assert store.progress
 
     def test_a_session_is_whole(self, folder: Path) -> None:
         """All messages of a session are read in their order, whatever was copied before them."""
         with FolderStore(folder, background=False) as store:
-            store.search(asks("deployments", scope=EVERYONE, across=True))
+            store.search(make_query("deployments", scope=EVERYONE, across=True))
             rows = store.read_messages(Select(scope=Scope(session="s8")))
             assert [row.id for row in rows] == list(range(401, 451))
             before = Select(scope=Scope(session="s8"), before=430, newest=True, limit=2)
@@ -139,8 +139,8 @@ class TestMeanwhile:
         """A history that is sent again gets the numbers of the segments; what is new comes after all of them."""
         size = (folder / "segments.jsonl").stat().st_size
         with FolderStore(folder, background=False) as store:
-            known = says(SPECIAL[400], scope=Scope(session="s8"), time=NOW + 400)
-            new = says("Something new is said.", scope=Scope(session="s8"), time=NOW + COUNT)
+            known = make_message(SPECIAL[400], scope=Scope(session="s8"), time=NOW + 400)
+            new = make_message("Something new is said.", scope=Scope(session="s8"), time=NOW + COUNT)
             assert store.add_messages([known, new]) == [401, COUNT + 1]
             assert store.progress
             written = (folder / "segments.jsonl").read_bytes()[size:].decode().splitlines()
@@ -172,7 +172,7 @@ class TestCopying:
         """A line that was copied first has the number of its place, and is not copied again."""
         with FolderStore(folder) as store:
             for question in ("Zanzibar", "deployments", "端口", "plain5 plain9", "tide"):
-                store.search(asks(question, scope=EVERYONE, across=True))
+                store.search(make_query(question, scope=EVERYONE, across=True))
             check_complete(store)
 
     def test_words_are_found_at_any_moment(self, folder: Path) -> None:
@@ -187,7 +187,7 @@ class TestCopying:
                     ("tide_table", 900),
                     ("deployments", COUNT - 1),
                 ):
-                    assert number + 1 in find_messages(store.search(asks(question, scope=EVERYONE, across=True)))
+                    assert number + 1 in find_messages(store.search(make_query(question, scope=EVERYONE, across=True)))
             check_complete(store)
 
     def test_a_call_that_needs_all_waits_and_says_how_far_it_is(self, folder: Path) -> None:
@@ -205,9 +205,9 @@ class TestCopying:
         """However far one got before it was closed, nothing is copied twice or left out."""
         for question in ("deployments", "Zanzibar"):
             with FolderStore(folder) as store:
-                store.search(asks(question, scope=EVERYONE, across=True))
+                store.search(make_query(question, scope=EVERYONE, across=True))
         with FolderStore(folder, background=False) as store:
-            store.add_messages([says("Something new is said.", scope=Scope(session="s8"), time=NOW + COUNT)])
+            store.add_messages([make_message("Something new is said.", scope=Scope(session="s8"), time=NOW + COUNT)])
         with FolderStore(folder) as store:
             check_complete(store, more=1)
         with FolderStore(folder) as store:
@@ -249,7 +249,7 @@ class TestCopying:
     def test_a_file_that_is_replaced_meanwhile_is_read_again(self, folder: Path) -> None:
         """What is no longer in it was not archived; what is in it is."""
         with FolderStore(folder, background=False) as store:
-            store.search(asks("Zanzibar", scope=EVERYONE, across=True))
+            store.search(make_query("Zanzibar", scope=EVERYONE, across=True))
             fresh = folder / "fresh"
             fresh.write_text("".join(make_lines()[COUNT // 2 :]), "utf-8")
             fresh.replace(folder / "segments.jsonl")
@@ -271,7 +271,7 @@ class TestCopying:
         """Its segments are copied into a temporary database."""
         before = {path.name: path.read_bytes() for path in folder.iterdir()}
         with FolderStore(folder, readonly=True) as store:
-            assert 4 in find_messages(store.search(asks("Zanzibar", scope=EVERYONE, across=True)))
+            assert 4 in find_messages(store.search(make_query("Zanzibar", scope=EVERYONE, across=True)))
             check_complete(store)
         assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
@@ -299,4 +299,4 @@ class TestCommands:
         assert json.loads(done.stdout)["passages"] == COUNT
         with FolderStore(folder, background=False) as store:
             assert store.progress == ""
-            assert find_messages(store.search(asks("Zanzibar", scope=EVERYONE, across=True))) == [4]
+            assert find_messages(store.search(make_query("Zanzibar", scope=EVERYONE, across=True))) == [4]

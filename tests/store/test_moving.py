@@ -19,7 +19,7 @@ from holdfast.settings.schema import Postgres
 from holdfast.store.base import Record, Select, Store
 from holdfast.store.moving import move
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import HERE, MODEL, asks, fact, says, vectors
+from holdfast.testing.rows import HERE, MODEL, fact, make_message, make_query, vectors
 from support.postgres_server import open_postgres, schema_of, start
 
 OTHER = replace(HERE, tenant="other")
@@ -30,13 +30,15 @@ CITY = "The capital of Mongolia is Ulaanbaatar."
 def source(tmp_path: Path) -> Iterator[SqliteStore]:
     """A file with two tenants, vectors, and something forgotten."""
     with SqliteStore(tmp_path / "source.db") as store:
-        store.add_messages([says(f"theirs {n}", scope=OTHER) for n in range(3)])
-        numbers = store.add_messages([says(f"mine {n} 改用蓝色 {'word ' * (n * 40)}", time=n) for n in range(30)])
+        store.add_messages([make_message(f"theirs {n}", scope=OTHER) for n in range(3)])
+        numbers = store.add_messages(
+            [make_message(f"mine {n} 改用蓝色 {'word ' * (n * 40)}", time=n) for n in range(30)]
+        )
         store.add_facts([replace(fact("f", CITY), evidence=(numbers[3],)), fact("g", "gone")])
         store.add_records([Record(scope=HERE, kind="edit", key="1", data={"ids": numbers[:2]}, is_new=True)])
         rows = store.read_passages(Select(scope=HERE))
         store.add_vectors([vectors(row.number, range(len(row.windows))) for row in rows])
-        last = store.add_messages([says("the last, whose number is not given again")])
+        last = store.add_messages([make_message("the last, whose number is not given again")])
         store.remove_messages(Select(scope=HERE, ids=(numbers[5], *last)))
         store.remove_facts(Select(scope=HERE), keys=("g",))
         yield store
@@ -46,7 +48,7 @@ def content(store: Store) -> list[object]:
     """Whatever a reader sees, and how a question is ranked; passages are numbered by each store."""
     select = Select(scope=HERE)
     passages = [replace(row, number=0) for row in store.read_passages(select)]
-    found = store.search(asks("mine 7 蓝色", seed=2))
+    found = store.search(make_query("mine 7 蓝色", seed=2))
     assert found.cosine is not None
     scores = np.stack([found.messages, found.keyword, found.together, found.cosine]).round(4)
     rows = [store.read_messages(select), store.read_facts(select), store.read_records(select), passages]
@@ -55,7 +57,7 @@ def content(store: Store) -> list[object]:
 
 def test_a_memory_moves_to_a_server_and_back(source: SqliteStore, tmp_path: Path) -> None:
     """All rows, numbers, vectors and rankings are the same there and back; what was forgotten stays out."""
-    forgotten = says(f"mine 5 改用蓝色 {'word ' * 200}", time=5)
+    forgotten = make_message(f"mine 5 改用蓝色 {'word ' * 200}", time=5)
     with closing(open_postgres(tmp_path)) as server, SqliteStore(tmp_path / "back.db") as back:
         there = [move(source, server, tenant) for tenant in source.tenants()]
         again = move(server, back, "local")
@@ -64,7 +66,7 @@ def test_a_memory_moves_to_a_server_and_back(source: SqliteStore, tmp_path: Path
         assert content(source) == content(server) == content(back)
         for store in (server, back):
             assert store.embedded(MODEL) == len(store.read_passages(Select(scope=HERE)))
-            assert store.add_messages([forgotten, says("new")]) == [0, 35]
+            assert store.add_messages([forgotten, make_message("new")]) == [0, 35]
         with pytest.raises(InputError, match="empty target"):
             move(source, server, "local")
 
@@ -96,7 +98,7 @@ def test_a_complete_copy_is_only_compared(source: SqliteStore, tmp_path: Path) -
         assert move(source, server, "other").rows["messages"] == 3
         move(server, back, "local")
         assert open_marks(server).keys == open_marks(back).keys == keys
-        source.add_messages([says("later")])
+        source.add_messages([make_message("later")])
         with pytest.raises(InputError, match="other rows of tenant local"):
             move(source, server, "local")
 
@@ -106,7 +108,7 @@ def test_a_file_with_keys_moves_by_the_command(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setenv("HOLDFAST_POSTGRES__SCHEMA", schema_of(tmp_path))
     monkeypatch.setenv("HOLDFAST_POSTGRES__PARTITIONS", "1")
     with SqliteStore(tmp_path / "source.db") as store:
-        store.add_messages([says("mine")])
+        store.add_messages([make_message("mine")])
         keys = open_marks(store).keys
     for source, target in ((tmp_path / "source.db", start()), (start(), tmp_path / "back.db")):
         result = CliRunner().invoke(holdfast, ["migrate", str(source), str(target), "--json"], catch_exceptions=False)

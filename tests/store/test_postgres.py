@@ -23,7 +23,17 @@ from holdfast.settings.schema import Postgres
 from holdfast.store.base import Job, Record, Scope, Select
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import ROLE
-from holdfast.testing.rows import HERE, MODEL, asks, fact, find_messages, plant, says, texts, vectors
+from holdfast.testing.rows import (
+    HERE,
+    MODEL,
+    add_canaries,
+    fact,
+    find_messages,
+    make_message,
+    make_query,
+    texts,
+    vectors,
+)
 from support.postgres_server import open_postgres, require_hamming, schema_of, start
 from support.waiting import PATIENCE, until
 
@@ -93,7 +103,7 @@ class TestTables:
             thread.start()
         for thread in threads:
             thread.join()
-        opened[0].add_messages([says("hello")])
+        opened[0].add_messages([make_message("hello")])
         assert [texts(one) for one in opened] == [["hello"]] * 3
         for one in opened:
             one.close()
@@ -114,7 +124,9 @@ class TestTables:
         for count in (2000, 1):
             with closing(open_postgres(tmp_path)) as store:
                 scopes = [replace(HERE, session=f"session {number % 50}") for number in range(count)]
-                store.add_messages([says(f"{number} of {count}", scope=scope) for number, scope in enumerate(scopes)])
+                store.add_messages(
+                    [make_message(f"{number} of {count}", scope=scope) for number, scope in enumerate(scopes)]
+                )
                 drop_connections(admin, store)  # a connection reports what it read when it ends
             admin.execute("SELECT pg_stat_clear_snapshot()")
             read += admin.execute(query).fetchone() or ()
@@ -126,8 +138,8 @@ class TestTenants:
         self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
     ) -> None:
         """A statement without any condition sees the rows of the tenant of its transaction, and none without one."""
-        store.add_messages([says("mine")])
-        store.add_messages([says("theirs", scope=OTHER), says("theirs too", scope=OTHER)])
+        store.add_messages([make_message("mine")])
+        store.add_messages([make_message("theirs", scope=OTHER), make_message("theirs too", scope=OTHER)])
         counts = []
         for tenant in ("", "0", "1"):
             with admin.transaction():
@@ -151,7 +163,7 @@ class TestTenants:
         self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]], tmp_path: Path
     ) -> None:
         """PostgreSQL skips tables of others with a warning: that is an error, and the text still counts as there."""
-        store.remove_messages(Select(scope=HERE, ids=tuple(store.add_messages([says("mine")]))))
+        store.remove_messages(Select(scope=HERE, ids=tuple(store.add_messages([make_message("mine")]))))
         schema, login = schema_of(tmp_path), f"{schema_of(tmp_path)}_app"
         admin.execute(f"CREATE ROLE {login} LOGIN".encode())
         admin.execute(f"GRANT USAGE ON SCHEMA {schema} TO {login}".encode())
@@ -169,19 +181,19 @@ class TestTenants:
 
     def test_no_read_crosses(self, store: PostgresStore) -> None:
         """Reads of every kind, in scopes drawn by chance, show no row of another scope."""
-        assert crossings(store, plant(store), reads=300) == 0
+        assert crossings(store, add_canaries(store), reads=300) == 0
 
     def test_numbers_of_passages_differ_between_tenants(self, store: PostgresStore) -> None:
         """A vector is stored with the passage of its tenant, and found by no other."""
-        store.add_messages([says("mine")])
-        store.add_messages([says("theirs", scope=OTHER)])
+        store.add_messages([make_message("mine")])
+        store.add_messages([make_message("theirs", scope=OTHER)])
         (mine,), (theirs,) = (store.read_passages(Select(scope=scope)) for scope in (HERE, OTHER))
         assert mine.number != theirs.number
         assert [passage.number for passage in store.without_vectors(MODEL, limit=9)] == [mine.number, theirs.number]
         assert store.add_vectors([vectors(theirs.number, [3])]) == 1
         assert [passage.number for passage in store.without_vectors(MODEL, limit=9)] == [mine.number]
-        assert store.search(asks("mine", seed=3)).cosine is None
-        found = store.search(asks("theirs", seed=3, scope=OTHER))
+        assert store.search(make_query("mine", seed=3)).cosine is None
+        found = store.search(make_query("theirs", seed=3, scope=OTHER))
         assert found.passages.tolist() == [theirs.number]
         assert store.embedded(MODEL) == 1
 
@@ -192,7 +204,7 @@ class TestVectors:
         for number, across in product((3, 1650, 2999), (False, True)):
             scope = scopes[number >= 2500]
             exact, found = (
-                each.search(asks(seed=number, scope=scope, across=across, space=space)) for each in (store, large)
+                each.search(make_query(seed=number, scope=scope, across=across, space=space)) for each in (store, large)
             )
             assert exact.cosine is not None
             assert found.cosine is not None
@@ -207,7 +219,7 @@ class TestVectors:
         space = replace(MODEL, dimension=72)
         scopes = [HERE, replace(HERE, session="s2")]
         for scope, numbers in zip(scopes, (range(2500), range(2500, 3000)), strict=True):
-            store.add_messages([says(f"passage {n}", scope=scope) for n in numbers])
+            store.add_messages([make_message(f"passage {n}", scope=scope) for n in numbers])
         passages = store.read_passages(Select(scope=HERE, across=True))
         store.add_vectors([vectors(row.number, [row.number], space=space) for row in passages])
         limits: dict[str, Any] = {"wait": PATIENCE, "max_loaded_windows": 1000, "max_loaded_signs": signs}
@@ -223,11 +235,11 @@ class TestVectors:
                 if is_moved:
                     large.vacuum()  # writes every row to another place
                 for seed, number in ((7000, 3), (1650, 1650)):
-                    changed = large.search(asks(seed=seed, across=True, space=space))
+                    changed = large.search(make_query(seed=seed, across=True, space=space))
                     assert changed.cosine is not None
                     assert changed.passages[changed.cosine.argmax()] == number
             large.remove_messages(Select(scope=HERE, ids=(4,)))
-            gone = large.search(asks(seed=7000, across=True, space=space))
+            gone = large.search(make_query(seed=7000, across=True, space=space))
             assert gone.cosine is not None
             assert gone.cosine.max() < 0.9
 
@@ -236,7 +248,7 @@ class TestWork:
     def test_one_process_works_for_a_tenant_at_a_time(self, store: PostgresStore, tmp_path: Path) -> None:
         """A second process is given another tenant's work, and none where there is no other."""
         store.add_jobs([Job(scope=HERE, kind="extract", data={})])
-        store.add_messages([says("theirs", scope=OTHER)])
+        store.add_messages([make_message("theirs", scope=OTHER)])
         with closing(open_postgres(tmp_path)) as second, store.lock_work(MODEL) as first_may:
             assert first_may
             assert len(store.waiting("extract", limit=9)) == 1
@@ -260,8 +272,8 @@ class TestWork:
     def test_processes_hear_of_work(self, store: PostgresStore, tmp_path: Path) -> None:
         """A job that one process adds wakes another, and what it forgets leaves the other's memory."""
         with closing(open_postgres(tmp_path)) as second:
-            (number,) = second.add_messages([says("a secret")])
-            assert find_messages(second.search(asks("secret"))) == [number]
+            (number,) = second.add_messages([make_message("a secret")])
+            assert find_messages(second.search(make_query("secret"))) == [number]
             heard = Event()
             second.listen(heard.set)
             while not heard.wait(0.1):  # until it listens
@@ -275,33 +287,33 @@ class TestTrouble:
         self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
     ) -> None:
         """Reads and writes go on over another connection, and a write is done once."""
-        store.add_messages([says("before")])
+        store.add_messages([make_message("before")])
         for turn in range(3):
             drop_connections(admin, store)
             assert texts(store) == ["before", *(f"after {n}" for n in range(turn))]
             drop_connections(admin, store)
-            store.add_messages([says(f"after {turn}")])
+            store.add_messages([make_message(f"after {turn}")])
 
     def test_a_transaction_that_loses_its_connection_leaves_nothing(
         self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
     ) -> None:
         """The caller is told, nothing of the batch is stored, and the next write succeeds."""
         with pytest.raises(UnavailableError), store.transaction():  # noqa: PT012 - a transaction is a block
-            store.add_messages([says("half of a batch")])
+            store.add_messages([make_message("half of a batch")])
             drop_connections(admin, store)
             store.add_facts([fact("f", "the other half")])
         assert texts(store) == []
-        store.add_messages([says("whole")])
+        store.add_messages([make_message("whole")])
         assert texts(store) == ["whole"]
 
     def test_a_commit_without_an_answer_is_looked_up(self, store: PostgresStore) -> None:
         """Whether a transaction was committed is asked of the server, so that nothing is lost or stored twice."""
         with store.transaction():
-            store.add_messages([says("kept")])
+            store.add_messages([make_message("kept")])
             committed = transaction_of(store)
         assert store._has_committed(committed)
         with pytest.raises(InputError), store.transaction():  # noqa: PT012 - as above
-            store.add_messages([says("not kept")])
+            store.add_messages([make_message("not kept")])
             undone = transaction_of(store)
             raise InputError("something else")
         assert not store._has_committed(undone)
@@ -322,18 +334,18 @@ class TestTrouble:
             " FOR EACH ROW EXECUTE FUNCTION end_first_commit()"
         )
         store.add_facts([fact("f", "stored already")])
-        assert store.add_messages([says("once")]) == [1]
+        assert store.add_messages([make_message("once")]) == [1]
         assert texts(store) == ["once"]
         assert admin.execute("SELECT last_value FROM commits").fetchone() == (2,)
 
     def test_a_slow_statement_ends(self, store: PostgresStore, tmp_path: Path) -> None:
         """A statement that takes longer than allowed is a typed error; nothing is retried or changed."""
-        store.add_messages([says("hello")])
+        store.add_messages([make_message("hello")])
         hurried = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), timeout=0.1, wait=PATIENCE)
         with closing(hurried), store.transaction():
-            store.add_messages([says("holds the lock of the tenant")])
+            store.add_messages([make_message("holds the lock of the tenant")])
             with pytest.raises(UnavailableError, match="timeout_seconds") as caught:
-                hurried.add_messages([says("waits")])
+                hurried.add_messages([make_message("waits")])
             assert not caught.value.can_retry
 
     def test_no_free_connection_is_a_typed_error(self, tmp_path: Path) -> None:

@@ -22,7 +22,7 @@ from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
 from holdfast.store.base import Store
 from holdfast.store.postgres import PostgresStore
-from holdfast.testing.rows import says, texts
+from holdfast.testing.rows import make_message, texts
 from support.postgres_server import open_postgres, schema_of, start
 from support.waiting import PATIENCE, until
 
@@ -40,12 +40,12 @@ def admin(tmp_path: Path) -> Iterator[Admin]:
 def test_a_replica_is_read_and_refuses_to_write(tmp_path: Path) -> None:
     """A server that only reads answers; a write names the primary, and is not repeated."""
     with closing(open_postgres(tmp_path)) as store:
-        store.add_messages([says("before")])
+        store.add_messages([make_message("before")])
     address = make_conninfo(start(), options="-c default_transaction_read_only=on")
     with closing(PostgresStore(address, home=tmp_path, schema=schema_of(tmp_path), wait=PATIENCE)) as replica:
         assert texts(replica) == ["before"]
         with pytest.raises(StorageError, match="address of the primary") as caught:
-            replica.add_messages([says("after")])
+            replica.add_messages([make_message("after")])
         assert not isinstance(caught.value, UnavailableError)
 
 
@@ -80,12 +80,12 @@ def test_a_full_disk_loses_nothing(tmp_path: Path, admin: Admin) -> None:
         with pytest.raises(StorageError, match="disk is full"):  # noqa: PT012 - at some point
             for _ in range(100):
                 text = chance.randbytes(30_000).hex()
-                store.add_messages([says(text)])
+                store.add_messages([make_message(text)])
                 kept.append(text)
         assert kept
         assert texts(store) == kept
         admin.execute("ALTER TABLE messages_0 SET TABLESPACE pg_default")
-        store.add_messages([says(text)])
+        store.add_messages([make_message(text)])
         assert texts(store) == [*kept, text]
         admin.execute(f"DROP TABLESPACE {space}".encode())
 
@@ -228,7 +228,7 @@ def test_a_connection_that_is_refused_later_says_why(
     admin.execute(f"GRANT USAGE ON SCHEMA {schema_of(tmp_path)} TO {login}".encode())
     admin.execute(f"GRANT ALL ON ALL TABLES IN SCHEMA {schema_of(tmp_path)} TO {login}".encode())
     with open_as(login, tmp_path) as store:
-        store.add_messages([says("before")])
+        store.add_messages([make_message("before")])
         admin.execute(f"ALTER ROLE {login} {trouble}".encode())
         admin.execute("SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity WHERE usename = %s", (login,))
         with hurried(store):

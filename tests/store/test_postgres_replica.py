@@ -15,7 +15,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from holdfast.errors import StorageError
 from holdfast.store.postgres import PostgresStore
-from holdfast.testing.rows import says, texts
+from holdfast.testing.rows import make_message, texts
 from support.waiting import PATIENCE, until
 
 
@@ -61,18 +61,18 @@ def test_a_replica_that_lags_and_is_promoted(servers: tuple[str, str], tmp_path:
     """It shows what it has received, names the primary for a write, and after a failover takes writes."""
     primary, replica = servers
     with psycopg.connect(replica, autocommit=True) as admin, closing(open_at(primary, tmp_path)) as store:
-        store.add_messages([says("received")])
+        store.add_messages([make_message("received")])
         until(lambda: _has_received_all(replica=admin, primary=primary))
         with closing(open_at(replica, tmp_path)) as behind:
             until(lambda: texts(behind) == ["received"])
             admin.execute("SELECT pg_wal_replay_pause()")
-            store.add_messages([says("acknowledged")])
+            store.add_messages([make_message("acknowledged")])
             assert texts(store) == ["received", "acknowledged"]
             assert texts(behind) == ["received"]
             with pytest.raises(StorageError, match="address of the primary"):
-                behind.add_messages([says("refused")])
+                behind.add_messages([make_message("refused")])
             admin.execute("SELECT pg_wal_replay_resume()")
             until(lambda: len(texts(behind)) == 2)
             admin.execute("SELECT pg_promote(true, 300)")
-            behind.add_messages([says("after the failover")])
+            behind.add_messages([make_message("after the failover")])
             assert texts(behind) == ["received", "acknowledged", "after the failover"]

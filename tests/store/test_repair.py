@@ -16,7 +16,7 @@ from holdfast.store.base import Job, Record, Scope, Select
 from holdfast.store.repair import recover_rows, repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import check
-from holdfast.testing.rows import HERE, asks, fact, find_messages, says, texts, vectors, word
+from holdfast.testing.rows import HERE, fact, find_messages, make_message, make_query, texts, vectors, word
 
 PAGE = 4096
 ELSEWHERE = Scope(tenant="other", session="s9")
@@ -25,8 +25,8 @@ ELSEWHERE = Scope(tenant="other", session="s9")
 def fill(path: Path, count: int = 700) -> list[int]:
     """A store with rows of every kind, in two scopes; one message is forgotten."""
     with SqliteStore(path) as store:
-        numbers = store.add_messages([says(f"{word('item', n)} {'padding ' * (n % 60)}") for n in range(count)])
-        store.add_messages([says("theirs", scope=ELSEWHERE)])
+        numbers = store.add_messages([make_message(f"{word('item', n)} {'padding ' * (n % 60)}") for n in range(count)])
+        store.add_messages([make_message("theirs", scope=ELSEWHERE)])
         store.add_facts([fact(f"f{n}", f"fact {n}") for n in range(20)])
         store.add_records([Record(scope=HERE, kind="edit", key=f"e{n}", data={"n": n}) for n in range(20)])
         store.add_jobs([Job(scope=HERE, kind="embed", data={"n": n}) for n in range(5)])
@@ -125,9 +125,9 @@ class TestRepair:
             kept = store.read_messages(Select(scope=HERE))
             assert [row.id for row in kept] == [number for number in numbers if number != numbers[3]]
             assert texts(store, scope=ELSEWHERE) == ["theirs"]
-            assert find_messages(store.search(asks(word("item", 600)))) == [numbers[600]]
-            assert store.add_messages([says(f"{word('item', 3)} {'padding ' * 3}")]) == [0]
-            assert store.add_messages([says("something new")])[0] > max(numbers)
+            assert find_messages(store.search(make_query(word("item", 600)))) == [numbers[600]]
+            assert store.add_messages([make_message(f"{word('item', 3)} {'padding ' * 3}")]) == [0]
+            assert store.add_messages([make_message("something new")])[0] > max(numbers)
             assert [row.content for row in store.read_facts(Select(scope=HERE))][-1] == "fact 19"
             assert store.read_records(Select(scope=HERE), keys=("e7",))[0].data == {"n": 7}
         assert check(path).sound
@@ -147,16 +147,16 @@ class TestRepair:
             with SqliteStore(path) as store:
                 for row in store.read_messages(Select(scope=HERE, across=True)):
                     assert row.message.text.split()[0] == word("item", numbers.index(row.id))
-                assert store.add_messages([says("goes on")])
+                assert store.add_messages([make_message("goes on")])
             assert check(path).sound
 
     def test_the_log_is_read_too(self, tmp_path: Path) -> None:
         """What was acknowledged and is only in the write-ahead log is saved with the rest."""
         path = tmp_path / "store.db"
         store = SqliteStore(path)
-        store.add_messages([says("in the file")])
+        store.add_messages([make_message("in the file")])
         store._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        store.add_messages([says("in the log")])
+        store.add_messages([make_message("in the log")])
         copy = tmp_path / "copy.db"
         for end in ("", "-wal"):
             copy.with_name(f"copy.db{end}").write_bytes(path.with_name(f"store.db{end}").read_bytes())
@@ -199,7 +199,10 @@ class TestRepair:
         path = tmp_path / "store.db"
         with SqliteStore(path) as store:
             store.add_messages(
-                make_rows([row.message for row in (says("thanks"), says("the gateway listens on 8443"))], scope=HERE)
+                make_rows(
+                    [row.message for row in (make_message("thanks"), make_message("the gateway listens on 8443"))],
+                    scope=HERE,
+                )
             )
         repair(path, cutter=lambda _: archive.passages_of, stamp="t")
         with SqliteStore(path) as store:

@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import StorageError
 from holdfast.store.connection import APPLICATION, MIGRATIONS, connect, migrate
 from holdfast.store.sqlite import SqliteStore
-from holdfast.testing.rows import says, texts
+from holdfast.testing.rows import make_message, texts
 
 LATER = (*MIGRATIONS, "ALTER TABLE jobs ADD COLUMN worker TEXT;\nCREATE TABLE news(id INTEGER PRIMARY KEY)")
 
@@ -33,7 +33,7 @@ def test_an_older_file_is_brought_up_to_date(tmp_path: Path) -> None:
     """Steps that are missing are taken in order, and what was there stays."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        store.add_messages([says("from before")])
+        store.add_messages([make_message("from before")])
     with closing(connect(path, wait=1)) as connection:
         migrate(connection, path=path, migrations=LATER)
         migrate(connection, path=path, migrations=LATER)
@@ -46,7 +46,7 @@ def test_a_newer_file_is_refused(tmp_path: Path) -> None:
     """A file that a newer Holdfast wrote is refused, untouched, with the advice to upgrade."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        store.add_messages([says("from the future")])
+        store.add_messages([make_message("from the future")])
     with closing(connect(path, wait=1)) as connection:
         migrate(connection, path=path, migrations=LATER)
     with pytest.raises(StorageError, match="pip install --upgrade holdfast-memory"):
@@ -58,7 +58,7 @@ def test_a_step_that_fails_changes_nothing(tmp_path: Path) -> None:
     """A migration that breaks off leaves the file as it was, and usable."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
-        store.add_messages([says("still here")])
+        store.add_messages([make_message("still here")])
     broken = (*MIGRATIONS, "CREATE TABLE news(id);\nCREATE TABLE jobs(id)")
     with closing(connect(path, wait=1)) as connection, pytest.raises(sqlite3.OperationalError):
         migrate(connection, path=path, migrations=broken)

@@ -15,13 +15,13 @@ from holdfast.messages import Message, Text
 from holdfast.store.base import Select
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import backup, check, reindex, vacuum
-from holdfast.testing.rows import HERE, asks, find_messages, says, texts, vectors, word
+from holdfast.testing.rows import HERE, find_messages, make_message, make_query, texts, vectors, word
 
 
 def filled(path: Path, count: int) -> SqliteStore:
     """A store with numbered words, of which one is forgotten."""
     store = SqliteStore(path)
-    numbers = store.add_messages([says(f"common {word('item', n)}") for n in range(count)])
+    numbers = store.add_messages([make_message(f"common {word('item', n)}") for n in range(count)])
     store.add_vectors([vectors(n, [n]) for n in range(count)])
     store.remove_messages(Select(scope=HERE, ids=(numbers[1],)))
     return store
@@ -32,9 +32,9 @@ class TestReindex:
         """A rebuilt index finds the same messages with the same scores; vectors stay; a reader notices."""
         told: list[tuple[int, int]] = []
         with filled(tmp_path / "store.db", 1300) as store:
-            before = store.search(asks(f"common {word('item', 700)}", seed=3))
+            before = store.search(make_query(f"common {word('item', 700)}", seed=3))
             assert reindex(store.path, progress=lambda done, total: told.append((done, total))) == 1300
-            after = store.search(asks(f"common {word('item', 700)}", seed=3))
+            after = store.search(make_query(f"common {word('item', 700)}", seed=3))
             assert after.keyword.tolist() == before.keyword.tolist()
             assert after.cosine is not None
             assert before.cosine is not None
@@ -49,11 +49,11 @@ class TestReindex:
                 database.execute("DELETE FROM postings")
                 database.execute("UPDATE pending SET terms = zeroblob(length(terms))")
                 database.execute("UPDATE counters SET value = value + 1 WHERE name = 'rewritten'")
-            assert find_messages(store.search(asks("common"))) == []
+            assert find_messages(store.search(make_query("common"))) == []
             reindex(store.path)
-            assert len(find_messages(store.search(asks("common")))) == 599
-            store.add_messages([says("common again")])
-            assert len(find_messages(store.search(asks("common")))) == 600
+            assert len(find_messages(store.search(make_query("common")))) == 599
+            store.add_messages([make_message("common again")])
+            assert len(find_messages(store.search(make_query("common")))) == 600
             assert check(store.path).sound
 
     def test_a_speakers_name_stays_a_word(self, tmp_path: Path) -> None:
@@ -62,8 +62,8 @@ class TestReindex:
             message = Message(role="user", parts=(Text(text="I moved to Lisbon"),), name="Caroline")
             (number,) = store.add_messages(make_rows([message], scope=HERE))
             reindex(store.path)
-            assert find_messages(store.search(asks("Caroline"))) == [number]
-            assert find_messages(store.search(asks("user"))) == []
+            assert find_messages(store.search(make_query("Caroline"))) == [number]
+            assert find_messages(store.search(make_query("user"))) == []
 
     def test_a_rebuild_that_fails_changes_nothing(self, tmp_path: Path) -> None:
         """Where a rebuild ends early, the old index stays."""
@@ -74,7 +74,7 @@ class TestReindex:
         with filled(tmp_path / "store.db", 30) as store:
             with pytest.raises(RuntimeError, match="no terms today"):
                 reindex(store.path, progress=broken)
-            assert len(find_messages(store.search(asks("common")))) == 29
+            assert len(find_messages(store.search(make_query("common")))) == 29
 
     def test_a_store_that_is_not_there_is_not_made(self, tmp_path: Path) -> None:
         """Upkeep of a wrong path is a typed error, and makes no file."""
@@ -92,13 +92,13 @@ class TestBackup:
         try:
             with filled(tmp_path / "store.db", 40) as store:
                 backup(store.path, target)
-                store.add_messages([says("after the copy")])
+                store.add_messages([make_message("after the copy")])
         finally:
             os.umask(before)
         assert stat.S_IMODE(target.stat().st_mode) == 0o600
         with SqliteStore(target) as copy:
             assert len(texts(copy)) == 39
-            assert len(find_messages(copy.search(asks("common")))) == 39
+            assert len(find_messages(copy.search(make_query("common")))) == 39
         assert sorted(path.name for path in tmp_path.iterdir()) == ["copy.db", "store.db"]
 
     def test_nothing_is_overwritten(self, tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_vacuum_gives_space_back(tmp_path: Path) -> None:
     """A file with holes becomes smaller, and says what it was."""
     with SqliteStore(tmp_path / "store.db") as store:
         noise = random.Random(7)  # noqa: S311 - text that does not compress, the same in every run
-        store.add_messages([says(noise.randbytes(500).hex()) for _ in range(300)])
+        store.add_messages([make_message(noise.randbytes(500).hex()) for _ in range(300)])
         store._writer.execute("DELETE FROM messages WHERE id > 100")
         before, after = vacuum(store.path)
         assert after < before

@@ -19,7 +19,7 @@ from holdfast.store.sqlite_vectors import VECTOR_BLOCK_PASSAGES
 from holdfast.store.upkeep import reindex
 from holdfast.store.vector_file import open_copy, write_copy
 from holdfast.testing.processes import acknowledged_until_killed, child
-from holdfast.testing.rows import HERE, MODEL, asks, says, vectors
+from holdfast.testing.rows import HERE, MODEL, make_message, make_query, vectors
 
 TOTAL = VECTOR_BLOCK_PASSAGES + 10
 SEEDS = (1, 7, 3000, TOTAL - 1)
@@ -31,7 +31,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store with a block of vectors, some more, and a copy of the block."""
     path = tmp_path_factory.mktemp("made") / "store.db"
     with SqliteStore(path, copied_blocks=1) as store:
-        store.add_messages([says(f"passage {n}") for n in range(TOTAL)])
+        store.add_messages([make_message(f"passage {n}") for n in range(TOTAL)])
         store.add_vectors([vectors(n, [n]) for n in range(TOTAL)])
     return path
 
@@ -57,7 +57,7 @@ def answers(path: Path) -> list[list[float]]:
 
 def ask(store: SqliteStore, seed: int) -> list[float]:
     """The passage that is most like a vector, and all cosines."""
-    found = store.search(asks(seed=seed))
+    found = store.search(make_query(seed=seed))
     assert found.cosine is not None
     return [int(found.passages[found.cosine.argmax()]), *found.cosine.tolist()]
 
@@ -85,7 +85,7 @@ def test_what_others_add_is_found(path: Path) -> None:
     before = copy_of(path).read_bytes()
     with SqliteStore(path) as reader, SqliteStore(path) as writer:
         assert ask(reader, 7)[0] == 7
-        writer.add_messages([says("one more")])
+        writer.add_messages([make_message("one more")])
         writer.add_vectors([vectors(TOTAL, [TOTAL]), vectors(7, [777_777])])
         for store in (reader, writer):
             assert (ask(store, TOTAL)[0], ask(store, 777_777)[0], ask(store, 3000)[0]) == (TOTAL, 7, 3000)
@@ -237,6 +237,6 @@ def test_a_copy_that_cannot_be_written(path: Path) -> None:
 def test_a_small_store_has_no_copy(tmp_path: Path) -> None:
     """Reading a few blocks takes no time."""
     with SqliteStore(tmp_path / "store.db") as store:
-        store.add_messages([says(f"passage {n}") for n in range(VECTOR_BLOCK_PASSAGES)])
+        store.add_messages([make_message(f"passage {n}") for n in range(VECTOR_BLOCK_PASSAGES)])
         store.add_vectors([vectors(n, [n]) for n in range(VECTOR_BLOCK_PASSAGES)])
     assert [file.name for file in tmp_path.iterdir()] == ["store.db"]

@@ -1,4 +1,4 @@
-"""The suites that a store, an embedder or a model has to pass, for parts of your own.
+"""Conformance suites for your own store, embedder or model.
 
 from holdfast.testing.store import CHECKS
 
@@ -17,13 +17,13 @@ _Args = ParamSpec("_Args")
 
 
 def collect_checks(module: Mapping[str, Any]) -> tuple[Callable[..., None], ...]:
-    """Return the contracts that a module has defined so far: its public functions, in order."""
+    """Return the checks that a module has defined so far: its public functions, in order."""
     functions = (value for name, value in module.items() if isinstance(value, FunctionType) and name[0] != "_")
     return tuple(function for function in functions if function.__module__ == module["__name__"])
 
 
 def run_check(check: Callable[_Args, None], *args: _Args.args, **kwargs: _Args.kwargs) -> None:
-    """Run one check; an AssertionError names the contract that is broken, and what it promises."""
+    """Run one check; an AssertionError names the check that failed and what it requires."""
     try:
         check(*args, **kwargs)
     except AssertionError as error:

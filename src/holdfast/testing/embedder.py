@@ -1,8 +1,8 @@
-"""What any embedder must do. Each check is a contract: its docstring says what is promised.
+"""Checks that every embedder must pass. The docstring of each says what it requires.
 
     check_embedder(make_my_embedder)
 
-`make_my_embedder()` makes the embedder anew, each time the same model.
+`make_my_embedder()` creates the embedder. Every call must return the same model.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from holdfast.embed.base import Embedder, Floats, Purpose
 from holdfast.testing import collect_checks, run_check
 
 Maker: TypeAlias = Callable[[], Embedder]
-"""Makes an embedder; each time the same model."""
+"""Creates an embedder; every call returns the same model."""
 Check: TypeAlias = Callable[[Maker], None]
-"""One contract of an embedder; AssertionError where it is broken."""
+"""One requirement of an embedder; raises AssertionError if it is not met."""
 
 TEXTS: Final = (
     "Where do we deploy to?",
@@ -36,15 +36,15 @@ TEXTS: Final = (
     "half a pair \ud83d, a pair in halves \ud83d\ude00",
     "!?.,;:-",
 )
-"""Texts of all sorts, each with content."""
+"""Texts of many kinds; none of them is blank."""
 _BLANK: Final = ("", " ", "\n\t  \n")
 _LOOSE: Final = 1e-5
 _EQUAL: Final = 1e-4
 _PURPOSES: Final[tuple[Purpose, ...]] = get_args(Purpose)
 
 
-def rows_are_vectors_of_its_space(make: Maker) -> None:
-    """Each text has one row of 32-bit numbers, as many as the space has dimensions; no text has none."""
+def rows_match_the_space(make: Maker) -> None:
+    """Each text gets one float32 row with as many columns as the space has dimensions; no texts give no rows."""
     embedder = make()
     for kind in _PURPOSES:
         for texts in ((), TEXTS[:1], TEXTS):
@@ -53,8 +53,8 @@ def rows_are_vectors_of_its_space(make: Maker) -> None:
             assert rows.dtype == np.float32, f"{rows.dtype}"
 
 
-def rows_have_length_1_or_0(make: Maker) -> None:
-    """Whatever the script and however broken the text, its row is of length 1, or all zeros; never without number."""
+def rows_are_normalised(make: Maker) -> None:
+    """A row has length 1 or is all zeros, for any script and any broken text; it never contains NaN."""
     embedder = make()
     for kind in _PURPOSES:
         lengths = np.linalg.norm(embedder.embed(TEXTS, kind=kind).astype(np.float64), axis=1)
@@ -63,8 +63,8 @@ def rows_have_length_1_or_0(make: Maker) -> None:
             assert length == 0 or abs(length - 1) < _LOOSE, f"{text[:40]!r} has length {length}"
 
 
-def blank_text_is_zeros(make: Maker) -> None:
-    """A text without content is like nothing: its row is all zeros, beside others too."""
+def blank_text_is_zero(make: Maker) -> None:
+    """The row of a blank text is all zeros, also in a batch with other texts."""
     embedder = make()
     for kind in _PURPOSES:
         assert not embedder.embed(_BLANK, kind=kind).any(), "blank text has a direction"
@@ -73,8 +73,8 @@ def blank_text_is_zeros(make: Maker) -> None:
         assert not mixed[2].any(), "blank text after another has a direction"
 
 
-def a_text_has_one_row(make: Maker) -> None:
-    """The same text has the same row whatever stands beside it, in whatever order, however often it is asked."""
+def same_text_has_same_row(make: Maker) -> None:
+    """A text has the same row whatever else is in the batch, in any order, and every time."""
     embedder = make()
     for kind in _PURPOSES:
         together = embedder.embed(TEXTS, kind=kind)
@@ -83,19 +83,19 @@ def a_text_has_one_row(make: Maker) -> None:
         alone = np.concatenate([embedder.embed([text], kind=kind) for text in TEXTS])
         _same(together, alone, TEXTS, "alone")
         twice = embedder.embed([TEXTS[0], TEXTS[0]], kind=kind)
-        _same(twice[:1], twice[1:], TEXTS[:1], "beside itself")
+        _same(twice[:1], twice[1:], TEXTS[:1], "next to itself")
 
 
-def blanks_around_a_text_do_not_count(make: Maker) -> None:
-    """Blanks before and after a text change nothing: caches tell texts apart without them."""
+def surrounding_whitespace_is_ignored(make: Maker) -> None:
+    """Whitespace before and after a text does not change its row: caches compare texts without it."""
     embedder = make()
     for kind in _PURPOSES:
         bare, padded = (embedder.embed([text], kind=kind) for text in (TEXTS[0], f"  \n{TEXTS[0]} \t\n"))
         _same(bare, padded, TEXTS[:1], "with blanks around it")
 
 
-def order_is_kept_over_batches(make: Maker) -> None:
-    """However many texts there are, row and text have the same place."""
+def batches_keep_their_order(make: Maker) -> None:
+    """Rows are in the order of their texts, however many there are."""
     embedder = make()
     texts = [f"{TEXTS[number % 7]} {'again ' * (number % 5)}" for number in range(150)]
     rows = embedder.embed(texts, kind="passage")
@@ -104,8 +104,8 @@ def order_is_kept_over_batches(make: Maker) -> None:
     _same(rows[list(places)], alone, [texts[place] for place in places], "among many")
 
 
-def its_space_is_its_identity(make: Maker) -> None:
-    """The space has a name, a dimension and a digest; made anew it is the same, and so are the vectors in it."""
+def space_identifies_the_model(make: Maker) -> None:
+    """The space has a name, a dimension and a digest. Creating the embedder again gives the same space and vectors."""
     first, second = make(), make()
     space = first.space
     assert space.name, "the space has no name"
@@ -113,12 +113,14 @@ def its_space_is_its_identity(make: Maker) -> None:
     assert space.dimension > 0, "the space has no dimension"
     assert first.space == second.space, f"{first.space} is another space than {second.space}"
     for kind in _PURPOSES:
-        _same(first.embed(TEXTS[:5], kind=kind), second.embed(TEXTS[:5], kind=kind), TEXTS[:5], "by its twin")
+        _same(
+            first.embed(TEXTS[:5], kind=kind), second.embed(TEXTS[:5], kind=kind), TEXTS[:5], "from a second embedder"
+        )
     assert first.space == space, "the space changed by use"
 
 
-def threads_share_it(make: Maker) -> None:
-    """Threads may use it at once; each gets the rows of its own texts."""
+def threads_can_share_an_embedder(make: Maker) -> None:
+    """Threads can use an embedder at the same time; each gets the rows of its own texts."""
     embedder = make()
     parts = [TEXTS[start : start + 3] for start in range(0, 9, 3)] * 4
     expected = [embedder.embed(part, kind="passage") for part in parts]
@@ -135,10 +137,10 @@ def _same(first: Floats, second: Floats, texts: Sequence[str], how: str) -> None
 
 
 CHECKS: Final[tuple[Check, ...]] = collect_checks(globals())
-"""Every contract of an embedder."""
+"""Every check of an embedder."""
 
 
 def check_embedder(make: Maker) -> None:
-    """Hold an embedder to every contract; the first that is broken raises AssertionError."""
+    """Run every check on an embedder; the first that fails raises AssertionError."""
     for check in CHECKS:
         run_check(check, make)

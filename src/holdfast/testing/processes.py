@@ -1,4 +1,4 @@
-"""Contracts that need other processes: many writers at once, and writers that are killed."""
+"""Checks of a store that need other processes: several writers, and writers that are killed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from holdfast.store.base import Scope, Select
-from holdfast.testing.rows import HERE, Opener, asks, find_messages, opened, says, word
+from holdfast.testing.rows import HERE, Opener, find_messages, make_message, make_query, use_store, word
 
 _SPAWN: Final = multiprocessing.get_context("spawn")
 WRITERS: Final = 4
@@ -25,7 +25,7 @@ KILLS: Final = 3
 
 @contextmanager
 def child(work: Callable[..., None], *args: Any) -> Iterator[tuple[BaseProcess, Connection]]:
-    """A process that does some work and reports through a pipe; it does not outlive the block."""
+    """Run some work in a process that reports through a pipe; kill it at the end of the block."""
     ours, theirs = _SPAWN.Pipe(duplex=False)
     process = _SPAWN.Process(target=work, args=(*args, theirs), daemon=True)
     process.start()
@@ -42,7 +42,7 @@ def child(work: Callable[..., None], *args: Any) -> Iterator[tuple[BaseProcess, 
 def acknowledged_until_killed(
     reports: Connection, process: BaseProcess, *, after: int, pause: float = 0.0
 ) -> list[Any]:
-    """What a process reported before it was killed, some moment after so many reports; what came late counts too."""
+    """Kill a process `pause` seconds after its report number `after`, and return all that it reported."""
     received: list[Any] = []
     try:
         while True:
@@ -54,8 +54,10 @@ def acknowledged_until_killed(
         return received
 
 
-def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds: float = math.inf) -> dict[int, str]:
-    """Let processes write and read at once; return the text under each number that was acknowledged."""
+def run_writers(
+    open_store: Opener, folder: Path, *, writers: int, turns: int, seconds: float = math.inf
+) -> dict[int, str]:
+    """Let processes write and read at the same time; return the text of each number that was acknowledged."""
     kept: dict[int, str] = {}
     with ExitStack() as stack:
         children = (child(_write_and_read, open_store, folder, (n, turns, seconds)) for n in range(writers))
@@ -68,7 +70,7 @@ def crowd(open_store: Opener, folder: Path, *, writers: int, turns: int, seconds
                 if report is None:
                     waiting.remove(pipe)
                 else:
-                    assert report[0] not in kept, f"number {report[0]} was given twice"
+                    assert report[0] not in kept, f"number {report[0]} was assigned twice"
                     kept.update([report])
     return kept
 
@@ -77,50 +79,52 @@ def _write_and_read(open_store: Opener, folder: Path, task: tuple[int, int, floa
     writer, turns, seconds = task
     scope, deadline = Scope(project=HERE.project, session=f"writer {writer}"), time.monotonic() + seconds
     try:
-        with opened(open_store, folder) as store:
+        with use_store(open_store, folder) as store:
             for turn in takewhile(lambda _: time.monotonic() < deadline, range(turns)):
                 texts = [f"{word('writer', writer)} {word('turn', turn)} {part}" for part in range(1 + turn % 7)]
-                numbers = store.add_messages([says(text, scope=scope) for text in texts])
+                numbers = store.add_messages([make_message(text, scope=scope) for text in texts])
                 for report in zip(numbers, texts, strict=True):
                     pipe.send(report)
-                assert find_messages(store.search(asks(word("turn", turn), scope=scope))), f"turn {turn} was not found"
+                assert find_messages(store.search(make_query(word("turn", turn), scope=scope))), (
+                    f"turn {turn} was not found"
+                )
                 own = store.read_messages(Select(scope=scope, newest=True, limit=1))
-                assert own[0].message.text == texts[-1], "the newest message is another"
+                assert own[0].message.text == texts[-1], "the newest message is a different one"
     except BaseException as error:  # noqa: BLE001 - reported to the process that checks
         pipe.send(f"{type(error).__name__}: {error}")
     pipe.send(None)
 
 
-def processes_share_a_store(open_store: Opener, folder: Path) -> None:
-    """Processes write and read at once: nothing acknowledged is lost, no number is given twice, there is no error."""
-    kept = crowd(open_store, folder, writers=WRITERS, turns=TURNS)
-    with opened(open_store, folder) as store:
+def processes_can_share_a_store(open_store: Opener, folder: Path) -> None:
+    """Processes write and read at the same time without errors: no acknowledged row is lost, no number used twice."""
+    kept = run_writers(open_store, folder, writers=WRITERS, turns=TURNS)
+    with use_store(open_store, folder) as store:
         rows = store.read_messages(Select(scope=HERE, across=True))
         assert {row.id: row.message.text for row in rows} == kept
         assert [row.id for row in rows] == sorted(kept)
         for writer in range(WRITERS):
-            question = asks(word("writer", writer), across=True, limit=len(rows))
+            question = make_query(word("writer", writer), across=True, limit=len(rows))
             assert len(find_messages(store.search(question))) == len(kept) // WRITERS
 
 
-def acknowledged_survives_a_kill(open_store: Opener, folder: Path) -> None:
-    """What `add` returned for is there after kill -9 at any moment, can be found, and the store goes on."""
+def acknowledged_writes_survive_a_kill(open_store: Opener, folder: Path) -> None:
+    """After kill -9 at any moment every acknowledged row is there and can be found, and the store can be used."""
     kept: dict[int, str] = {}
     for kill in range(KILLS):
         with child(_write_without_end, open_store, folder, kill) as (process, reports):
             after = random.Random(kill).randint(1, 60)  # noqa: S311 - chance, not secrecy
             kept.update(acknowledged_until_killed(reports, process, after=after))
-        with opened(open_store, folder) as store:
+        with use_store(open_store, folder) as store:
             rows = {row.id: row.message.text for row in store.read_messages(Select(scope=HERE))}
             assert kept.items() <= rows.items(), "an acknowledged message is lost"
-            assert set(kept) <= set(find_messages(store.search(asks("killed", limit=len(rows)))))
-            (number,) = store.add_messages([says(f"still alive after {kill}")])
-            assert number > max(rows), "a number was given twice"
+            assert set(kept) <= set(find_messages(store.search(make_query("killed", limit=len(rows)))))
+            (number,) = store.add_messages([make_message(f"still alive after {kill}")])
+            assert number > max(rows), "a number was assigned twice"
 
 
 def _write_without_end(open_store: Opener, folder: Path, kill: int, reports: Connection) -> None:
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         for turn in range(10**9):
             texts = [f"killed {kill} {turn} {part}" for part in range(1 + turn % 40)]
-            for report in zip(store.add_messages([says(text) for text in texts]), texts, strict=True):
+            for report in zip(store.add_messages([make_message(text) for text in texts]), texts, strict=True):
                 reports.send(report)

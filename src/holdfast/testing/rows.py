@@ -26,19 +26,19 @@ LIMIT: Final = 10_000
 """More candidates than any check has passages."""
 
 Opener: TypeAlias = Callable[[Path], Store]
-"""Opens the store that lies in a folder."""
+"""Opens the store in a folder."""
 Check: TypeAlias = Callable[[Opener, Path], None]
-"""One contract of a store; AssertionError where it is broken."""
+"""One requirement of a store; raises AssertionError if it is not met."""
 
 
-def opened(open_store: Opener, folder: Path) -> closing[Store]:
-    """A store that is closed again."""
+def use_store(open_store: Opener, folder: Path) -> closing[Store]:
+    """Open a store and close it at the end of the block."""
     return closing(open_store(folder))
 
 
 @contextmanager
-def refused(error: type[Exception], otherwise: str) -> Iterator[None]:
-    """Fail where the block does not raise the error."""
+def expect_error(error: type[Exception], otherwise: str) -> Iterator[None]:
+    """Fail if the block does not raise the error."""
     try:
         yield
     except error:
@@ -47,30 +47,30 @@ def refused(error: type[Exception], otherwise: str) -> Iterator[None]:
 
 
 def word(kind: str, number: int) -> str:
-    """A word that stands for a number and shares no part with that of another."""
+    """Return a word for a number; no part of it is in the word for another number."""
     return f"{kind}x" + "".join("bcdfghjkmz"[int(digit)] for digit in str(number))
 
 
-def says(
+def make_message(
     text: str, *, scope: Scope = HERE, role: Role = "user", nonce: str = "", time: int | None = None
 ) -> MessageRow:
-    """A message of one text, ready to be found by its words."""
+    """Return a message with one text and its passages."""
     message = Message(role=role, parts=(Text(text=text),), timestamp=time)
     return MessageRow(scope=scope, message=message, nonce=nonce, passages=tuple(cut(text)))
 
 
 def fact(name: str, content: str, *, scope: Scope = HERE) -> FactRow:
-    """A version of a fact."""
+    """Return a version of a fact."""
     return FactRow(scope=scope, id=name, type="decision", content=content)
 
 
 def vectors(passage: int, seeds: Iterable[int], *, space: Space = MODEL) -> VectorRow:
-    """The vectors of a passage, one for each seed; the same seed gives the same vector."""
+    """Return the vectors of a passage, one for each seed; the same seed gives the same vector."""
     rows = [np.random.default_rng(seed).normal(size=space.dimension) for seed in seeds]
     return VectorRow(space=space, passage=passage, vectors=quantise(np.array(rows, np.float32)))
 
 
-def asks(
+def make_query(
     text: str = "",
     *,
     scope: Scope = HERE,
@@ -79,34 +79,34 @@ def asks(
     space: Space = MODEL,
     limit: int = LIMIT,
 ) -> SearchQuery:
-    """A question by words, and by the vector of a seed; `limit` is the number of candidates."""
+    """Return a query with the words of a text and the vector of a seed; `limit` is the number of candidates."""
     vector = None if seed is None else np.random.default_rng(seed).normal(size=space.dimension).astype(np.float32)
     weights = dict.fromkeys(terms(text), 1.0)
     return SearchQuery(scope=scope, terms=weights, across=across, vector=vector, space=space, limit=limit)
 
 
 def find_messages(found: Candidates) -> list[int]:
-    """The numbers of the messages that hold one of the terms, in the order they were archived."""
+    """Return the numbers of the messages that contain one of the terms, in the order they were archived."""
     return list(dict.fromkeys(found.messages[found.keyword > 0].tolist()))
 
 
 def texts(store: Store, *, scope: Scope = HERE, across: bool = False) -> list[str]:
-    """What every message of a scope says, oldest first."""
+    """Return the text of every message of a scope, oldest first."""
     return [row.message.text for row in store.read_messages(Select(scope=scope, across=across))]
 
 
 def readers(store: Store) -> list[Callable[[Select], Sequence[object]]]:
-    """The methods that read rows of a kind."""
+    """Return the methods that read rows."""
     return [store.read_messages, store.read_passages, store.read_facts, store.read_records, store.read_jobs]
 
 
-def plant(store: Store, names: str = "ab") -> dict[Scope, str]:
-    """Put rows of every kind into every scope that can be made of some names; a word stands in those of one alone."""
+def add_canaries(store: Store, names: str = "ab") -> dict[Scope, str]:
+    """Add rows of every kind to every combination of scope names; return the word that only rows of a scope contain."""
     canaries: dict[Scope, str] = {}
     for tenant, project, agent, session in product(names, repeat=4):
         scope = Scope(tenant=tenant, project=project, agent=agent, session=session)
         canary = "canary" + "".join(f"x{ord(letter)}" for letter in f"{tenant}|{project}|{agent}|{session}")
-        store.add_messages([says(f"the shared word and {canary}", scope=scope)])
+        store.add_messages([make_message(f"the shared word and {canary}", scope=scope)])
         store.add_facts([fact("shared-id", canary, scope=scope)])
         store.add_records([Record(scope=scope, kind="shared", key="shared", data={"text": canary})])
         store.add_jobs([Job(scope=scope, kind="shared", data={"text": canary})])
@@ -117,18 +117,18 @@ def plant(store: Store, names: str = "ab") -> dict[Scope, str]:
 
 
 def is_visible(row: Scope, reader: Scope, *, across: bool) -> bool:
-    """Whether a reader may see a row."""
+    """Return whether a reader may see a row."""
     return row == reader or (across and replace(row, session=reader.session) == reader)
 
 
-def on_disk(folder: Path, text: str) -> list[str]:
-    """The files under a folder in which a text stands."""
+def files_containing(folder: Path, text: str) -> list[str]:
+    """Return the names of the files under a folder that contain a text."""
     files = [path for path in folder.rglob("*") if path.is_file()]
     return [path.name for path in files if text.encode() in path.read_bytes()]
 
 
-def every_message() -> list[Message]:
-    """Every kind of part, and messages as two providers write them."""
+def sample_messages() -> list[Message]:
+    """Return messages with every kind of part, and messages as providers write them."""
     call = ToolCall(id="c1", name="read", arguments={"path": "a.py", "lines": [1, 2.5, None, True]})
     result = ToolResult(call_id="c1", content=(Text(text="def a(): ..."), Image(data="aGk=", media_type="image/png")))
     wire = [

@@ -1,9 +1,9 @@
-"""What any store must do. Each check is a contract: its docstring says what is promised.
+"""Checks that every store must pass. The docstring of each says what it requires.
 
     check_store(open_my_store, folder)
 
-`open_my_store(folder)` opens the store that lies in a folder, again and again, several at once. The checks of
-`processes` start other processes: for those it must be a function that can be pickled, at the top of a module.
+`open_my_store(folder)` opens the store in a folder. It is called repeatedly, also while the store is open. Some checks
+start other processes, so it must be possible to pickle the function: define it at the top level of a module.
 """
 
 from __future__ import annotations
@@ -22,48 +22,48 @@ from holdfast.errors import ConflictError, InputError
 from holdfast.search.candidates import Candidates
 from holdfast.store.base import Job, Known, MessageRow, Record, Scope, Select, Store, VectorRow
 from holdfast.testing import collect_checks, run_check
-from holdfast.testing.processes import acknowledged_survives_a_kill, processes_share_a_store
+from holdfast.testing.processes import acknowledged_writes_survive_a_kill, processes_can_share_a_store
 from holdfast.testing.rows import (
     HERE,
     MODEL,
     Check,
     Opener,
-    asks,
-    every_message,
+    add_canaries,
+    expect_error,
     fact,
+    files_containing,
     find_messages,
     is_visible,
-    on_disk,
-    opened,
-    plant,
+    make_message,
+    make_query,
     readers,
-    refused,
-    says,
+    sample_messages,
     texts,
+    use_store,
     vectors,
     word,
 )
 
 MANY: Final = 1300
-"""Passages enough for any index to have settled some and to hold others back."""
+"""Enough passages for an index to have merged some blocks while others are still open."""
 TOLERANCE: Final = 0.05
-"""What a cosine may lose to rounding."""
+"""How far a cosine may be off because of rounding."""
 CANARY: Final = "zanzibarquux"
 SAME: Final = 0.98
-"""Only a vector and itself are so much alike."""
+"""Cosine that only a vector and itself reach."""
 
 
-def everything_reads_back(open_store: Opener, folder: Path) -> None:
-    """Rows of every kind read back as they were written, by whoever opens the store next."""
+def rows_read_back_unchanged(open_store: Opener, folder: Path) -> None:
+    """Rows of every kind read back as they were written, after the store was opened again."""
     known = replace(fact("f1", "Use PostgreSQL"), evidence=(1, 2), quote="postgres it is", superseded_by="f2")
     record = Record(scope=HERE, kind="edit", key="e1", data={"why": "too long", "tokens": [1, 2]}, time=5)
     job = Job(scope=HERE, kind="embed", data={"from": 7}, time=6)
-    said = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(every_message())]
-    with opened(open_store, folder) as store:
+    said = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(sample_messages())]
+    with use_store(open_store, folder) as store:
         numbers = [*store.add_messages(said), *store.add_facts([known])]
         numbers += [*store.add_records([record]), *store.add_jobs([job])]
         assert len([number for number in numbers if number > 0]) == len(said) + 3, "one number for each row, from 1"
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         _is_same(store.read_messages(Select(scope=HERE)), said)
         assert store.read_facts(Select(scope=HERE)) == [known]
         assert store.read_records(Select(scope=HERE)) == [replace(record, id=numbers[-2])]
@@ -77,55 +77,59 @@ def _is_same(kept: list[MessageRow], said: list[MessageRow]) -> None:
             assert row.message.wire(name) == original.message.wire(name), f"the {name} form came back changed"
 
 
-def strange_values_are_kept(open_store: Opener, folder: Path) -> None:
-    """Moments beyond any calendar, halves of characters and long words are kept like anything else, and found."""
-    rows = [says("before time", time=-(10**30)), says("after time", time=10**30), says("half \ud83d of it")]
-    named = says("said by somebody")
+def extreme_values_are_kept(open_store: Opener, folder: Path) -> None:
+    """Times out of range, lone surrogates and very long words are kept and found like anything else."""
+    rows = [
+        make_message("before time", time=-(10**30)),
+        make_message("after time", time=10**30),
+        make_message("half \ud83d of it"),
+    ]
+    named = make_message("said by somebody")
     rows.append(replace(named, message=replace(named.message, name="half \ud800")))
-    rows.append(says("x" * 100_000 + " end"))
-    with opened(open_store, folder) as store:
+    rows.append(make_message("x" * 100_000 + " end"))
+    with use_store(open_store, folder) as store:
         numbers = store.add_messages(rows)
-        assert find_messages(store.search(asks("time"))) == numbers[:2]
-        assert find_messages(store.search(asks("end"))) == numbers[-1:]
-    with opened(open_store, folder) as store:
+        assert find_messages(store.search(make_query("time"))) == numbers[:2]
+        assert find_messages(store.search(make_query("end"))) == numbers[-1:]
+    with use_store(open_store, folder) as store:
         kept = store.read_messages(Select(scope=HERE))
         assert [row.message for row in kept] == [row.message for row in rows]
         assert len(store.read_passages(Select(scope=HERE))) > len(rows)
 
 
 def duplicates_keep_their_number(open_store: Opener, folder: Path) -> None:
-    """A message that is already there keeps its number, in the same call, in a later one, after opening again."""
-    row = says("Deploy to production")
-    with opened(open_store, folder) as store:
+    """Adding a message again returns its number: in the same call, in a later one, and after the store was reopened."""
+    row = make_message("Deploy to production")
+    with use_store(open_store, folder) as store:
         first, again, twin = store.add_messages([row, row, replace(row, nonce="said twice")])
         assert first == again
         assert twin != first
         assert store.add_messages([row]) == [first]
-    with opened(open_store, folder) as store:
-        assert store.add_messages([row, says("something new")]) == [first, twin + 1]
+    with use_store(open_store, folder) as store:
+        assert store.add_messages([row, make_message("something new")]) == [first, twin + 1]
         assert texts(store) == ["Deploy to production"] * 2 + ["something new"]
 
 
-def messages_are_known_by_digest_and_nonce(open_store: Opener, folder: Path) -> None:
-    """`find` gives the numbers of the messages of a session by digest and nonce, and those of no other session."""
-    row = says("Deploy to production")
+def find_returns_numbers_by_digest_and_nonce(open_store: Opener, folder: Path) -> None:
+    """`find` returns the numbers of a session's messages by digest and nonce, and nothing of other sessions."""
+    row = make_message("Deploy to production")
     twin, elsewhere = replace(row, nonce="said twice"), replace(row, scope=replace(HERE, session="another"))
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         numbers = store.add_messages([row, twin, elsewhere])
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         digest = row.message.digest
         known = store.find(HERE, [digest, "0" * 32])
         assert known.numbers == {digest: {row.nonce: numbers[0], twin.nonce: numbers[1]}}
         assert known.forgotten == {}
         store.remove_messages(Select(scope=HERE, ids=(numbers[0],)))
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         assert store.find(HERE, [digest]).numbers == {digest: {row.nonce: 0, twin.nonce: numbers[1]}}
         assert store.find(HERE, []).forgotten == {row.nonce: [digest]}
 
 
-def nobody_writes_between_a_lookup_and_its_rows(open_store: Opener, folder: Path) -> None:
-    """Of writers that add a message under a name of their own unless the session has it, one adds it."""
-    row = says("Deploy to production")
+def merge_is_atomic(open_store: Opener, folder: Path) -> None:
+    """If several writers add a message unless the session has it, it is added once."""
+    row = make_message("Deploy to production")
     digest = row.message.digest
 
     def merge(store: Store, name: str) -> None:
@@ -135,7 +139,7 @@ def nobody_writes_between_a_lookup_and_its_rows(open_store: Opener, folder: Path
 
         store.merge_messages(HERE, [digest], make_rows)
 
-    with opened(open_store, folder) as store, opened(open_store, folder) as other:
+    with use_store(open_store, folder) as store, use_store(open_store, folder) as other:
         threads = [Thread(target=merge, args=(one, f"n{n}")) for n, one in enumerate([store, other] * 3)]
         for thread in threads:
             thread.start()
@@ -145,36 +149,36 @@ def nobody_writes_between_a_lookup_and_its_rows(open_store: Opener, folder: Path
         assert list(store.find(HERE, [digest]).numbers) == [digest]
 
 
-def a_new_record_replaces_none(open_store: Opener, folder: Path) -> None:
-    """Where a record that must be new is there already, nothing of the batch is kept."""
+def new_record_conflicts_with_an_existing_one(open_store: Opener, folder: Path) -> None:
+    """If a record that must be new exists already, nothing of the transaction is kept."""
     record = Record(scope=HERE, kind="edit", key="1", data={"n": 1}, is_new=True)
-    with opened(open_store, folder) as store, opened(open_store, folder) as other:
+    with use_store(open_store, folder) as store, use_store(open_store, folder) as other:
         store.add_records([record])
-        with refused(ConflictError, "a record that is there already was replaced"), other.transaction():
-            other.add_messages([says("half of a batch")])
+        with expect_error(ConflictError, "a record that is there already was replaced"), other.transaction():
+            other.add_messages([make_message("half of a batch")])
             other.add_records([replace(record, data={"n": 2})])
         assert [row.data for row in store.read_records(Select(scope=HERE))] == [{"n": 1}]
         assert texts(store) == []
 
 
-def a_batch_is_whole(open_store: Opener, folder: Path) -> None:
-    """Where one row of a transaction cannot be kept, none is, and the store goes on as if nothing had happened."""
-    with opened(open_store, folder) as store:
-        store.add_messages([says("before the storm")])
+def transactions_are_atomic(open_store: Opener, folder: Path) -> None:
+    """If one row of a transaction cannot be stored, none is, and the store can be used afterwards."""
+    with use_store(open_store, folder) as store:
+        store.add_messages([make_message("before the storm")])
         short = VectorRow(space=MODEL, passage=0, vectors=np.zeros((1, 3), np.int8))
-        with refused(InputError, "vectors of the wrong length were taken"), store.transaction():
-            store.add_messages([says("half of a batch")])
+        with expect_error(InputError, "vectors of the wrong length were taken"), store.transaction():
+            store.add_messages([make_message("half of a batch")])
             store.add_facts([fact("f", "half")])
             store.add_vectors([short])
         assert texts(store) == ["before the storm"]
         assert store.read_facts(Select(scope=HERE)) == []
-        store.add_messages([says("after the storm")])
+        store.add_messages([make_message("after the storm")])
         assert texts(store) == ["before the storm", "after the storm"]
 
 
-def records_are_replaced(open_store: Opener, folder: Path) -> None:
-    """A record takes the place of the older one of its kind and key and keeps its number; versions of facts stay."""
-    with opened(open_store, folder) as store:
+def records_replace_older_versions(open_store: Opener, folder: Path) -> None:
+    """A record replaces the one of the same kind and key and keeps its number; all versions of a fact are kept."""
+    with use_store(open_store, folder) as store:
         record = Record(scope=HERE, kind="counter", key="a", data={"n": 1})
         one, two = store.add_records([record, replace(record, key="b")])
         assert store.add_records([replace(record, data={"n": 2})]) == [one]
@@ -184,35 +188,35 @@ def records_are_replaced(open_store: Opener, folder: Path) -> None:
 
 
 def flags_can_change(open_store: Opener, folder: Path) -> None:
-    """A message can be pinned and excluded from recall later; a flag that is not named stays as it is."""
-    with opened(open_store, folder) as store:
-        number, _ = store.add_messages([says("remember the milk"), says("and the bread")])
+    """A message can be pinned and excluded later; a flag that is not given does not change."""
+    with use_store(open_store, folder) as store:
+        number, _ = store.add_messages([make_message("remember the milk"), make_message("and the bread")])
         this = Select(scope=HERE, ids=(number,))
         assert store.set_flags(this, pinned=True) == 1
         assert store.set_flags(this, excluded=True) == 1
         assert store.set_flags(this, excluded=False) == 1
         assert store.set_flags(Select(scope=HERE, ids=(number + 7,)), excluded=True) == 0
         assert store.set_flags(replace(this, scope=replace(HERE, session="other")), excluded=True) == 0
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         kept, other = store.read_messages(Select(scope=HERE))
         assert (kept.pinned, kept.excluded) == (True, False)
         assert (other.pinned, other.excluded) == (False, False)
 
 
-def vectors_need_their_passage(open_store: Opener, folder: Path) -> None:
-    """Vectors of a passage that is not there stay out."""
-    with opened(open_store, folder) as store:
-        store.add_messages([says("the only passage")])
+def vectors_require_a_passage(open_store: Opener, folder: Path) -> None:
+    """Vectors of a passage that does not exist are not stored."""
+    with use_store(open_store, folder) as store:
+        store.add_messages([make_message("the only passage")])
         assert store.add_vectors([vectors(1, [1])]) == 0
         assert store.add_vectors([vectors(0, [1]), vectors(1, [1])]) == 1
-        with refused(InputError, "two vectors for one window were taken"):
+        with expect_error(InputError, "two vectors for one window were taken"):
             store.add_vectors([vectors(0, [1, 2])])
 
 
-def order_is_kept(open_store: Opener, folder: Path) -> None:
-    """Rows come oldest first; selections by number, range, newest and limit keep that order."""
-    with opened(open_store, folder) as store:
-        numbers = store.add_messages([says(f"message number {n}") for n in range(10)])
+def selections_keep_their_order(open_store: Opener, folder: Path) -> None:
+    """Rows are returned oldest first, also if they are selected by number, range, newest or limit."""
+    with use_store(open_store, folder) as store:
+        numbers = store.add_messages([make_message(f"message number {n}") for n in range(10)])
         assert numbers == sorted(numbers)
         selections: list[tuple[dict[str, Any], list[int]]] = [
             ({}, list(range(10))),
@@ -231,9 +235,9 @@ def order_is_kept(open_store: Opener, folder: Path) -> None:
             assert [numbers.index(row.id) for row in rows] == expected, f"{chosen} selects something else"
 
 
-def keys_and_names_select(open_store: Opener, folder: Path) -> None:
+def rows_are_selected_by_key(open_store: Opener, folder: Path) -> None:
     """Facts are selected by id, records by kind and key, jobs by kind."""
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         store.add_records(
             [Record(scope=HERE, kind=kind, key=key, data={}) for kind in ("edit", "report") for key in "ab"]
         )
@@ -245,11 +249,11 @@ def keys_and_names_select(open_store: Opener, folder: Path) -> None:
         assert {row.kind for row in store.read_jobs(Select(scope=HERE), kind="embed")} == {"embed"}
 
 
-def passages_say_where_they_stand(open_store: Opener, folder: Path) -> None:
-    """A passage reads back with its words, place, windows, message, speaker and time."""
+def passages_have_their_position(open_store: Opener, folder: Path) -> None:
+    """A passage reads back with its text, position, windows, message, speaker and time."""
     long = " ".join(f"Sentence {n} says something about topic {n % 7}." for n in range(400))
-    with opened(open_store, folder) as store:
-        numbers = store.add_messages([says("  short  "), says(long, role="assistant", time=9)])
+    with use_store(open_store, folder) as store:
+        numbers = store.add_messages([make_message("  short  "), make_message(long, role="assistant", time=9)])
         _, *passages = store.read_passages(Select(scope=HERE))
         assert "".join(passage.text for passage in passages) == long
         for number, passage in enumerate(passages, start=1):
@@ -259,10 +263,10 @@ def passages_say_where_they_stand(open_store: Opener, folder: Path) -> None:
             assert "".join(passage.text[start:stop] for start, stop in passage.windows) == passage.text
 
 
-def no_scope_sees_another(open_store: Opener, folder: Path) -> None:
-    """No read in one scope returns a row of another; `across` adds the other sessions of the same agent alone."""
-    with opened(open_store, folder) as store:
-        canaries = plant(store)
+def scopes_are_isolated(open_store: Opener, folder: Path) -> None:
+    """No read in a scope returns a row of another scope; `across` adds only the other sessions of the same agent."""
+    with use_store(open_store, folder) as store:
+        canaries = add_canaries(store)
         for reader, across in product(canaries, (False, True)):
             own = {word for scope, word in canaries.items() if is_visible(scope, reader, across=across)}
             for seen in _everything(store, reader, across=across):
@@ -272,7 +276,7 @@ def no_scope_sees_another(open_store: Opener, folder: Path) -> None:
 
 
 def _everything(store: Store, scope: Scope, *, across: bool) -> Iterator[object]:
-    """Whatever a reader can lay hands on, one after the other."""
+    """Yield everything that a reader can read."""
     select = Select(scope=scope, across=across)
     for read in readers(store):
         yield from read(select)
@@ -280,68 +284,76 @@ def _everything(store: Store, scope: Scope, *, across: bool) -> Iterator[object]
     yield from store.read_facts(select, keys=("shared-id",))
     yield from store.read_records(select, kind="shared", keys=("shared",))
     yield from store.read_jobs(select, kind="shared")
-    found = store.search(asks("shared word", scope=scope, across=across, seed=1))
+    found = store.search(make_query("shared word", scope=scope, across=across, seed=1))
     passages = store.read_passages(replace(select, ids=tuple(found.passages.tolist())))
-    assert len(passages) == len(find_messages(found)) == len(found), "a candidate that may not be seen"
+    assert len(passages) == len(find_messages(found)) == len(found), "a candidate of another scope"
     yield from passages
 
 
-def a_snapshot_stands(open_store: Opener, folder: Path) -> None:
-    """What `search` returned stays as it was when more is added."""
-    with opened(open_store, folder) as store:
-        numbers = store.add_messages([says(f"apple {n}") for n in range(3)])
-        found = store.search(asks("apple"))
+def reads_are_snapshots(open_store: Opener, folder: Path) -> None:
+    """The result of a search does not change when more rows are added."""
+    with use_store(open_store, folder) as store:
+        numbers = store.add_messages([make_message(f"apple {n}") for n in range(3)])
+        found = store.search(make_query("apple"))
         scores = found.score_windows(np.arange(3))[0].tolist()
-        store.add_messages([says(f"apple again {n}") for n in range(3000)])
-        store.search(asks("apple"))
+        store.add_messages([make_message(f"apple again {n}") for n in range(3000)])
+        store.search(make_query("apple"))
         assert found.messages.tolist() == find_messages(found) == numbers
         assert found.score_windows(np.arange(3))[0].tolist() == scores
 
 
-def words_are_found_at_once(open_store: Opener, folder: Path) -> None:
-    """A message is found by its words as soon as it was added, and by whoever opens the store later."""
-    rows = [says(f"numbered {word('item', n)} of {word('kind', n % 3)}") for n in range(MANY)]
-    with opened(open_store, folder) as store:
+def new_messages_are_searchable(open_store: Opener, folder: Path) -> None:
+    """A message is found by its words as soon as it is added, and after the store was opened again."""
+    rows = [make_message(f"numbered {word('item', n)} of {word('kind', n % 3)}") for n in range(MANY)]
+    with use_store(open_store, folder) as store:
         numbers = store.add_messages(rows[:5])
-        assert find_messages(store.search(asks(word("item", 3)))) == [numbers[3]]
+        assert find_messages(store.search(make_query(word("item", 3)))) == [numbers[3]]
         numbers += store.add_messages(rows[5:])
         _find_them(store, numbers)
-        numbers += store.add_messages([says("改用蓝色按钮")])
-    with opened(open_store, folder) as store:
+        numbers += store.add_messages([make_message("改用蓝色按钮")])
+    with use_store(open_store, folder) as store:
         _find_them(store, numbers)
-        assert find_messages(store.search(asks("蓝色"))) == [numbers[-1]]
+        assert find_messages(store.search(make_query("蓝色"))) == [numbers[-1]]
 
 
 def _find_them(store: Store, numbers: list[int]) -> None:
     for n in (0, 4, 511, 512, MANY - 1):
-        assert find_messages(store.search(asks(word("item", n)))) == [numbers[n]], f"item {n} was not found"
-    assert find_messages(store.search(asks(word("kind", 1)))) == numbers[1:MANY:3]
-    assert find_messages(store.search(asks("nowhere"))) == []
-    assert find_messages(store.search(asks())) == []
+        assert find_messages(store.search(make_query(word("item", n)))) == [numbers[n]], f"item {n} was not found"
+    assert find_messages(store.search(make_query(word("kind", 1)))) == numbers[1:MANY:3]
+    assert find_messages(store.search(make_query("nowhere"))) == []
+    assert find_messages(store.search(make_query())) == []
 
 
-def two_openers_see_each_other(open_store: Opener, folder: Path) -> None:
-    """Two that have the same store open find what the other adds, however much it was."""
-    with opened(open_store, folder) as one, opened(open_store, folder) as two:
+def two_connections_see_each_other(open_store: Opener, folder: Path) -> None:
+    """Two connections to the same store find what the other adds, however much it is."""
+    with use_store(open_store, folder) as one, use_store(open_store, folder) as two:
         numbers: list[int] = []
         for step, size in enumerate((1, 600, 3, 700, 2, 2300, 1)):
             writer, reader = (one, two) if step % 2 else (two, one)
-            reader.search(asks("anything"))
-            numbers += writer.add_messages([says(f"{word('w', len(numbers) + n)} common") for n in range(size)])
+            reader.search(make_query("anything"))
+            numbers += writer.add_messages([make_message(f"{word('w', len(numbers) + n)} common") for n in range(size)])
             for place in (0, len(numbers) // 2, len(numbers) - 1):
                 for store in (reader, writer):
-                    found = find_messages(store.search(asks(word("w", place))))
+                    found = find_messages(store.search(make_query(word("w", place))))
                     assert found == [numbers[place]], f"word {place} is lost"
-        assert find_messages(one.search(asks("common"))) == find_messages(two.search(asks("common"))) == numbers
+        assert (
+            find_messages(one.search(make_query("common")))
+            == find_messages(two.search(make_query("common")))
+            == numbers
+        )
 
 
-def candidates_say_what_they_are(open_store: Opener, folder: Path) -> None:
-    """Candidates come in order, with message, session, time, role, size and the passages beside them."""
+def candidates_have_metadata(open_store: Opener, folder: Path) -> None:
+    """Candidates are in order, with message, session, time, role, size and neighbouring passages."""
     other = replace(HERE, session="s2")
-    rows = [says("first", time=5), says("elsewhere", scope=other, role="assistant"), says("second words", time=7)]
-    with opened(open_store, folder) as store:
+    rows = [
+        make_message("first", time=5),
+        make_message("elsewhere", scope=other, role="assistant"),
+        make_message("second words", time=7),
+    ]
+    with use_store(open_store, folder) as store:
         numbers = store.add_messages(rows)
-        found = store.search(asks("words", across=True))
+        found = store.search(make_query("words", across=True))
         assert found.messages.tolist() == numbers
         assert found.sessions[0] == found.sessions[2] != found.sessions[1]
         assert (found.times.tolist(), found.human.tolist()) == ([5, 0, 7], [True, False, True])
@@ -354,12 +366,12 @@ def candidates_say_what_they_are(open_store: Opener, folder: Path) -> None:
         assert ((words > 0).tolist(), cosines) == ([False, False, True], None)
 
 
-def searches_are_bounded(open_store: Opener, folder: Path) -> None:
-    """No more candidates than the limit come back, with their neighbours; the best by words and vector are there."""
-    with opened(open_store, folder) as store:
-        store.add_messages([says(f"passage {n} {'' if n % 100 else 'apple'}") for n in range(MANY)])
+def search_respects_its_limit(open_store: Opener, folder: Path) -> None:
+    """A search returns at most `limit` candidates and their neighbours, among them the best by words and by vector."""
+    with use_store(open_store, folder) as store:
+        store.add_messages([make_message(f"passage {n} {'' if n % 100 else 'apple'}") for n in range(MANY)])
         store.add_vectors([vectors(n, [n]) for n in range(MANY)])
-        question = replace(asks("apple", seed=777), limit=40)
+        question = replace(make_query("apple", seed=777), limit=40)
         assert len(store.search(question)) <= question.limit
         found = store.search(replace(question, neighbours=1))
         assert len(found) <= 3 * question.limit
@@ -368,12 +380,12 @@ def searches_are_bounded(open_store: Opener, folder: Path) -> None:
         assert found.passages[[found.previous[place], found.following[place]]].tolist() == [776, 778]
 
 
-def exclusions_hold(open_store: Opener, folder: Path) -> None:
-    """Excluded messages and passages, old ones and those beyond the newest may not be ranked, by any signal."""
-    with opened(open_store, folder) as store:
-        numbers = store.add_messages([says(f"apple {n}", time=10 * n) for n in range(6)])
+def excluded_rows_are_not_ranked(open_store: Opener, folder: Path) -> None:
+    """Messages and passages that the query excludes, by number, time or `newest`, get no score from any signal."""
+    with use_store(open_store, folder) as store:
+        numbers = store.add_messages([make_message(f"apple {n}", time=10 * n) for n in range(6)])
         store.add_vectors([vectors(n, [7]) for n in range(6)])
-        question = asks("apple", seed=7)
+        question = make_query("apple", seed=7)
         for more, expected in (
             ({}, [0, 1, 2, 3, 4, 5]),
             ({"without_messages": numbers[:2]}, [2, 3, 4, 5]),
@@ -387,44 +399,44 @@ def exclusions_hold(open_store: Opener, folder: Path) -> None:
             assert bool(found.nearest.max(initial=0) > 0) == bool(expected), "an excluded vector is near"
 
 
-def others_have_no_say(open_store: Opener, folder: Path) -> None:
-    """What lies in another tenant's memory changes nothing in a ranking."""
-    mine = [says(f"alpha beta {'gamma ' * n}") for n in range(4)]
-    question = asks("alpha gamma missing")
-    with opened(open_store, folder / "alone") as store:
+def other_scopes_do_not_affect_scores(open_store: Opener, folder: Path) -> None:
+    """Rows of another tenant do not change the scores."""
+    mine = [make_message(f"alpha beta {'gamma ' * n}") for n in range(4)]
+    question = make_query("alpha gamma missing")
+    with use_store(open_store, folder / "alone") as store:
         store.add_messages(mine)
         alone = _scores(store.search(question))
-    with opened(open_store, folder / "shared") as store:
+    with use_store(open_store, folder / "shared") as store:
         theirs = replace(HERE, tenant="them")
-        store.add_messages([says(f"gamma gamma alpha {n}", scope=theirs) for n in range(60)])
+        store.add_messages([make_message(f"gamma gamma alpha {n}", scope=theirs) for n in range(60)])
         store.add_messages(mine)
-        store.add_messages([says(f"missing gamma {n}", scope=theirs) for n in range(60)])
+        store.add_messages([make_message(f"missing gamma {n}", scope=theirs) for n in range(60)])
         shared = _scores(store.search(question))
-    assert np.allclose(alone, shared), "another tenant's words changed the ranking"
+    assert np.allclose(alone, shared), "rows of another tenant changed the scores"
 
 
 def _scores(found: Candidates) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
     return np.stack([found.keyword, found.share, found.together, found.session_keyword])
 
 
-def vectors_are_compared(open_store: Opener, folder: Path) -> None:
-    """The windows whose vectors are most like the question's have the highest cosine, wherever they were added."""
-    with opened(open_store, folder) as store:
-        store.add_messages([says(f"passage {n}") for n in range(MANY)])
-        assert store.search(asks(seed=1)).cosine is None
+def nearest_vectors_score_highest(open_store: Opener, folder: Path) -> None:
+    """The windows whose vectors are nearest to that of the query have the highest cosine, whenever they were added."""
+    with use_store(open_store, folder) as store:
+        store.add_messages([make_message(f"passage {n}") for n in range(MANY)])
+        assert store.search(make_query(seed=1)).cosine is None
         store.add_vectors([vectors(n, [n]) for n in range(0, MANY, 2)])
         _most_alike(store, MANY - 2)
         store.add_vectors([vectors(n, [n]) for n in range(1, MANY, 2)])
         _most_alike(store, 7)
         store.add_vectors([vectors(7, [10_000])])
         _most_alike(store, 7, seed=10_000)
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         _most_alike(store, 7, seed=10_000)
         _most_alike(store, MANY - 1)
 
 
 def _most_alike(store: Store, passage: int, *, seed: int | None = None) -> None:
-    found = store.search(asks(seed=passage if seed is None else seed))
+    found = store.search(make_query(seed=passage if seed is None else seed))
     assert found.cosine is not None
     assert found.passages[found.cosine.argmax()] == passage
     assert abs(found.cosine.max() - 1) < TOLERANCE
@@ -432,23 +444,25 @@ def _most_alike(store: Store, passage: int, *, seed: int | None = None) -> None:
     assert 0 < found.embedded_windows <= found.total_windows == MANY
 
 
-def spaces_never_meet(open_store: Opener, folder: Path) -> None:
-    """A question in one space is compared with no vector of another, whatever their names and dimensions share."""
+def spaces_are_never_compared(open_store: Opener, folder: Path) -> None:
+    """A query is never compared with vectors of another space, even if name or dimension are the same."""
     spaces = [MODEL, replace(MODEL, digest="d2"), replace(MODEL, name="other"), replace(MODEL, dimension=16)]
-    with opened(open_store, folder) as store:
-        store.add_messages([says(f"passage {n}") for n in range(len(spaces))])
+    with use_store(open_store, folder) as store:
+        store.add_messages([make_message(f"passage {n}") for n in range(len(spaces))])
         for number, space in enumerate(spaces):
             store.add_vectors([vectors(number, [7], space=space)])
         for number, space in enumerate(spaces):
-            cosine = store.search(asks(seed=7, space=space)).cosine
+            cosine = store.search(make_query(seed=7, space=space)).cosine
             assert cosine is not None
-            assert np.flatnonzero(cosine > 1 - TOLERANCE).tolist() == [number], f"{space} met another space"
+            assert np.flatnonzero(cosine > 1 - TOLERANCE).tolist() == [number], (
+                f"{space} was compared with another space"
+            )
 
 
-def threads_share_a_store(open_store: Opener, folder: Path) -> None:
-    """Threads add, search and read at once through one store; nothing is lost and nothing breaks."""
+def threads_can_share_a_store(open_store: Opener, folder: Path) -> None:
+    """Threads can add, search and read through one store at the same time; nothing is lost."""
     failures: list[BaseException] = []
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         threads = [Thread(target=_use, args=(store, n, failures)) for n in range(4)]
         for thread in threads:
             thread.start()
@@ -462,87 +476,89 @@ def _use(store: Store, thread: int, failures: list[BaseException]) -> None:
     scope = Scope(project=HERE.project, session=f"thread {thread}")
     try:
         for n in range(40):
-            (number,) = store.add_messages([says(f"thread {word('turn', n)}", scope=scope)])
-            found = store.search(asks(word("turn", n), scope=scope))
+            (number,) = store.add_messages([make_message(f"thread {word('turn', n)}", scope=scope)])
+            found = store.search(make_query(word("turn", n), scope=scope))
             assert find_messages(found) == [number]
             assert len(found) == n + 1
     except BaseException as error:  # noqa: BLE001 - whatever broke is raised in the thread of the check
         failures.append(error)
 
 
-def forgotten_is_gone(open_store: Opener, folder: Path) -> None:
-    """A forgotten message is in no row, no passage, no search, no vector and no file; the others stay as they were."""
-    with opened(open_store, folder) as store, opened(open_store, folder) as other:
-        numbers = store.add_messages([says(f"plain words {n}") for n in range(600)])
-        (secret,) = store.add_messages([says(f"the password is {CANARY}")])
-        numbers += store.add_messages([says(f"more words {n}") for n in range(600)])
+def forgotten_messages_are_gone(open_store: Opener, folder: Path) -> None:
+    """A removed message is in no row, passage, search result, vector or file; the other rows do not change."""
+    with use_store(open_store, folder) as store, use_store(open_store, folder) as other:
+        numbers = store.add_messages([make_message(f"plain words {n}") for n in range(600)])
+        (secret,) = store.add_messages([make_message(f"the password is {CANARY}")])
+        numbers += store.add_messages([make_message(f"more words {n}") for n in range(600)])
         store.add_vectors([vectors(n, [n]) for n in range(1201)])
-        assert find_messages(other.search(asks(CANARY, seed=600))) == [secret]
+        assert find_messages(other.search(make_query(CANARY, seed=600))) == [secret]
         assert store.remove_messages(Select(scope=HERE, ids=(secret,))) == 1
         for reader in (store, other):
             _is_gone(reader, secret, numbers)
-        assert on_disk(folder, CANARY) == []
-    with opened(open_store, folder) as store:
+        assert files_containing(folder, CANARY) == []
+    with use_store(open_store, folder) as store:
         _is_gone(store, secret, numbers)
-    assert on_disk(folder, CANARY) == []
+    assert files_containing(folder, CANARY) == []
 
 
 def _is_gone(store: Store, secret: int, numbers: list[int]) -> None:
-    evidence = store.search(asks(CANARY, seed=600))
+    evidence = store.search(make_query(CANARY, seed=600))
     assert find_messages(evidence) == [], "still found by its words"
     assert (np.ones(1) if evidence.cosine is None else evidence.cosine).max() < SAME, "still found by its vector"
     assert store.read_messages(Select(scope=HERE, ids=(secret,))) == []
     passages = {passage.message for passage in store.read_passages(Select(scope=HERE))}
     assert secret not in passages | set(evidence.messages)
-    found = [find_messages(store.search(asks(text))) for text in ("words", "599")]
+    found = [find_messages(store.search(make_query(text))) for text in ("words", "599")]
     rows = store.read_messages(Select(scope=HERE))
     assert [[row.id for row in rows], *found] == [numbers, numbers, [numbers[599], numbers[1199]]]
 
 
-def forgotten_stays_out(open_store: Opener, folder: Path) -> None:
-    """An import does not bring forgotten messages and facts back; the same words in another message are new."""
-    row, told = says(CANARY), fact("f1", CANARY)
-    with opened(open_store, folder) as store:
-        number, _ = store.add_messages([row, says("a neighbour")])
+def forgotten_rows_are_not_imported_again(open_store: Opener, folder: Path) -> None:
+    """Adding removed messages and facts again does not restore them; the same words in another message are new."""
+    row, told = make_message(CANARY), fact("f1", CANARY)
+    with use_store(open_store, folder) as store:
+        number, _ = store.add_messages([row, make_message("a neighbour")])
         store.add_facts([told])
         store.remove_messages(Select(scope=HERE, ids=(number,)))
         store.remove_facts(Select(scope=HERE), keys=("f1",))
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         assert store.add_messages([row]) == store.add_facts([told]) == [0]
         assert texts(store) == ["a neighbour"]
         assert store.read_facts(Select(scope=HERE)) == []
-        assert on_disk(folder, CANARY) == []
+        assert files_containing(folder, CANARY) == []
         elsewhere = replace(HERE, session="s2")
         assert all(store.add_messages([replace(row, scope=elsewhere)]) + store.add_facts([fact("f2", "something")]))
         assert texts(store, scope=elsewhere) == [CANARY]
-        assert all(store.add_messages([replace(row, nonce="again")])), "another message of the same words was left out"
-    with opened(open_store, folder) as store:
+        assert all(store.add_messages([replace(row, nonce="again")])), (
+            "another message with the same words was not added"
+        )
+    with use_store(open_store, folder) as store:
         assert store.add_messages([row]) == [0]
         assert texts(store) == ["a neighbour", CANARY]
 
 
-def numbers_are_not_used_again(open_store: Opener, folder: Path) -> None:
-    """What comes after a forgotten message gets a new number, and is found under it."""
-    with opened(open_store, folder) as store:
-        (first,) = store.add_messages([says("to be forgotten")])
+def numbers_are_not_reused(open_store: Opener, folder: Path) -> None:
+    """A message that is added after another was removed gets a new number, and is found by it."""
+    with use_store(open_store, folder) as store:
+        (first,) = store.add_messages([make_message("to be forgotten")])
         store.remove_messages(Select(scope=HERE))
-    with opened(open_store, folder) as store:
-        (second,) = store.add_messages([says("to be kept")])
+    with use_store(open_store, folder) as store:
+        (second,) = store.add_messages([make_message("to be kept")])
         assert second > first
-        assert find_messages(store.search(asks("kept"))) == [second]
+        assert find_messages(store.search(make_query("kept"))) == [second]
         (passage,) = store.read_passages(Select(scope=HERE))
         store.remove_messages(Select(scope=HERE))
-        (third,) = store.add_messages([says("to be kept too")])
-        assert find_messages(store.search(asks("kept"))) == [third]
+        (third,) = store.add_messages([make_message("to be kept too")])
+        assert find_messages(store.search(make_query("kept"))) == [third]
         assert store.add_vectors([vectors(passage.number, [1])]) == 0, "vectors of a forgotten passage were taken"
 
 
-def only_what_is_selected_goes(open_store: Opener, folder: Path) -> None:
-    """Removing messages keeps to scope, numbers and limit."""
+def remove_respects_the_selection(open_store: Opener, folder: Path) -> None:
+    """Removing messages respects scope, numbers and limit."""
     other = replace(HERE, session="s2")
-    with opened(open_store, folder) as store:
-        numbers = store.add_messages([says(f"message {n}") for n in range(6)])
-        store.add_messages([says("of the other session", scope=other)])
+    with use_store(open_store, folder) as store:
+        numbers = store.add_messages([make_message(f"message {n}") for n in range(6)])
+        store.add_messages([make_message("of the other session", scope=other)])
         assert store.remove_messages(Select(scope=HERE, limit=1)) == 1
         assert store.remove_messages(Select(scope=HERE, newest=True, limit=1)) == 1
         assert store.remove_messages(Select(scope=HERE, ids=(numbers[2],))) == 1
@@ -553,24 +569,28 @@ def only_what_is_selected_goes(open_store: Opener, folder: Path) -> None:
         assert texts(store, across=True) == []
 
 
-def records_and_jobs_go_alone(open_store: Opener, folder: Path) -> None:
-    """Records and jobs are taken out one by one and stay out."""
-    with opened(open_store, folder) as store:
+def records_and_jobs_are_removed_individually(open_store: Opener, folder: Path) -> None:
+    """Records and jobs can be removed one by one."""
+    with use_store(open_store, folder) as store:
         store.add_records([Record(scope=HERE, kind="edit", key=key, data={}) for key in "abc"])
         job, _ = store.add_jobs([Job(scope=HERE, kind="embed", data={}), Job(scope=HERE, kind="embed", data={})])
         assert store.remove_records(Select(scope=HERE), keys=("b",)) == 1
         assert store.remove_jobs(Select(scope=HERE, ids=(job,))) == 1
-    with opened(open_store, folder) as store:
+    with use_store(open_store, folder) as store:
         assert [row.key for row in store.read_records(Select(scope=HERE))] == ["a", "c"]
         assert [row.id > job for row in store.read_jobs(Select(scope=HERE))] == [True]
 
 
-CHECKS: Final[tuple[Check, ...]] = (*collect_checks(globals()), processes_share_a_store, acknowledged_survives_a_kill)
-"""Every contract of a store."""
+CHECKS: Final[tuple[Check, ...]] = (
+    *collect_checks(globals()),
+    processes_can_share_a_store,
+    acknowledged_writes_survive_a_kill,
+)
+"""Every check of a store."""
 
 
 def check_store(open_store: Opener, folder: Path) -> None:
-    """Hold a store to every contract, each in a folder of its own; the first that is broken raises AssertionError."""
+    """Run every check on a store, each in a folder of its own; the first that fails raises AssertionError."""
     for check in CHECKS:
         place = folder / check.__name__
         place.mkdir(parents=True, exist_ok=True)
