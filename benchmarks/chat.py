@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt, Reply
-from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.models.scripted import Answer, Scripted, ScriptedReply
 from holdfast.programs import own_command
 from holdfast.settings import Embedding
 from holdfast_agent.agent import Agent, Records, open_engine
@@ -165,14 +165,16 @@ def _answer(prompt: Prompt) -> Answer:
     last = prompt.messages[-1]
     if "Pre-compaction memory flush" in last.text:
         path = next(word for word in last.text.split() if word.startswith("memory/2")).strip(".,")
-        return Said(calls=(ToolCall(id="note", name="write", arguments={"path": path, "content": "- a note"}),))
+        return ScriptedReply(
+            calls=(ToolCall(id="note", name="write", arguments={"path": path, "content": "- a note"}),)
+        )
     if last.role == "tool":
-        return Said(pieces=("Done.",))
+        return ScriptedReply(pieces=("Done.",))
     if not prompt.tools:
-        return Said(pieces=("## Goal\nTo go through all modules.\n",))
+        return ScriptedReply(pieces=("## Goal\nTo go through all modules.\n",))
     if "Please list" in last.text.partition("<recalled-context")[0]:
-        return Said(calls=(ToolCall(id="look", name="read", arguments={"path": "notes.md"}),))
-    return Said(pieces=("I looked at it. ", "It is fine, and we go on with the next one as agreed. " * 6))
+        return ScriptedReply(calls=(ToolCall(id="look", name="read", arguments={"path": "notes.md"}),))
+    return ScriptedReply(pieces=("I looked at it. ", "It is fine, and we go on with the next one as agreed. " * 6))
 
 
 def measure(

@@ -29,7 +29,7 @@ from holdfast.exchange import (
 )
 from holdfast.messages import Message, Usage
 from holdfast.models.base import Prompt, Tool
-from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.models.scripted import Answer, Scripted, ScriptedReply
 from holdfast.providers.overflow import Numbers
 from holdfast.providers.replies import ReplyCollector, is_stream, read_reply
 from holdfast.settings import Embedding, Settings
@@ -440,7 +440,7 @@ class TestAReplyThatBreaksOff:
     @pytest.mark.parametrize("format", STREAMED)
     def test_is_archived_and_not_recalled(self, model_server: ScriptedProvider, engine: Engine, format: str) -> None:
         """The client asks again: half an answer must not come back as a memory."""
-        model_server.set_script([Cut(Said(text="half of the answer"), after=5, cleanly=True)])
+        model_server.set_script([Cut(ScriptedReply(text="half of the answer"), after=5, cleanly=True)])
         Client(model_server, engine).post(make_body([user("Hello.")], format, stream=True), format)
         newest = archived(engine)[-1]
         assert newest.role == "assistant"
@@ -449,7 +449,7 @@ class TestAReplyThatBreaksOff:
 
     @pytest.mark.parametrize("format", STREAMED)
     def test_before_its_text_is_not_archived(self, model_server: ScriptedProvider, engine: Engine, format: str) -> None:
-        model_server.set_script([Cut(Said(text="half"), after=1, cleanly=True)])
+        model_server.set_script([Cut(ScriptedReply(text="half"), after=1, cleanly=True)])
         Client(model_server, engine).post(make_body([user("Hello.")], format, stream=True), format)
         assert [message.text for message in archived(engine)] == ["Hello."]
 
@@ -568,7 +568,7 @@ class TestComplete:
 
     def test_treats_a_request_that_was_truncated_in_silence_as_an_overflow(self, engine: Engine) -> None:
         """A provider that took more than its window holds has not read all of it."""
-        truncated = Said(text="Hm.", usage=Usage(input=999_999, output=1))
+        truncated = ScriptedReply(text="Hm.", usage=Usage(input=999_999, output=1))
         found = self.ask(engine, tool_conversation(40), Scripted([truncated, "Fine."]))
         assert (found.reply.text, found.overflows) == ("Fine.", 1)
 

@@ -12,7 +12,7 @@ from anthropic.types import Message, MessageParam, ToolParam
 from holdfast import Engine
 from holdfast.adapters.anthropic import HoldfastMiddleware
 from holdfast.errors import ModelBusyError
-from holdfast.testing.provider import Cut, Events, Said, ScriptedProvider, Step, overflow
+from holdfast.testing.provider import Cut, Events, ScriptedProvider, ScriptedReply, Step, overflow
 from support.adapter_conversations import LIMIT, SUMMARY, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 
 TOOLS: list[ToolParam] = [
@@ -128,7 +128,7 @@ def test_memory_that_fails_does_not_stop_the_agent(
 def test_a_stream_that_is_cut_or_left_is_not_archived(model_server: ScriptedProvider, engine: Engine) -> None:
     """Half a reply is no message; the conversation goes on."""
     anthropic, history = client(model_server, engine), list[MessageParam]()
-    model_server.set_script([Cut(Said(text="one two three"), after=4), "whole"])
+    model_server.set_script([Cut(ScriptedReply(text="one two three"), after=4), "whole"])
     with pytest.raises(Exception, match="peer closed"):
         say(anthropic, history, "hello", stream=True)
     assert [message.text for message in archived(engine.session("s1"))] == ["hello"]
@@ -191,7 +191,7 @@ def test_a_window_that_is_refused_inside_a_stream_is_sent_smaller(
 
     def answer(body: dict[str, Any]) -> Step:
         if not body.get("stream"):
-            return Said(text=SUMMARY)
+            return ScriptedReply(text=SUMMARY)
         if is_refused and is_refused.pop():
             opening = {"type": "message_start", "message": message}
             return Events([("message_start", opening), ("error", {"type": "error", "error": error})])

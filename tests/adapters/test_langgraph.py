@@ -20,7 +20,7 @@ from langgraph.store.memory import InMemoryStore
 from holdfast import AsyncEngine, Engine
 from holdfast.adapters.langgraph import HoldfastStore
 from holdfast.messages import ToolCall
-from holdfast.testing.provider import Said, ScriptedProvider
+from holdfast.testing.provider import ScriptedProvider, ScriptedReply
 
 ANNA, BOB = ("users", "anna", "food"), ("users", "bob", "food")
 
@@ -197,7 +197,7 @@ def test_an_agent_uses_it_in_a_tool(store: HoldfastStore, model_server: Scripted
     agent: Any = create_agent(model, [note], store=store)
     for number, text in enumerate(("Minka is a cat", "Who is Minka")):
         call = ToolCall(id=f"c{number}", name="note", arguments={"text": text})
-        model_server.set_script([Said(calls=(call,)), "Done."])
+        model_server.set_script([ScriptedReply(calls=(call,)), "Done."])
         agent.invoke({"messages": [("user", text)]})
     assert model_server.bodies[-1]["messages"][-1]["content"] == "Minka is a cat"
     assert model_server.check() == []

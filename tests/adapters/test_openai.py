@@ -13,7 +13,7 @@ from openai import AsyncOpenAI, BadRequestError, OpenAI
 from holdfast import Engine
 from holdfast.adapters.openai import HoldfastAsyncClient, HoldfastClient
 from holdfast.errors import ModelBusyError
-from holdfast.testing.provider import Events, Said, ScriptedProvider, Step, overflow
+from holdfast.testing.provider import Events, ScriptedProvider, ScriptedReply, Step, overflow
 from support.adapter_conversations import LIMIT, SUMMARY, TOOL, TURNS, Librarian, archived, check_talk, lookup, question
 
 
@@ -191,7 +191,7 @@ def test_a_window_that_is_refused_inside_a_stream_is_sent_smaller(
 
     def answer(body: dict[str, Any]) -> Step:
         if not body.get("stream"):
-            return Said(text=SUMMARY)
+            return ScriptedReply(text=SUMMARY)
         if is_refused and is_refused.pop():
             return Events([("response.created", opening), ("error", failure)])
         return "Fine."

@@ -12,7 +12,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.messages import ToolCall
-from holdfast.testing.provider import Said, ScriptedProvider, Step
+from holdfast.testing.provider import ScriptedProvider, ScriptedReply, Step
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "frameworks.md"
 PROGRAMS = dict(re.findall(r"\n## ([^\n]+)\n.*?```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL))
@@ -30,9 +30,9 @@ def answer(body: dict[str, Any]) -> Step:
     names = [tool.get("function", tool).get("name") for tool in body.get("tools") or ()]
     if "note" in names and question and "'role': 'tool'" not in newest:
         text = "Where is the deploy key?" if "Where" in newest else "The deploy key is in vault 7."
-        return Said(calls=(ToolCall(id=f"c{len(newest)}", name="note", arguments={"text": text}),))
+        return ScriptedReply(calls=(ToolCall(id=f"c{len(newest)}", name="note", arguments={"text": text}),))
     is_second = "Where is" in str(sent)
-    return Said(text="In vault 7." if is_second else "I noted it.")
+    return ScriptedReply(text="In vault 7." if is_second else "I noted it.")
 
 
 @pytest.mark.untraced

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from holdfast.errors import ModelBusyError, ModelError, StorageError
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.models.scripted import Answer, Scripted, ScriptedReply
 from holdfast.providers import check, render
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Recall, Trim
 from holdfast.tokens import count_messages
@@ -38,9 +38,9 @@ def prompts(agent: Agent) -> list[Prompt]:
     return agent.model.prompts
 
 
-def calling(name: str, **arguments: object) -> Said:
+def calling(name: str, **arguments: object) -> ScriptedReply:
     """A reply that calls a tool."""
-    return Said(calls=(ToolCall(id=f"call_{name}", name=name, arguments=arguments),))
+    return ScriptedReply(calls=(ToolCall(id=f"call_{name}", name=name, arguments=arguments),))
 
 
 class TestTurn:
@@ -101,7 +101,7 @@ class TestTurn:
 
     def test_silence_is_not_shown(self, fixture: AgentFixture) -> None:
         """An answer that says there is nothing to say is written down and not seen; a heartbeat's neither."""
-        agent = fixture.agent([Said(pieces=("NO_", "REPLY")), "HEARTBEAT_OK"])
+        agent = fixture.agent([ScriptedReply(pieces=("NO_", "REPLY")), "HEARTBEAT_OK"])
         assert agent.say("psst").text == ""
         assert agent.say("Read HEARTBEAT.md.", heartbeat=True).text == ""
         assert "NO_REPLY" not in "".join(fixture.view.texts)
@@ -175,7 +175,7 @@ class TestMemory:
 class TestInterrupt:
     def test_a_reply_that_is_broken_off_is_kept_as_such(self, fixture: AgentFixture) -> None:
         """What was heard of it stays, marked; the session is valid and goes on."""
-        agent = fixture.agent([Said(pieces=("Let me ", "think ", "about it"), delay=0.05)])
+        agent = fixture.agent([ScriptedReply(pieces=("Let me ", "think ", "about it"), delay=0.05)])
         fixture.view.on_text = agent.cancel.set
         turn = agent.say("Well?")
         assert turn.interrupted
@@ -337,7 +337,7 @@ class TestReset:
 
 def test_what_it_costs_is_added_up(fixture: AgentFixture) -> None:
     """Tokens of every step are counted for the session."""
-    reply = Said(text="a", usage=Usage(input=100, output=10, cache_read=50))
+    reply = ScriptedReply(text="a", usage=Usage(input=100, output=10, cache_read=50))
     agent = fixture.agent([reply, reply])
     agent.say("x")
     agent.say("y")

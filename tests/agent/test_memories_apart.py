@@ -13,7 +13,7 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Said, Scripted
+from holdfast.models.scripted import Scripted, ScriptedReply
 from holdfast.settings import Embedding, Secret
 from holdfast_agent.commands import run
 from holdfast_agent.memories import Memories, embedding_settings
@@ -131,7 +131,7 @@ class TestStore:
 class TestAgent:
     def test_kept_recalled_shown_and_forgotten(self, fixture: AgentFixture) -> None:
         """Across conversations, as if they were in the archive; what is forgotten is in no file any more."""
-        store = Said(calls=(ToolCall(id="c", name="memory_store", arguments={"text": MOMO}),))
+        store = ScriptedReply(calls=(ToolCall(id="c", name="memory_store", arguments={"text": MOMO}),))
         agent = fixture.agent([store, "Noted.", "As you know."])
         agent.say("Please keep in mind what the pet is called.")
         agent.reset()

@@ -9,7 +9,7 @@ import pytest
 from holdfast.errors import ModelBusyError, ModelError
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.models.scripted import Answer, Scripted, ScriptedReply
 from support.agent_fixture import AgentFixture
 
 
@@ -22,7 +22,7 @@ def fixture(tmp_path: Path) -> AgentFixture:
 def test_a_run_has_one_prompt(fixture: AgentFixture) -> None:
     """A file of the prompt that the agent changes counts from the next run on: the provider's cache holds."""
     write = ToolCall(id="w", name="write", arguments={"path": "MEMORY.md", "content": "The word is zanzibar."})
-    agent = fixture.agent([Said(calls=(write,)), "Done.", "Yes."])
+    agent = fixture.agent([ScriptedReply(calls=(write,)), "Done.", "Yes."])
     agent.say("Remember it.")
     agent.say("Do you?")
     assert isinstance(agent.model, Scripted)

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.errors import StorageError
 from holdfast.messages import Message, Text, ToolCall
-from holdfast.models.scripted import Hang, Said, Scripted
+from holdfast.models.scripted import Hang, Scripted, ScriptedReply
 from holdfast_agent import session_notes
 from holdfast_agent.commands import run
 from holdfast_agent.notes import Notes
@@ -239,7 +239,7 @@ class TestTrouble:
 class TestWords:
     def test_of_the_two_alone(self) -> None:
         """System prompts, results, commands, silence and calls are no words of theirs; a path is no command."""
-        call = Said(calls=(ToolCall(id="c", name="read", arguments={}),)).calls
+        call = ScriptedReply(calls=(ToolCall(id="c", name="read", arguments={}),)).calls
         talk = [
             make_message("system", "Be nice."),
             make_message("user", "/status"),

@@ -12,7 +12,7 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.errors import ModelOverflowError
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Answer, Said
+from holdfast.models.scripted import Answer, ScriptedReply
 from holdfast.settings import Loaded
 from holdfast_agent.settings import ChatSettings, load
 from support.agent_fixture import BASE, AgentFixture, Watched, change_agent
@@ -132,7 +132,7 @@ class TestBlocks:
         view = Watched()
         settings = change_agent(BASE, block_streaming=mode)
         agent = AgentFixture(tmp_path, settings=settings, view=view).agent(
-            [Said(text="".join(pieces), pieces=tuple(pieces))]
+            [ScriptedReply(text="".join(pieces), pieces=tuple(pieces))]
         )
         assert agent.say("Hello.").text == "".join(pieces)
         assert "".join(view.texts) == "".join(pieces)

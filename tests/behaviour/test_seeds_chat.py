@@ -10,7 +10,7 @@ import pytest
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError
 from holdfast.messages import Usage
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Answer, Said
+from holdfast.models.scripted import Answer, ScriptedReply
 from holdfast.tokens import human_tokens
 from holdfast_agent.commands import run
 from support.agent_fixture import AgentFixture, talker
@@ -232,7 +232,9 @@ class TestStatus:
             figures = counted.setdefault(purpose or "summaries", [0, 0, 0])
             figures[0], figures[1], figures[2] = figures[0] + 1, figures[1] + 1_000, figures[2] + 10
             text = {"flush": "NO_REPLY", "extraction": '{"facts": []}', "": "## Goal\nTalk.\n"}.get(purpose)
-            return Said(text=text or f"{last.text[:9]} filler words " * 200, usage=Usage(input=1_000, output=10))
+            return ScriptedReply(
+                text=text or f"{last.text[:9]} filler words " * 200, usage=Usage(input=1_000, output=10)
+            )
 
         fixture = AgentFixture(tmp_path)
         agent = fixture.agent(answer)

@@ -15,7 +15,7 @@ from holdfast.engine import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.models.scripted import Answer, Scripted, ScriptedReply
 from holdfast.settings import Archive, Embedding, Pruning, load
 from holdfast_agent.commands import run
 from holdfast_agent.notes import Notes
@@ -217,7 +217,7 @@ class TestChat:
         def answer(prompt: Prompt) -> Answer:
             if "Remember" in prompt.messages[-1].text:
                 given = {"text": "My cat is called Whiskers"}
-                return Said(calls=(ToolCall(id="m", name="memory_store", arguments=given),))
+                return ScriptedReply(calls=(ToolCall(id="m", name="memory_store", arguments=given),))
             return "Yes."
 
         agent = fixture.agent(answer)
@@ -263,7 +263,7 @@ def test_the_agent_has_the_tool_that_its_window_names(tmp_path: Path) -> None:
     settings = msgspec.structs.replace(BASE, pruning=Pruning(mode="aggressive", keep_last_assistants=1))
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "big.txt").write_text("a line of the file\n" * 300)
-    read = Said(calls=(ToolCall(id="r", name="read", arguments={"path": "big.txt"}),))
+    read = ScriptedReply(calls=(ToolCall(id="r", name="read", arguments={"path": "big.txt"}),))
     agent = AgentFixture(tmp_path, settings=settings).agent([read, "Read.", "Fine.", "Good."])
     for words in ("Read it.", "And?", "So?"):
         agent.say(words)

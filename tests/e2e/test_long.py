@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Hang, Said
+from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.testing.provider import ScriptedProvider, Step
 from holdfast.transcripts import read
 from support.e2e_model import FACTS, WINDOW, Brain, faults, too_long
@@ -38,7 +38,7 @@ class Trouble:
     def __init__(self, turns: int) -> None:
         self.middle = turns // 2
         self.left: dict[str, Step] = {
-            f"turn {SCREEN}:": Said(text="I run it.", calls=(_sleep(),)),
+            f"turn {SCREEN}:": ScriptedReply(text="I run it.", calls=(_sleep(),)),
             f"turn {turns // 3}:": too_long(),
             f"turn {self.middle}:": Hang(),
         }

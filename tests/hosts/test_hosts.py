@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.settings import Settings
 from holdfast.testing.provider import overflow
 from support.host_model import Model, shown, shown_without_recall
@@ -63,17 +63,19 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
     before = read_files(host.home)
     assert json.loads(host.holdfast("install", host.name, "--json"))["changes"]
 
-    model.expect([Said(calls=(host.call(1, f"echo {FACT}"),)), Said(text="Seen.")])
+    model.expect([ScriptedReply(calls=(host.call(1, f"echo {FACT}"),)), ScriptedReply(text="Seen.")])
     host.turn("Look at the notes of the billing service.")
     before_compaction = model.bodies[-1]
     assert FACT in shown(before_compaction)
-    model.expect([Said(calls=(host.call(2, LONG),)), Said(text="Counted.")])
+    model.expect([ScriptedReply(calls=(host.call(2, LONG),)), ScriptedReply(text="Counted.")])
     host.turn("Count to two hundred and fifty.")
     assert not host.prunes or MIDDLE not in shown(model.bodies[-1])
-    model.expect([Said(calls=(host.call(3, "seq 1 30"),)), Said(text="Counted again.", usage=host.last_usage)])
+    model.expect(
+        [ScriptedReply(calls=(host.call(3, "seq 1 30"),)), ScriptedReply(text="Counted again.", usage=host.last_usage)]
+    )
     host.turn("Count to thirty.")
     host.compact()
-    model.expect([*([overflow()] if host.refuses else []), Said(text="Fine.")])
+    model.expect([*([overflow()] if host.refuses else []), ScriptedReply(text="Fine.")])
     host.turn(QUESTION)
 
     requests = [body for body in model.bodies if body.get("tools") and QUESTION in shown(body)]

@@ -17,7 +17,7 @@ from holdfast.errors import (
 from holdfast.messages import Message, Opaque, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.anthropic import AnthropicModel, request_body
 from holdfast.models.base import Prompt, Reply, Tool
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.providers import check, read_request
 from holdfast.testing.provider import Cut, Event, Events, Raw, ScriptedProvider, Step
 from support.waiting import PATIENCE
@@ -91,7 +91,9 @@ def test_marks_can_be_left_out() -> None:
 def test_a_reply_is_sent_back_as_it_came() -> None:
     """Thinking with its signature, text and calls go back block for block, and the window is valid."""
     call = ToolCall(id="toolu_1", name="ls", arguments={"path": "ü", "n": 1.0})
-    said = Said(thinking="Let me see.", signature="SEAL", text="I look.", calls=(call,), usage=Usage(input=3, output=5))
+    said = ScriptedReply(
+        thinking="Let me see.", signature="SEAL", text="I look.", calls=(call,), usage=Usage(input=3, output=5)
+    )
     with ScriptedProvider([said, "done"]) as provider:
         model = AnthropicModel("claude-opus-5-5", api_key="key", base_url=provider.url)
         reply = model.ask(HELLO)
@@ -111,7 +113,7 @@ def test_a_reply_is_sent_back_as_it_came() -> None:
 def test_usage_has_the_cache_in_it() -> None:
     """Tokens read from and written to the cache are counted apart."""
     usage = Usage(input=4, output=9, cache_read=100, cache_write=30)
-    assert asked(Said(text="ok", usage=usage)).usage == usage
+    assert asked(ScriptedReply(text="ok", usage=usage)).usage == usage
 
 
 def stream(*events: dict[str, Any], stop: str = "end_turn") -> Events:
@@ -189,8 +191,8 @@ def in_stream(kind: str, message: str) -> Events:
         (ModelBusyError("", status=529), ModelBusyError),
         (in_stream("overloaded_error", "Overloaded"), ModelBusyError),
         (in_stream("invalid_request_error", "prompt is too long: 9 tokens > 8 maximum"), ModelOverflowError),
-        (Cut(Said(text="and then came nothing"), after=5), ModelBusyError),
-        (Cut(Said(text="and then came nothing"), after=5, cleanly=True), ModelBusyError),
+        (Cut(ScriptedReply(text="and then came nothing"), after=5), ModelBusyError),
+        (Cut(ScriptedReply(text="and then came nothing"), after=5, cleanly=True), ModelBusyError),
         (Raw(200, b"event: message_start\ndata: {half\n\n"), ModelBusyError),
         (Raw(200, b"event: message_start\ndata: \xff\xfe\n\n"), ModelBusyError),
         (Raw(200, b"event: message_start\ndata: 5\n\n"), ModelBusyError),

@@ -18,7 +18,7 @@ from holdfast.models.anthropic import AnthropicModel
 from holdfast.models.base import Model, Prompt
 from holdfast.models.client import stream
 from holdfast.models.openai import OpenAIModel
-from holdfast.models.scripted import Hang, Said
+from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.testing.provider import Mute, ScriptedProvider, Step
 from support.waiting import PATIENCE
 
@@ -147,7 +147,7 @@ def test_a_hanging_server_is_left(step: Step, open_model: Callable[[str], Model]
 
 def test_a_model_can_be_asked_from_within_an_event_loop() -> None:
     """Whoever has an event loop of their own is not disturbed."""
-    with ScriptedProvider([Said(text="hello there")]) as provider:
+    with ScriptedProvider([ScriptedReply(text="hello there")]) as provider:
         model = open_anthropic(provider.url)
 
         async def ask() -> str:

@@ -173,5 +173,5 @@ def test_importing_costs_nothing() -> None:
 
 def test_public_names_are_there() -> None:
     """Every name of the package is there."""
-    names = "AnthropicModel Echo Fallback Model OpenAIModel Prompt Reply Retrying Said Scripted Tool"
+    names = "AnthropicModel Echo Fallback Model OpenAIModel Prompt Reply Retrying Scripted ScriptedReply Tool"
     assert all(getattr(holdfast.models, name) for name in [*names.split(), "context_tokens", "open_model"])

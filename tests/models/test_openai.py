@@ -12,7 +12,7 @@ from holdfast.errors import MissingExtraError, ModelBusyError, ModelError, Model
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.openai import OpenAIModel, chat_body
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.providers import check
 from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
 from support.waiting import PATIENCE
@@ -150,7 +150,7 @@ def test_calls_are_put_together(deltas: list[dict[str, Any]], expected: list[tup
 def test_a_reply_is_sent_back_as_it_came() -> None:
     """Text and calls go back as they were, and the window is valid."""
     made = ToolCall(id="call_1", name="ls", arguments={"path": "ü"})
-    with ScriptedProvider([Said(text="I look.", calls=(made,)), "done"]) as provider:
+    with ScriptedProvider([ScriptedReply(text="I look.", calls=(made,)), "done"]) as provider:
         model = OpenAIModel("gpt-5", api_key="key", base_url=f"{provider.url}/v1")
         reply = model.ask(HELLO)
         result = ToolResult(call_id="call_1", content=(Text(text="a.py"),))
@@ -182,7 +182,7 @@ def test_strange_replies_are_understood(said: Step, text: str, stop: str) -> Non
 def test_usage_knows_the_cache() -> None:
     """Cached tokens are counted apart from the others."""
     usage = Usage(input=10, output=5, cache_read=90)
-    assert asked(Said(text="ok", usage=usage)).usage == usage
+    assert asked(ScriptedReply(text="ok", usage=usage)).usage == usage
 
 
 def in_stream(message: str, code: str | None = None) -> Events:
@@ -197,8 +197,8 @@ def in_stream(message: str, code: str | None = None) -> Events:
         (in_stream("shorten it", "context_length_exceeded"), ModelOverflowError),
         (chunks(finish="model_context_window_exceeded"), ModelOverflowError),
         (chunks({"content": "and then"}, finish=None), ModelBusyError),
-        (Cut(Said(text="and then came nothing"), after=3), ModelBusyError),
-        (Cut(Said(text="and then came nothing"), after=3, cleanly=True), ModelBusyError),
+        (Cut(ScriptedReply(text="and then came nothing"), after=3), ModelBusyError),
+        (Cut(ScriptedReply(text="and then came nothing"), after=3, cleanly=True), ModelBusyError),
         (Raw(200, b"data: {half\n\n"), ModelBusyError),
         (Raw(200, b"data: [1, 2]\n\n"), ModelBusyError),
         (Raw(200, b"<html>Please log in</html>"), ModelBusyError),

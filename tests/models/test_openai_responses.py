@@ -10,7 +10,7 @@ from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, Mode
 from holdfast.messages import Message, RedactedThinking, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Prompt, Reply, Tool
 from holdfast.models.openai import ResponsesModel
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.providers import check
 from holdfast.testing.provider import Cut, Events, Raw, ScriptedProvider, Step
 from support.waiting import PATIENCE
@@ -58,7 +58,7 @@ def test_a_request_has_what_the_provider_wants() -> None:
 def test_a_reply_is_sent_back_as_it_came() -> None:
     """Sealed reasoning, words and calls go back as items, and the window is valid."""
     call = ToolCall(id="call_1", name="ls", arguments={"path": "ü"})
-    said = Said(thinking="Let me see.", signature="SEAL", text="I look.", calls=(call,))
+    said = ScriptedReply(thinking="Let me see.", signature="SEAL", text="I look.", calls=(call,))
     with ScriptedProvider([said, "done"]) as provider:
         model = ResponsesModel("gpt-6-sol", api_key="key", base_url=f"{provider.url}/v1")
         reply = model.ask(HELLO)
@@ -80,7 +80,7 @@ def test_a_reply_is_sent_back_as_it_came() -> None:
 def test_usage_has_the_cache_in_it() -> None:
     """Tokens read from and written to the cache are counted apart."""
     usage = Usage(input=4, output=9, cache_read=100, cache_write=30)
-    assert asked(Said(text="ok", usage=usage)).usage == usage
+    assert asked(ScriptedReply(text="ok", usage=usage)).usage == usage
 
 
 def test_strange_replies_are_understood() -> None:
@@ -104,7 +104,7 @@ def test_strange_replies_are_understood() -> None:
             ),
             ModelOverflowError,
         ),
-        (Cut(Said(text="and then"), after=3, cleanly=True), ModelBusyError),
+        (Cut(ScriptedReply(text="and then"), after=3, cleanly=True), ModelBusyError),
         (Raw(404, {"error": {"message": "no such model"}}), ModelRefusedError),
     ],
 )

@@ -17,7 +17,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, Text, Thinking, ToolCall, Usage
 from holdfast.models.base import Prompt, Tool
-from holdfast.models.scripted import Echo, Hang, Said, Scripted, prompt_tokens
+from holdfast.models.scripted import Echo, Hang, Scripted, ScriptedReply, prompt_tokens
 
 HELLO = Prompt(messages=[Message(role="user", parts=(Text(text="hello"),))])
 LS = Tool(name="ls", description="List.", parameters={"type": "object"})
@@ -25,7 +25,7 @@ LS = Tool(name="ls", description="List.", parameters={"type": "object"})
 
 def test_steps_come_in_order_and_prompts_are_kept() -> None:
     """Each prompt gets the next step, and every prompt can be looked at afterwards."""
-    model = Scripted(["one", lambda prompt: f"{len(prompt.messages)} message", Said(text="three")])
+    model = Scripted(["one", lambda prompt: f"{len(prompt.messages)} message", ScriptedReply(text="three")])
     assert [model.ask(HELLO).text for _ in range(3)] == ["one", "1 message", "three"]
     assert model.prompts == [HELLO] * 3
 
@@ -42,7 +42,7 @@ def test_a_script_ends() -> None:
     model.ask(HELLO)
     with pytest.raises(ModelRefusedError, match="over after 1 replies"):
         model.ask(HELLO)
-    again = Scripted([Said(text="again", repeat=True)])
+    again = Scripted([ScriptedReply(text="again", repeat=True)])
     assert [again.ask(HELLO).text for _ in range(3)] == ["again"] * 3
 
 
@@ -60,7 +60,7 @@ def test_a_message_is_said_as_it_is() -> None:
 def test_text_arrives_in_pieces() -> None:
     """Text comes in the pieces that it was given in, else word by word, and nothing of it is lost."""
     heard: list[str] = []
-    model = Scripted([Said(pieces=("he", "llo")), "  two\nwords  "])
+    model = Scripted([ScriptedReply(pieces=("he", "llo")), "  two\nwords  "])
     model.ask(HELLO, on_text=heard.append)
     assert heard == ["he", "llo"]
     model.ask(HELLO, on_text=heard.append)
@@ -71,7 +71,7 @@ def test_usage_is_estimated_unless_it_is_given() -> None:
     """Tools and schema count with the messages."""
     full = Prompt(messages=HELLO.messages, tools=[LS], schema={"type": "object"})
     assert prompt_tokens(full) > prompt_tokens(HELLO)
-    model = Scripted(["ok", Said(text="ok", usage=Usage(input=1, output=2))])
+    model = Scripted(["ok", ScriptedReply(text="ok", usage=Usage(input=1, output=2))])
     first, second = model.ask(full), model.ask(full)
     assert first.usage is not None
     assert first.usage.input == prompt_tokens(full)
@@ -91,7 +91,7 @@ def test_a_prompt_that_does_not_fit_is_refused() -> None:
 
 def test_a_delay_is_cut_short() -> None:
     """Waiting between pieces ends with the deadline and with a cancellation."""
-    slow = Said(text="a b c", delay=30.0, repeat=True)
+    slow = ScriptedReply(text="a b c", delay=30.0, repeat=True)
     with pytest.raises(ModelTimeoutError):
         Scripted([slow]).ask(HELLO, timeout=0.05)
     cancel = Event()
@@ -100,7 +100,7 @@ def test_a_delay_is_cut_short() -> None:
         Scripted([slow]).ask(HELLO, cancel=cancel)
     with pytest.raises(ModelTimeoutError):
         Scripted([Hang()]).ask(HELLO, timeout=0.01)
-    assert Scripted([Said(text="a b", delay=0.001)]).ask(HELLO).text == "a b"
+    assert Scripted([ScriptedReply(text="a b", delay=0.001)]).ask(HELLO).text == "a b"
 
 
 SCRIPT = """

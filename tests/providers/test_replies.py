@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.providers.replies import AnthropicStream, ChatStream, ReplyCollector, read_reply
 from holdfast.testing.provider import anthropic_events, openai_events, responses_events
 from support.wrong_values import change_each_value
@@ -178,7 +178,9 @@ class TestReplyCollector:
     @pytest.mark.parametrize("format", EVENTS)
     def test_no_value_of_the_wrong_kind_ends_the_reading(self, format: str) -> None:
         """The client gets such a reply too: a provider may change a field."""
-        said = Said(text="naïve 😀", thinking="hm", signature="s", calls=(ToolCall(id="a", name="ls", arguments={}),))
+        said = ScriptedReply(
+            text="naïve 😀", thinking="hm", signature="s", calls=(ToolCall(id="a", name="ls", arguments={}),)
+        )
         events = [data for _, data in EVENTS[format](said)]
         for changed in change_each_value(events):
             collector = ReplyCollector(format, is_stream=True)

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.errors import ModelBusyError
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.server.app import create_app
 from holdfast.server.forwarding import Upstreams
 from holdfast.store.base import Select
@@ -89,7 +89,7 @@ class TestAfterAResponse:
     def test_a_response_whose_stream_the_client_left_is_continued(self, start: Start) -> None:
         """Its id is in the first event."""
         is_over = Event()
-        with start([Cut(Said(text="Hi."), after=4, when=is_over), "Fine."], settings=PLAIN) as server:
+        with start([Cut(ScriptedReply(text="Hi."), after=4, when=is_over), "Fine."], settings=PLAIN) as server:
             body = make_body(PATH, "hello", stream=True)
             headers = credential(PATH, ANN)
             with patient.stream("POST", f"{server.url}/v1/{PATH}", json=body, headers=headers) as reply:
@@ -159,7 +159,7 @@ class TestInAConversation:
             assert texts(server.engine) == ["hello", "Hi.", "more", "Fine."]
 
     def test_a_reply_breaks_off_and_the_request_is_repeated(self, start: Start) -> None:
-        script = ["Hi.", Cut(Said(text="half of it"), after=3), "Fine."]
+        script = ["Hi.", Cut(ScriptedReply(text="half of it"), after=3), "Fine."]
         with start(script, settings=PLAIN) as server:
             ask(server, PATH, "hello", body=NAMED)
             fail(server, "more", body=NAMED)

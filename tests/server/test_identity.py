@@ -17,7 +17,7 @@ import pytest
 from holdfast import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Hang, Said
+from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.server.app import create_app
 from holdfast.server.forwarding import Upstreams
 from holdfast.settings import Archive, Embedding, ModelSettings, ProjectSettings, ServerSettings, Settings, load
@@ -456,7 +456,7 @@ class TestUnnamed:
     def test_a_reply_with_thinking_and_calls_is_recognised(self, start: Start) -> None:
         """The client drops the thinking."""
         call = ToolCall(id="c1", name="ls", arguments={})
-        said = Said(text="Looking.", thinking="Where?", calls=(call,))
+        said = ScriptedReply(text="Looking.", thinking="Where?", calls=(call,))
         tools = [{"name": "ls", "input_schema": {"type": "object"}}]
         with start([said, "Done."], settings=PLAIN) as server:
             first = session_of(ask(server, "messages", "List it.", body={"tools": tools}))
@@ -480,7 +480,9 @@ class TestUnnamed:
             assert session_of(ask(server, "chat/completions", "hello", "Hi.", "more")) == first
 
     @every_format
-    @pytest.mark.parametrize("failure", [ModelBusyError("busy"), Cut(Said(text="half of it"), after=3)], ids=type)
+    @pytest.mark.parametrize(
+        "failure", [ModelBusyError("busy"), Cut(ScriptedReply(text="half of it"), after=3)], ids=type
+    )
     def test_a_request_that_failed_is_tried_again_in_its_session(self, start: Start, path: str, failure: Any) -> None:
         with start([failure, "Hi.", "Fine."], settings=PLAIN) as server:
             body = make_body(path, "hello", stream=True)
@@ -505,7 +507,7 @@ class TestUnnamed:
         """Nobody else can have the id of a tool call. Also after a restart."""
         call = ToolCall(id="call_9fK2mQ7xB4tR8vLp3ZsD6wYn", name="ls", arguments={})
         tools = {"tools": [{"type": "function", "function": {"name": "ls"}}]}
-        asked, reply = {"role": "user", "content": "List it."}, Said(text="Looking.", calls=(call,))
+        asked, reply = {"role": "user", "content": "List it."}, ScriptedReply(text="Looking.", calls=(call,))
         function = {"name": "ls", "arguments": "{}"}
         called = {
             "role": "assistant",
@@ -546,7 +548,7 @@ class TestUnnamed:
             "tool_calls": [{"id": name, "type": "function", "function": function}],
         }
         result = {"role": "tool", "tool_call_id": name, "content": "a.txt"}
-        with start([Said(calls=(call,)), "Fine.", "Fine."], settings=PLAIN) as server:
+        with start([ScriptedReply(calls=(call,)), "Fine.", "Fine."], settings=PLAIN) as server:
             first = session_of(ask(server, "chat/completions", SECRET, body=tools))
             body = {"model": "m", "messages": [{"role": "user", "content": QUESTION}, called, result], **tools}
             headers = credential("chat", ANN)
@@ -628,7 +630,7 @@ class TestRepeated:
 
         with start(answer, settings=PLAIN) as server, ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda _: ask(server, path, "hello", session="s1"), range(8)))
-        script = [ModelBusyError("busy"), Cut(Said(text="Hi."), after=1), "Hi.", "Hi."]
+        script = [ModelBusyError("busy"), Cut(ScriptedReply(text="Hi."), after=1), "Hi.", "Hi."]
         with start(script, settings=PLAIN) as server:
             body = make_body(path, "hello", stream=True)
             headers = {**credential(path, ANN), "x-holdfast-session": "s1"}

@@ -10,7 +10,7 @@ import httpx2 as httpx
 import pytest
 
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.session import Session
 from holdfast.testing.provider import Cut
 from support import patient
@@ -67,13 +67,13 @@ def is_archived(session: Session, text: str) -> Callable[[], bool]:
     return check
 
 
-def hold(said: Said, *, events: int | None = None, path: str = "") -> tuple[Cut, Event]:
+def hold(said: ScriptedReply, *, events: int | None = None, path: str = "") -> tuple[Cut, Event]:
     """Make a reply that sends all but its last events, and then waits."""
     is_over = Event()
     return Cut(said, after=_count_before_end(said, path) if events is None else events, when=is_over), is_over
 
 
-def _count_before_end(said: Said, path: str) -> int:
+def _count_before_end(said: ScriptedReply, path: str) -> int:
     """Count the events up to the one after which a client knows that the reply is over."""
     pieces = len(said.arriving)
     opening = {"messages": 3, "chat/completions": 1, "responses": 2}[path]  # the start of the message and of its text
@@ -84,7 +84,7 @@ def _count_before_end(said: Said, path: str) -> int:
 @every_format
 class TestWhole:
     def test_a_client_that_leaves_before_the_last_event_has_the_whole_reply(self, start: Start, path: str) -> None:
-        cut, is_over = hold(Said(text=ANSWER), path=path)
+        cut, is_over = hold(ScriptedReply(text=ANSWER), path=path)
         with start([cut, "Fine."], settings=ACROSS) as server:
             session = leave_after(server, path, "Look it up.", marker=LAST_EVENT_THAT_IS_READ[path])
             until(is_archived(session, ANSWER))
@@ -96,7 +96,7 @@ class TestWhole:
     def test_a_provider_that_breaks_off_before_the_last_event_has_sent_the_whole_reply(
         self, start: Start, path: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        cut, is_over = hold(Said(text=ANSWER), path=path)
+        cut, is_over = hold(ScriptedReply(text=ANSWER), path=path)
         is_over.set()
         with start([cut, "Fine."], settings=ACROSS) as server:
             leave_after(server, path, "Look it up.", marker="no such line")
@@ -117,7 +117,7 @@ class TestBrokenOff:
 
     def broken(self, path: str) -> tuple[Cut, Event]:
         """Make a reply with all words of the answer, and nothing after them."""
-        said = Said(text=ANSWER)
+        said = ScriptedReply(text=ANSWER)
         ending = {"messages": 2, "chat/completions": 1, "responses": 1}[path]
         return hold(said, events=_count_before_end(said, path) - ending)
 
@@ -182,15 +182,15 @@ class TestBrokenOff:
 @pytest.mark.parametrize(
     ("said", "events"),
     [
-        (Said(text=ANSWER, thinking="The port is 5433."), 3),
+        (ScriptedReply(text=ANSWER, thinking="The port is 5433."), 3),
         (
-            Said(text=ANSWER, calls=(ToolCall(id="c1", name="ls", arguments={}),)),
-            2 + len(Said(text=ANSWER).arriving) + 2,
+            ScriptedReply(text=ANSWER, calls=(ToolCall(id="c1", name="ls", arguments={}),)),
+            2 + len(ScriptedReply(text=ANSWER).arriving) + 2,
         ),
     ],
     ids=["only the reasoning", "a call that is not done"],
 )
-def test_a_response_of_which_an_item_is_missing_is_not_whole(start: Start, said: Said, events: int) -> None:
+def test_a_response_of_which_an_item_is_missing_is_not_whole(start: Start, said: ScriptedReply, events: int) -> None:
     """Reasoning is no answer, and what has begun may be half a call."""
     cut, is_over = hold(said, events=events)
     is_over.set()

@@ -10,7 +10,7 @@ from threading import Barrier, Event
 from typing import Any
 
 from holdfast import Engine, Settings
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.server.rpc import Rpc
 from support import patient
 
@@ -40,7 +40,7 @@ class TestProxy:
         """A client asks twice at once, and sends both replies back in its next requests."""
         has_both, has_second = Barrier(2, timeout=60), Event()
 
-        def answer(body: dict[str, Any]) -> Said | str:
+        def answer(body: dict[str, Any]) -> ScriptedReply | str:
             asked = body["messages"][-1]["content"]
             if asked.startswith("Question"):
                 has_both.wait()

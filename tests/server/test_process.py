@@ -21,7 +21,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError
-from holdfast.models.scripted import Hang, Said
+from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.server.app import create_app
 from holdfast.server.forwarding import Upstreams
 from holdfast.server.guard import Activity
@@ -77,7 +77,7 @@ def test_a_reply_that_breaks_off_is_one_line_in_the_log(tmp_path: Path) -> None:
     body = {"model": "m", "max_tokens": 50, "stream": True, "messages": [{"role": "user", "content": "Go."}]}
     received = threading.Event()
     with (
-        ScriptedProvider([Cut(Said(text="half of it"), after=3, when=received)]) as provider,
+        ScriptedProvider([Cut(ScriptedReply(text="half of it"), after=3, when=received)]) as provider,
         running(tmp_path, "--upstream", provider.url) as (_, url),
     ):
         with patient.stream("POST", f"{url}/v1/messages", json=body) as reply:

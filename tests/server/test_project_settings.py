@@ -18,7 +18,7 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from holdfast.engine import Engine
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.server.process import Server, find, find_or_start
 from holdfast.settings import ProjectSettings, Settings, folder_of, load, user_files
 from holdfast.settings.projects import MAX_PROJECTS
@@ -260,8 +260,8 @@ def test_a_project_with_a_memory_of_its_own(machine: Machine) -> None:
 def test_facts_are_read_by_the_model_of_their_project(machine: Machine) -> None:
     """The model of one project never sees the messages of another, nor does that of the user see its messages."""
     with (
-        ScriptedProvider(lambda _: Said(text="[]")) as of_project,
-        ScriptedProvider(lambda _: Said(text="[]")) as of_user,
+        ScriptedProvider(lambda _: ScriptedReply(text="[]")) as of_project,
+        ScriptedProvider(lambda _: ScriptedReply(text="[]")) as of_user,
     ):
         file = machine.small / "holdfast.toml"
         file.write_text(f'[knowledge]\nmodel = "{of_project.url}/v1#m"\n')

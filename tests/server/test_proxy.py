@@ -20,7 +20,7 @@ from openai import OpenAI
 
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
-from holdfast.models.scripted import Hang, Said
+from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.settings import ModelSettings, Settings
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, Step, overflow
@@ -115,9 +115,9 @@ class TestAnthropic:
         """Every request is valid and under the limit, and the archive has everything."""
         numbers = itertools.count(1)
 
-        def answer(_: dict[str, Any]) -> Said:
+        def answer(_: dict[str, Any]) -> ScriptedReply:
             number = next(numbers)
-            return Said(text=f"step {number}", calls=(ToolCall(id=f"call_{number}", name="ls", arguments={}),))
+            return ScriptedReply(text=f"step {number}", calls=(ToolCall(id=f"call_{number}", name="ls", arguments={}),))
 
         with start(answer, settings=SMALL) as server, anthropic(server.url) as client:
             history: list[Any] = [{"role": "user", "content": "The magic number is 7421. List everything."}]
@@ -264,7 +264,7 @@ class TestAnthropic:
         """Marked so, not recalled, and with a line in the log; also where it ends without its last event."""
         call = ToolCall(id="c1", name="write", arguments={"path": "a"})
         received = threading.Event()
-        cut = Cut(Said(text="half of it", calls=(call,)), after=9, cleanly=cleanly, when=received)
+        cut = Cut(ScriptedReply(text="half of it", calls=(call,)), after=9, cleanly=cleanly, when=received)
         with start([cut]) as server, anthropic(server.url) as client:
             asked = client.messages.stream(
                 model=MODEL, max_tokens=100, messages=[{"role": "user", "content": "Go."}], tools=[LS]
@@ -288,7 +288,7 @@ class TestAnthropic:
     ) -> None:
         asked = [{"role": "user", "content": "Go."}]
         body = {"model": "m", "max_tokens": 9, "messages": asked, "input": asked, "stream": True}
-        with start([Cut(Said(text="half"), after=3 if path == "messages" else 1, cleanly=True)]) as server:
+        with start([Cut(ScriptedReply(text="half"), after=3 if path == "messages" else 1, cleanly=True)]) as server:
             patient.post(f"{server.url}/v1/{path}", json=body, headers={"x-holdfast-session": "s1", **OWNER})
             until(lambda: "broke off" in caplog.text)
             assert texts(server.engine) == ["Go."]
@@ -312,7 +312,7 @@ class TestOpenAI:
     @pytest.mark.parametrize("stream", [True, False])
     def test_chat_completions(self, start: Start, *, stream: bool) -> None:
         call = ToolCall(id="c1", name="ls", arguments={"path": "/srv"})
-        with start([Said(text="Looking.", calls=(call,))]) as server, openai(server.url) as client:
+        with start([ScriptedReply(text="Looking.", calls=(call,))]) as server, openai(server.url) as client:
             reply: Any = client.chat.completions.create(
                 model="gpt-5",
                 messages=[{"role": "user", "content": "What is in /srv?"}],
@@ -375,7 +375,7 @@ class TestOpenAI:
     def test_what_has_come_of_a_reply_that_breaks_off_is_archived(self, start: Start, path: str) -> None:
         asked = [{"role": "user", "content": "Go."}]
         body = {"model": "gpt-5", "messages": asked, "input": asked, "stream": True}
-        pieces = Said(pieces=("half ", "of ", "it"))
+        pieces = ScriptedReply(pieces=("half ", "of ", "it"))
         received = threading.Event()
         headers = {"x-holdfast-session": "s1", **OWNER}
         with start([Cut(pieces, after=4 if path == "responses" else 3, when=received)]) as server:

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast import Engine
 from holdfast.messages import ToolCall, Usage
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.server.app import create_app
 from holdfast.server.forwarding import Upstreams
 from holdfast.settings import ModelSettings, Settings
@@ -90,7 +90,7 @@ def archived(server: Running, request: pytest.FixtureRequest) -> list[str]:
 class TestMessages:
     def test_a_stream_with_thinking_text_and_tools(self, server: Running, claude: anthropic.Anthropic) -> None:
         """Blocks, signature, arguments, usage and stop reason are those of the provider; so is what is sent back."""
-        said = Said(
+        said = ScriptedReply(
             text="Looking.", thinking="Where?", signature="sealed-1", calls=CALLS, usage=Usage(input=7, output=5)
         )
         server.provider.set_script([said, "Done."])
@@ -138,7 +138,9 @@ class TestMessages:
 class TestChat:
     def test_a_stream_with_tools(self, server: Running, gpt: openai.OpenAI) -> None:
         """The pieces of the calls, the usage at the end, and what is sent back."""
-        server.provider.set_script([Said(text="Looking.", calls=CALLS, usage=Usage(input=7, output=5)), "Done."])
+        server.provider.set_script(
+            [ScriptedReply(text="Looking.", calls=CALLS, usage=Usage(input=7, output=5)), "Done."]
+        )
         history: list[Any] = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "List it."}]
         with gpt.chat.completions.stream(
             model="m", messages=history, tools=[CHAT_LS], stream_options={"include_usage": True}
@@ -168,7 +170,7 @@ class TestResponses:
     def test_a_stream_with_reasoning_and_tools(self, server: Running, gpt: openai.OpenAI) -> None:
         """Sealed reasoning comes as it is, and goes back as it is."""
         server.provider.set_script(
-            [Said(text="Looking.", thinking="Where?", signature="sealed-2", calls=CALLS), "Done."]
+            [ScriptedReply(text="Looking.", thinking="Where?", signature="sealed-2", calls=CALLS), "Done."]
         )
         items: list[Any] = [{"role": "user", "content": "List it."}]
         stream = gpt.responses.create(model="m", input=items, tools=[RESPONSES_LS], stream=True)

@@ -11,7 +11,7 @@ import httpx2 as httpx
 import pytest
 from openai import OpenAI
 
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.testing.provider import Events, Raw, Wire, wire_of_path
 from support import patient
@@ -113,7 +113,7 @@ class TestHosts:
             return b"".join([chunk async for chunk in complete_stream(chunks(), wire.format, find)])
 
         async def complete_all() -> None:
-            said = Said(text="a summary")
+            said = ScriptedReply(text="a summary")
             for events in change_each_value([data for _, data in wire.stream(said, model="m", number=1)]):
                 assert (await complete(events)).count(b"data: ") >= len(events)
             for body in change_each_value(wire.whole(said, model="m", number=1)):

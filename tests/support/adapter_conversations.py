@@ -10,7 +10,7 @@ from holdfast import Session, Settings, providers
 from holdfast.messages import Message, ToolCall
 from holdfast.settings.schema import Compaction, Embedding, Pruning, QualityGuard
 from holdfast.store.base import Select
-from holdfast.testing.provider import Said, ScriptedProvider, Step, wire_of_path
+from holdfast.testing.provider import ScriptedProvider, ScriptedReply, Step, wire_of_path
 from support.waiting import UNHURRIED
 
 LIMIT = 8_000
@@ -78,13 +78,13 @@ class Librarian:
         """Answer a request."""
         if not body.get("tools"):
             self.summaries.append(body)
-            return Said(text=SUMMARY)
+            return ScriptedReply(text=SUMMARY)
         newest = providers.read_request(body, format=self.format)[-1]
         if newest.results or not newest.text.startswith("第"):
-            return Said(text=f"Noted, {self.calls}.")
+            return ScriptedReply(text=f"Noted, {self.calls}.")
         self.calls += 1
         shelf = int(newest.text.partition("on shelf ")[2].partition("?")[0])
-        return Said(calls=(ToolCall(id=f"call_{self.calls}", name="lookup", arguments={"shelf": shelf}),))
+        return ScriptedReply(calls=(ToolCall(id=f"call_{self.calls}", name="lookup", arguments={"shelf": shelf}),))
 
 
 def archived(session: Session) -> list[Message]:

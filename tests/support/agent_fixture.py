@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from holdfast.compaction.events import Hooks
 from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.base import Prompt
-from holdfast.models.scripted import Answer, Said, Scripted
+from holdfast.models.scripted import Answer, Scripted, ScriptedReply
 from holdfast.settings import Embedding
 from holdfast_agent.agent import Agent, Records, open_engine
 from holdfast_agent.sessions import Sessions, session_key
@@ -121,7 +121,9 @@ def talker(answers: Callable[[str], str]) -> Callable[[Prompt], Answer]:
     def answer(prompt: Prompt) -> Answer:
         last = prompt.messages[-1]
         if "Pre-compaction memory flush" in last.text:
-            return Said(calls=(ToolCall(id="w", name="write", arguments={"path": _note(last.text), "content": "- x"}),))
+            return ScriptedReply(
+                calls=(ToolCall(id="w", name="write", arguments={"path": _note(last.text), "content": "- x"}),)
+            )
         if last.role == "tool":
             return "NO_REPLY"
         if not prompt.tools:

@@ -9,7 +9,7 @@ from typing import Any
 
 from holdfast.memory.block import CLOSE, OPEN
 from holdfast.messages import ToolCall, Usage
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.providers import check, read
 from holdfast.testing.provider import Raw, Step
 from holdfast.tokens import count_json, count_messages
@@ -65,7 +65,7 @@ class Brain:
             return self._notes(said)
         if is_result(last):
             return counted(
-                Said(text="NO_REPLY" if "daily note" in said or "memory/" in said else "Done with it."), body
+                ScriptedReply(text="NO_REPLY" if "daily note" in said or "memory/" in said else "Done with it."), body
             )
         if "conversation between a user and a coding agent" in str(body.get("system", "")) + str(body["messages"][0]):
             self.asked["facts"] += 1
@@ -76,14 +76,14 @@ class Brain:
         self.asked["answer"] += 1
         step = self.before(said)
         blocks = recalled("\n".join(text for message in body["messages"] for text in texts(message)))
-        return counted(Said(text=_answer(said, blocks)), body) if step is None else step
+        return counted(ScriptedReply(text=_answer(said, blocks)), body) if step is None else step
 
-    def _notes(self, said: str) -> Said:
+    def _notes(self, said: str) -> ScriptedReply:
         self.asked["notes"] += 1
         path = re.search(r"memory/\d{4}-\d\d-\d\d\.md", said)
         assert path is not None
         note = {"path": path[0], "content": f"- note {self.asked['notes']}\n"}
-        return Said(calls=(ToolCall(id=f"note_{self.asked['notes']}", name="write", arguments=note),))
+        return ScriptedReply(calls=(ToolCall(id=f"note_{self.asked['notes']}", name="write", arguments=note),))
 
 
 def _answer(said: str, blocks: str) -> str:
@@ -96,7 +96,7 @@ def _answer(said: str, blocks: str) -> str:
     return f"Noted {number}. " + "That is fine and we go on with it as before. " * 6
 
 
-def counted(said: Said, body: dict[str, Any]) -> Said:
+def counted(said: ScriptedReply, body: dict[str, Any]) -> ScriptedReply:
     """A reply with about the usage that a provider would count."""
     usage = Usage(input=len(str(body)) // 4, output=len(said.text) // 4)
     return replace(said, usage=usage, pieces=tuple(filter(None, (said.text[:40], said.text[40:]))))

@@ -10,7 +10,7 @@ from typing import Any
 
 from holdfast.errors import ModelError
 from holdfast.messages import Usage
-from holdfast.models.scripted import Said
+from holdfast.models.scripted import ScriptedReply
 from holdfast.testing.provider import ScriptedProvider
 
 SUMMARY = "We worked on several things."
@@ -22,16 +22,16 @@ class Model(ScriptedProvider):
 
     def __init__(self) -> None:
         super().__init__(self._reply)
-        self.steps: deque[Said | ModelError] = deque()
+        self.steps: deque[ScriptedReply | ModelError] = deque()
         self.usage = Usage(input=2_000, output=20)
 
-    def _reply(self, body: dict[str, Any]) -> Said | ModelError:
-        step = self.steps.popleft() if self.steps and body.get("tools") else Said(text=SUMMARY)
+    def _reply(self, body: dict[str, Any]) -> ScriptedReply | ModelError:
+        step = self.steps.popleft() if self.steps and body.get("tools") else ScriptedReply(text=SUMMARY)
         if isinstance(step, ModelError):
             return step
-        return Said(text=step.text, calls=step.calls, usage=step.usage or self.usage)
+        return ScriptedReply(text=step.text, calls=step.calls, usage=step.usage or self.usage)
 
-    def expect(self, steps: Iterable[Said | ModelError]) -> None:
+    def expect(self, steps: Iterable[ScriptedReply | ModelError]) -> None:
         """Set the replies of the next turn."""
         self.steps = deque(steps)
 

@@ -12,7 +12,7 @@ from holdfast import providers
 from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
 from holdfast.providers.overflow import is_overflow
-from holdfast.testing.provider import Cut, Raw, Said, ScriptedProvider, overflow
+from holdfast.testing.provider import Cut, Raw, ScriptedProvider, ScriptedReply, overflow
 from support import patient
 
 CALL = ToolCall(id="c1", name="lookup", arguments={"key": "税"})
@@ -44,7 +44,7 @@ def read_reply(format: str, body: dict[str, Any]) -> providers.Incoming:
 @pytest.mark.parametrize("format", REQUESTS)
 def test_every_format_answers_whole_and_streamed(model_server: ScriptedProvider, format: str) -> None:
     """Four wire formats, whole and streamed, with calls and thinking."""
-    model_server.set_script([Said(calls=(CALL,)), Said(text="two words", thinking="hm")])
+    model_server.set_script([ScriptedReply(calls=(CALL,)), ScriptedReply(text="two words", thinking="hm")])
     whole = post(model_server, format).json()
     (message,) = providers.read([read_reply(format, whole)], format=format)
     assert [(call.name, call.arguments) for call in message.calls] == [("lookup", {"key": "税"})]
@@ -68,7 +68,7 @@ def test_errors_have_the_shape_of_the_provider(model_server: ScriptedProvider, f
 
 def test_faults_and_the_end_of_the_script(model_server: ScriptedProvider) -> None:
     """Cut connections, raw answers, an empty script and an unknown path."""
-    model_server.set_script([Cut(Said(text="a b c"), after=1), Raw(502, b"<html>")])
+    model_server.set_script([Cut(ScriptedReply(text="a b c"), after=1), Raw(502, b"<html>")])
     with pytest.raises(httpx.RemoteProtocolError):
         post(model_server, "openai_chat", stream=True)
     assert post(model_server, "openai_chat").status_code == 502

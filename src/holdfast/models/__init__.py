@@ -10,6 +10,6 @@ from holdfast.models.openai import OpenAIModel as OpenAIModel
 from holdfast.models.retry import Fallback as Fallback
 from holdfast.models.retry import Retrying as Retrying
 from holdfast.models.scripted import Echo as Echo
-from holdfast.models.scripted import Said as Said
 from holdfast.models.scripted import Scripted as Scripted
+from holdfast.models.scripted import ScriptedReply as ScriptedReply
 from holdfast.providers.models import context_tokens as context_tokens

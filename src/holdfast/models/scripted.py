@@ -1,6 +1,7 @@
 """Models without a provider: `Scripted` follows a script, `Echo` describes what it would have sent.
 
-    model = Scripted(["Hello!", Said(calls=(ToolCall(id="c1", name="ls", arguments={}),)), ModelBusyError("busy")])
+    call = ToolCall(id="c1", name="ls", arguments={})
+    model = Scripted(["Hello!", ScriptedReply(calls=(call,)), ModelBusyError("busy")])
 
 A scripted model keeps every prompt, counts tokens as `holdfast.tokens` does, and rejects what does not fit its window.
 """
@@ -38,7 +39,7 @@ _WORDS: Final = re.compile(r"\s*\S+\s*|\s+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ScriptedReply:
     """One scripted reply; `usage` and `stop` are estimated unless they are given.
 
     `pieces` is the text in the pieces that it arrives in, by default word by word, with a pause of `delay` seconds
@@ -81,7 +82,7 @@ class Hang:
     """No reply, until the call times out or is cancelled."""
 
 
-Answer: TypeAlias = str | Said | Message | ModelError | Hang
+Answer: TypeAlias = str | ScriptedReply | Message | ModelError | Hang
 Step: TypeAlias = Answer | Callable[[Prompt], Answer]
 """A step of a script: text, a reply, a message, an error to raise, silence, or a function from a prompt to one."""
 
@@ -147,10 +148,10 @@ class Scripted:
                 _pause(None, deadline, cancel, self.name)
                 raise AssertionError("an endless pause has ended")  # pragma: no cover - it ends only by an error
             case str():
-                said = Said(text=answer)
+                said = ScriptedReply(text=answer)
             case Message():
-                said = Said(text=answer.text, calls=answer.calls, usage=answer.usage, stop=answer.stop or "")
-            case Said():
+                said = ScriptedReply(text=answer.text, calls=answer.calls, usage=answer.usage, stop=answer.stop or "")
+            case ScriptedReply():
                 said = answer
         for piece in said.arriving:
             _pause(said.delay, deadline, cancel, self.name)
@@ -184,7 +185,7 @@ def _iterate_steps(steps: Sequence[Step] | Callable[[Prompt], Answer]) -> Iterat
         yield steps
     for step in steps:
         yield step
-        while isinstance(step, Said) and step.repeat:
+        while isinstance(step, ScriptedReply) and step.repeat:
             yield step
 
 
@@ -235,7 +236,7 @@ class Echo:
             f"Tools: {', '.join(tool.name for tool in prompt.tools) or 'none'}.",
             f"The last user message: {last or '(none)'}",
         ]
-        said = Said(text="\n".join(lines))
+        said = ScriptedReply(text="\n".join(lines))
         if on_text is not None:
             on_text(said.text)
         return said.reply(prompt, model=self.name)
@@ -300,7 +301,7 @@ def _read_step(text: str, number: int, path: Path | str) -> Step:
             return ModelBusyError(message, retry_after=line.retry_after)
         return _ERRORS[line.error](message)
     calls = enumerate(line.calls, start=1)
-    return Said(
+    return ScriptedReply(
         **{name: getattr(line, name) for name in _SAID_FIELDS},
         calls=tuple(
             ToolCall(id=call.id or f"call_{number}_{index}", name=call.name, arguments=call.arguments)

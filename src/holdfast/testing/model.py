@@ -25,7 +25,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from holdfast.models.base import Model, Prompt, Reply, Tool
-from holdfast.models.scripted import Answer, Hang, Said
+from holdfast.models.scripted import Answer, Hang, ScriptedReply
 from holdfast.providers import FORMATS
 from holdfast.testing import collect_checks, run_check
 
@@ -79,7 +79,7 @@ def model_describes_itself(open_model: Opener) -> None:
 def text_is_returned_and_streamed(open_model: Opener) -> None:
     """A reply is an assistant message with the text of the provider; `on_text` gets the same text as it arrives."""
     words = "Sure: 改用蓝色, naïve café 🦀.\n\n  - and a list"
-    with open_model([Said(text=words)]) as model:
+    with open_model([ScriptedReply(text=words)]) as model:
         heard: list[str] = []
         reply = model.ask(_asks(), on_text=heard.append)
         assert reply.message.role == "assistant", "the role is not assistant"
@@ -95,7 +95,7 @@ def tool_calls_are_returned_in_order(open_model: Opener) -> None:
         ToolCall(id="c2", name="ls", arguments={"path": "tests"}),
         ToolCall(id="c3", name="ls", arguments={}),
     )
-    with open_model([Said(text="I look.", calls=calls)]) as model:
+    with open_model([ScriptedReply(text="I look.", calls=calls)]) as model:
         reply = model.ask(_asks(tools=[_LS]))
         assert reply.message.calls == calls, f"{reply.message.calls} are other calls"
         assert reply.text == "I look.", "the text before the calls is lost"
@@ -105,7 +105,7 @@ def tool_calls_are_returned_in_order(open_model: Opener) -> None:
 def invalid_arguments_are_kept_as_text(open_model: Opener) -> None:
     """Arguments that are not a JSON object are kept as text, and can be sent back."""
     call = ToolCall(id="c1", name="ls", arguments='{"path": "sr')
-    with open_model([Said(calls=(call,)), "I see."]) as model:
+    with open_model([ScriptedReply(calls=(call,)), "I see."]) as model:
         reply = model.ask(_asks(tools=[_LS]))
         assert [made.arguments for made in reply.message.calls] == ['{"path": "sr'], "the arguments were changed"
         result = ToolResult(call_id="c1", content=(Text(text="no such thing"),), is_error=True)
@@ -115,7 +115,7 @@ def invalid_arguments_are_kept_as_text(open_model: Opener) -> None:
 
 def thinking_is_separate_from_text(open_model: Opener) -> None:
     """Thinking is a part of its own before the text; `on_text` does not get it."""
-    with open_model([Said(text="Four.", thinking="Two and two.")]) as model:
+    with open_model([ScriptedReply(text="Four.", thinking="Two and two.")]) as model:
         heard: list[str] = []
         reply = model.ask(_asks(), on_text=heard.append)
         thoughts = [part.text for part in reply.message.parts if isinstance(part, Thinking)]
@@ -127,7 +127,7 @@ def thinking_is_separate_from_text(open_model: Opener) -> None:
 def usage_is_reported(open_model: Opener) -> None:
     """The usage that the provider reports is in the reply and in its message, with cached tokens counted separately."""
     usage = Usage(input=100, output=20, cache_read=50)
-    with open_model([Said(text="ok", usage=usage)]) as model:
+    with open_model([ScriptedReply(text="ok", usage=usage)]) as model:
         reply = model.ask(_asks())
         assert reply.usage == usage, f"{reply.usage} is not the reported usage"
         assert reply.message.usage == usage, "the message has no usage"
@@ -135,7 +135,9 @@ def usage_is_reported(open_model: Opener) -> None:
 
 def stop_reason_is_reported(open_model: Opener) -> None:
     """A reply that reached the output limit has the stop reason `length`, one that was declined has `refusal`."""
-    with open_model([Said(text="and then", stop="length"), Said(text="No.", stop="refusal")]) as model:
+    with open_model(
+        [ScriptedReply(text="and then", stop="length"), ScriptedReply(text="No.", stop="refusal")]
+    ) as model:
         assert model.ask(_asks()).stop == "length"
         assert model.ask(_asks()).stop == "refusal"
 

@@ -1,7 +1,7 @@
 """A model server on this machine for tests: real HTTP, the providers' wire formats, replies that follow a script.
 
     def test_my_agent(model_server):                                 # pytest_plugins = ["holdfast.testing.fixtures"]
-        model_server.set_script(["Hello!", Said(calls=(call,)), overflow()])
+        model_server.set_script(["Hello!", ScriptedReply(calls=(call,)), overflow()])
         run_my_agent(base_url=model_server.url + "/v1")
         assert model_server.bodies[0]["messages"] == [...]
         model_server.check()
@@ -11,18 +11,18 @@ Gemini's `/v1beta/models/NAME:generateContent` and `:streamGenerateContent`; any
 script is a list with one step for each request, in the order of arrival, or a function from the body of a request to
 a step. A step is one of
 
-    "words"                     a reply of plain text
-    Said(...)                   a reply with text, pieces, thinking, calls, usage, stop
-    a ModelError                the provider's answer for it, in its own shape and status: overflow, busy (429 with
-                                retry-after, or the error's own status), timeout, refused
-    Hang()                      the headers, one ping, and then nothing
-    Mute()                      nothing at all
-    Cut(Said(...), after=2)     the connection is cut after two events; with `when=event`, once that event is set
-    Raw(status, body, headers)  any bytes at all: malformed SSE, an HTML page, an empty body
-    Events([...])               the given events, as they are: (event, data) pairs; no ending is added
+    "text"                            a plain text reply
+    ScriptedReply(...)                a reply with text, pieces, thinking, calls, usage and stop reason
+    a ModelError                      the answer that the provider gives for it: overflow, busy (429 with retry-after,
+                                      or the status of the error), timeout, refused
+    Hang()                            the headers, one ping, and then nothing
+    Mute()                            nothing at all
+    Cut(ScriptedReply(...), after=2)  cuts the connection after two events; with `when=event`, once that event is set
+    Raw(status, body, headers)        any bytes: malformed SSE, an HTML page, an empty body
+    Events([...])                     exactly these events, as (event, data) pairs; no end is added
 
-Replies are streamed where the request asks for it, else sent as one JSON object. Requests are kept, not checked:
-`check()` lists the provider's rules that they break. When the script is over, the answer is a 500 that says so.
+Replies are streamed if the request asks for it, otherwise sent as one JSON object. Requests are recorded, not checked:
+`check()` lists the rules of the provider that they break. After the last step the answer is a 500 that says so.
 """
 
 from __future__ import annotations
@@ -39,17 +39,29 @@ from typing import Any, Final, NamedTuple, Self
 
 from holdfast.errors import ModelBusyError, ModelError, ModelOverflowError, ModelTimeoutError
 from holdfast.messages import Usage
-from holdfast.models.scripted import Hang, Said
+from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.providers import Violation, check, expect_format
 from holdfast.providers.replies import AnthropicStream, ChatStream
 from holdfast.providers.wire import encode_arguments, object_arguments
 
-__all__ = ["Cut", "Event", "Events", "Hang", "Mute", "Raw", "Request", "Said", "Script", "ScriptedProvider", "Step"]
+__all__ = [
+    "Cut",
+    "Event",
+    "Events",
+    "Hang",
+    "Mute",
+    "Raw",
+    "Request",
+    "Script",
+    "ScriptedProvider",
+    "ScriptedReply",
+    "Step",
+]
 __all__ += ["overflow"]
 
 MAX_SILENT_SECONDS: Final = 300.0
 Event = tuple[str | None, Any]
-"""The name of a server-sent event, and its data: JSON, or text that is sent as it is."""
+"""The name of a server-sent event and its data: JSON, or text that is sent unchanged."""
 
 
 @dataclass(frozen=True)
@@ -59,13 +71,13 @@ class Mute:
 
 @dataclass(frozen=True)
 class Cut:
-    """A reply whose connection is cut after `after` events; `cleanly` as if it were over.
+    """A reply whose connection is cut after `after` events; with `cleanly`, the stream ends as if it were complete.
 
-    A client may lose what it has not read yet when a connection is cut. With `when`, the connection stays open until
-    that event is set: set it once the client has received what the test is about.
+    A client may lose data that it has not read when the connection is cut. With `when`, the connection stays open
+    until that event is set: set it after the client has received what the test is about.
     """
 
-    said: Said
+    said: ScriptedReply
     after: int = 2
     cleanly: bool = False
     when: threading.Event | None = None
@@ -73,7 +85,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Raw:
-    """Any answer."""
+    """Any HTTP response."""
 
     status: int = 200
     body: bytes | Mapping[str, Any] = b""
@@ -82,23 +94,23 @@ class Raw:
 
 @dataclass(frozen=True)
 class Events:
-    """The given events, and nothing else."""
+    """Exactly these events."""
 
     events: Sequence[Event]
 
 
-Step = str | Said | ModelError | Hang | Mute | Cut | Raw | Events
+Step = str | ScriptedReply | ModelError | Hang | Mute | Cut | Raw | Events
 Script = Sequence[Step] | Callable[[dict[str, Any]], Step]
 
 
 def overflow(requested: int = 9_000, limit: int = 8_192) -> ModelOverflowError:
-    """A request that does not fit, with figures."""
+    """Return the error of a request that is too long, with figures."""
     return ModelOverflowError("too long", requested=requested, limit=limit)
 
 
 @dataclass(frozen=True)
 class Request:
-    """What came in."""
+    """A request that the server received."""
 
     path: str
     headers: Mapping[str, str]
@@ -138,7 +150,7 @@ class ScriptedProvider:
 
     @property
     def url(self) -> str:
-        """Where it listens; Anthropic's and Gemini's base URL. OpenAI's has `/v1` behind it."""
+        """The base URL for Anthropic and Gemini clients. For OpenAI clients add `/v1`."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     @property
@@ -212,12 +224,12 @@ def _answer(
     to: BaseHTTPRequestHandler, step: Step, body: dict[str, Any], *, wire: Wire, number: int, closing: threading.Event
 ) -> None:
     model, is_stream = str(body.get("model")), body.get("stream") or ":streamGenerateContent" in to.path
-    match Said(text=step) if isinstance(step, str) else step:
+    match ScriptedReply(text=step) if isinstance(step, str) else step:
         case ModelError() as error:
             _send(to, Raw(*error_answer(error, wire.format)))
-        case Said() as said if is_stream:
+        case ScriptedReply() as said if is_stream:
             _stream(to, wire.stream(said, model=model, number=number))
-        case Said() as said:
+        case ScriptedReply() as said:
             _send(to, Raw(200, wire.whole(said, model=model, number=number)))
         case Events(events):
             _stream(to, iter(events))
@@ -290,11 +302,11 @@ _OVERFLOWS = {
 _FINISHES = {"end": "stop", "tools": "tool_calls", "refusal": "content_filter"}
 
 
-def _usage(said: Said) -> Usage:
+def _usage(said: ScriptedReply) -> Usage:
     return said.usage or Usage(input=11, output=7)
 
 
-def _stop(said: Said) -> str:
+def _stop(said: ScriptedReply) -> str:
     return said.stop or ("tools" if said.calls else "end")
 
 
@@ -304,7 +316,7 @@ def _halves(text: str) -> Iterator[str]:
     return filter(None, (text[:middle], text[middle:]))
 
 
-def anthropic_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+def anthropic_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as the Messages API streams it."""
     usage = _usage(said)
     start = {
@@ -328,7 +340,7 @@ def anthropic_events(said: Said, *, model: str = "scripted", number: int = 1) ->
     yield "message_stop", {"type": "message_stop"}
 
 
-def _blocks(said: Said) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
+def _blocks(said: ScriptedReply) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]:
     """Each content block as it begins, and what is added to it."""
     if said.thinking:
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in _halves(said.thinking)]
@@ -342,7 +354,7 @@ def _blocks(said: Said) -> Iterator[tuple[dict[str, Any], list[dict[str, Any]]]]
         yield block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces]
 
 
-def openai_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+def openai_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as Chat Completions streams it."""
     chunk = {"id": f"chatcmpl-{number}", "object": "chat.completion.chunk", "created": 1, "model": model}
 
@@ -368,7 +380,7 @@ def openai_events(said: Said, *, model: str = "scripted", number: int = 1) -> It
     yield None, "[DONE]"
 
 
-def responses_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+def responses_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as Responses streams it."""
     response = responses_message(said, model=model, number=number)
     yield _named({"type": "response.created", "response": {**response, "status": "in_progress", "output": []}})
@@ -388,7 +400,7 @@ def _named(event: dict[str, Any]) -> Event:
     return event["type"], event
 
 
-def _items(said: Said, number: int) -> Iterator[dict[str, Any]]:
+def _items(said: ScriptedReply, number: int) -> Iterator[dict[str, Any]]:
     if said.thinking:
         summary = [{"type": "summary_text", "text": said.thinking}]
         sealed = {"encrypted_content": said.signature or "sealed"}
@@ -403,7 +415,7 @@ def _items(said: Said, number: int) -> Iterator[dict[str, Any]]:
         yield {"type": "function_call", "id": f"fc_{number}_{index}", "status": "completed", **fields}
 
 
-def responses_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
+def responses_message(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
     """A reply as Responses sends it in one piece."""
     usage = _usage(said)
     cut = said.stop == "length"
@@ -425,7 +437,7 @@ def responses_message(said: Said, *, model: str = "scripted", number: int = 1) -
     }
 
 
-def gemini_events(said: Said, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
+def gemini_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as Gemini streams it: whole responses, each with some of the parts."""
     whole = gemini_message(said, model=model, number=number)
     (candidate,) = whole["candidates"]
@@ -435,7 +447,7 @@ def gemini_events(said: Said, *, model: str = "scripted", number: int = 1) -> It
     yield None, {**whole, "candidates": [{**candidate, "content": {"role": "model", "parts": [last]}}]}
 
 
-def gemini_message(said: Said, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
+def gemini_message(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> dict[str, Any]:
     """A reply as Gemini sends it in one piece."""
     usage = _usage(said)
     parts: list[dict[str, Any]] = [{"text": said.thinking, "thought": True}] if said.thinking else []
@@ -497,7 +509,7 @@ def _join(
 ) -> Callable[..., dict[str, Any]]:
     """Return what makes a reply in one piece of the events of its stream, with more fields."""
 
-    def whole(said: Said, **names: Any) -> dict[str, Any]:
+    def whole(said: ScriptedReply, **names: Any) -> dict[str, Any]:
         stream = kind()
         for _, event in events(said, **names):
             stream.add(event if isinstance(event, dict) else {})
