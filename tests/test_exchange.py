@@ -18,6 +18,7 @@ from holdfast.errors import CompactionError, ModelBusyError, ModelCancelledError
 from holdfast.exchange import (
     MAX_RETRIES,
     SHRINK,
+    Compact,
     Completion,
     Exchange,
     Exchanges,
@@ -313,15 +314,14 @@ class TestARefusedWindow:
 class TestTheSizeOfTheNextWindow:
     """How far a window shrinks, by what the provider's error says."""
 
-    def shrink(self, engine: Engine, refusal: Numbers, *, limit: int = 60_000) -> tuple[int, Exchange]:
-        """Refuse a window; return its tokens, as the provider may count them, and the next exchange."""
-        request = ModelRequest(messages=[*tool_conversation(80), user("And now?")], format="anthropic")
+    def shrink(self, engine: Engine, refusal: Numbers, *, limit: int = 16_000) -> tuple[int, Exchange]:
+        """Refuse a window; return its tokens and the next exchange."""
+        request = ModelRequest(messages=[*tool_conversation(24), user("And now?")], format="anthropic")
         exchange = Exchanges(limit).begin(engine.session("s"), request)
         assert exchange.window is not None
-        report = exchange.window.report
         smaller = exchange.shrink(refusal)
         assert smaller is not None
-        return int(report.total_tokens * report.token_scale), smaller
+        return exchange.window.report.total_tokens, smaller
 
     @pytest.mark.parametrize(
         "refusal",
@@ -339,27 +339,34 @@ class TestTheSizeOfTheNextWindow:
     ) -> None:
         sent, smaller = self.shrink(engine, refusal)
         assert smaller.max_prompt == int(SHRINK * sent)
-        assert smaller.limit == 60_000
+        assert smaller.limit == 16_000
         assert smaller.window is not None
         assert sent / 4 < smaller.window.report.total_tokens < SHRINK * sent
 
     def test_follows_from_the_limit_that_the_provider_states(self, engine: Engine) -> None:
         """What it may hold in front of the reply shrinks as far as the provider says that the request is over."""
-        sent, smaller = self.shrink(engine, Numbers(limit=30_000, requested=60_000))
-        assert smaller.limit == 30_000
-        assert smaller.max_prompt == int(SHRINK * 30_000 / 60_000 * sent)
+        sent, smaller = self.shrink(engine, Numbers(limit=8_000, requested=16_000))
+        assert smaller.limit == 8_000
+        assert smaller.max_prompt == int(SHRINK * 8_000 / 16_000 * sent)
 
     def test_is_in_proportion_if_the_provider_counts_more_than_we_do(self, engine: Engine) -> None:
-        sent, smaller = self.shrink(engine, Numbers(limit=60_000, requested=140_000))
-        assert smaller.limit == 60_000
-        assert smaller.max_prompt == int(SHRINK * 60_000 / 140_000 * sent)
+        sent, smaller = self.shrink(engine, Numbers(limit=16_000, requested=37_000))
+        assert smaller.limit == 16_000
+        assert smaller.max_prompt == int(SHRINK * 16_000 / 37_000 * sent)
 
-    def test_is_remembered_in_the_tokens_of_the_provider(self, engine: Engine) -> None:
-        """A provider that counts more reports its usage with the reply: the scale must not be applied twice."""
-        _, smaller = self.shrink(engine, Numbers(limit=60_000, requested=140_000))
+    def test_is_remembered_whatever_the_provider_reports_later(self, engine: Engine) -> None:
+        """A provider that counts more reports its usage with the reply. That must not make the window smaller again."""
+        _, smaller = self.shrink(engine, Numbers(), limit=32_000)
+        assert smaller.window is not None
+        usage = Usage(input=2 * smaller.window.report.total_tokens, output=5)
+        smaller.archive([Message(role="assistant", parts=reply("Fine.").parts, usage=usage)])
         later = smaller.exchanges.begin(engine.session("s"), smaller.request)
-        assert later.limit == 60_000
-        assert later.max_prompt == int(SHRINK * 140_000)
+        assert later.window is not None
+        report = later.window.report
+        assert report.token_scale == pytest.approx(2, abs=0.1)
+        assert (report.raw_max_tokens - report.reserved_tokens) / report.token_scale == pytest.approx(
+            smaller.max_prompt, rel=0.01
+        )
 
 
 # --- failures ------------------------------------------------------------------------------
@@ -479,7 +486,7 @@ class TestComplete:
         model: Scripted,
         *,
         limit: int = 60_000,
-        compact: Callable[[int, int | None], object] | None = None,
+        compact: Compact | None = None,
     ) -> Completion:
         """Send a conversation to a model."""
         request = ModelRequest(messages=messages, format=model.provider, model=model.name, tools=[TOOL.to_json()])
@@ -495,27 +502,27 @@ class TestComplete:
         assert found.window.report.total_tokens > found.window.tokens
 
     def test_compacts_and_asks_again_after_an_overflow(self, engine: Engine) -> None:
-        model = Scripted(lambda _: "Fine.", context_tokens=24_000)
+        model = Scripted(lambda _: "Fine.", context_tokens=6_000)
         compacted: list[object] = []
         session = engine.session("s")
 
-        def compact(limit: int, reserve: int | None) -> None:
+        def compact(*, limit: int, reserve: int | None) -> None:
             compacted.append(session.compact(limit=limit, reserve=reserve))
 
-        found = self.ask(engine, tool_conversation(80), model, compact=compact)
+        found = self.ask(engine, tool_conversation(30), model, limit=20_000, compact=compact)
         assert found.overflows == len(compacted) >= 1
-        assert count_messages(found.window.messages) <= 24_000
+        assert count_messages(found.window.messages) <= 6_000
 
     def test_fits_a_provider_that_counts_three_times_as_much(self, engine: Engine) -> None:
         def count_more(prompt: Prompt) -> Answer:
             counted = 3 * count_messages(prompt.messages)
-            if counted > 60_000:
-                raise ModelOverflowError("too long", model="m", limit=60_000, requested=counted)
+            if counted > 15_000:
+                raise ModelOverflowError("too long", model="m", limit=15_000, requested=counted)
             return "Fine."
 
-        found = self.ask(engine, tool_conversation(120), Scripted(count_more))
+        found = self.ask(engine, tool_conversation(30), Scripted(count_more), limit=15_000)
         assert found.overflows == 1
-        assert 3 * count_messages(found.window.messages) <= 60_000
+        assert 3 * count_messages(found.window.messages) <= 15_000
 
     def test_shortens_one_giant_result(self, engine: Engine) -> None:
         """If there is nothing to compact, the largest tool results shrink until they fit."""
@@ -569,7 +576,7 @@ class TestComplete:
     def test_treats_a_request_that_was_truncated_in_silence_as_an_overflow(self, engine: Engine) -> None:
         """A provider that took more than its window holds has not read all of it."""
         truncated = ScriptedReply(text="Hm.", usage=Usage(input=999_999, output=1))
-        found = self.ask(engine, tool_conversation(40), Scripted([truncated, "Fine."]))
+        found = self.ask(engine, tool_conversation(20), Scripted([truncated, "Fine."]), limit=20_000)
         assert (found.reply.text, found.overflows) == ("Fine.", 1)
 
     def test_raises_other_errors_as_they_are(self, engine: Engine) -> None:
@@ -577,7 +584,7 @@ class TestComplete:
             raise ModelBusyError("busy", model="m")
 
         with pytest.raises(ModelBusyError):
-            self.ask(engine, tool_conversation(40), Scripted(fail))
+            self.ask(engine, tool_conversation(10), Scripted(fail))
         assert engine.session("s").edits() == ()
 
     def test_raises_an_overflow_of_what_cannot_be_smaller_as_it_is(self, engine: Engine) -> None:
@@ -587,15 +594,15 @@ class TestComplete:
         assert caught.value.tries == 0
 
     def test_stops_if_the_compaction_is_cancelled(self, engine: Engine) -> None:
-        def cancel(_: int, __: int | None) -> None:
+        def cancel(**_: Any) -> None:
             raise ModelCancelledError("the request was cancelled", model="m")
 
         with pytest.raises(ModelCancelledError):
-            self.ask(engine, tool_conversation(80), Scripted(["Fine."], context_tokens=8_000), compact=cancel)
+            self.ask(engine, tool_conversation(30), Scripted(["Fine."], context_tokens=8_000), compact=cancel)
 
     def test_goes_on_with_a_smaller_window_if_the_compaction_fails(self, engine: Engine) -> None:
-        def fail(_: int, __: int | None) -> None:
+        def fail(**_: Any) -> None:
             raise CompactionError("nothing shorter could be made")
 
-        found = self.ask(engine, tool_conversation(80), Scripted(["Fine."] * 4, context_tokens=24_000), compact=fail)
+        found = self.ask(engine, tool_conversation(30), Scripted(["Fine."] * 4, context_tokens=10_000), compact=fail)
         assert found.reply.text == "Fine."

@@ -21,7 +21,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast import providers
 from holdfast.cache import LruCache
@@ -54,11 +54,6 @@ Warn: TypeAlias = Callable[[str], object]
 """Called with a line about something that failed and did not stop the request."""
 Write: TypeAlias = Callable[[list[dict[str, Any]]], str]
 """Lets the caller's model answer messages (dicts with `role` and `content`), for summaries."""
-Compact: TypeAlias = Callable[[int, int | None], object]
-"""Compacts the session for a window of so many tokens, of which some are kept for the reply; None as the settings say.
-
-It raises a CompactionError if there is nothing to compact.
-"""
 
 MAX_RETRIES: Final = 3
 """How often a request that the provider refuses is sent again, smaller. Three steps of `SHRINK` halve it."""
@@ -70,6 +65,17 @@ MAX_LEARNED: Final = 1_000
 """Conversations whose refused windows are remembered."""
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The fields of a body that have the maximum length of the reply."""
+
+
+class Compact(Protocol):
+    """Compacts the session of an exchange."""
+
+    def __call__(self, *, limit: int, reserve: int | None) -> object:
+        """Compact it for a window of `limit` tokens, with `reserve` for the reply; None for what the settings say.
+
+        Raises:
+            CompactionError: There is nothing to compact, or nothing shorter could be made.
+        """
 
 
 def ignore(_: str) -> None:
@@ -200,12 +206,7 @@ def find_refusal_in(error: Exception) -> Numbers | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Learned:
-    """The size of a window that a provider takes, after it has refused a larger one.
-
-    Attributes:
-        limit: The context window, as the provider states it or as we know it.
-        max_prompt: Tokens that a request may have in front of the reply, as the provider counts them.
-    """
+    """The size of a window that a provider takes, after it has refused a larger one; see `Exchange`."""
 
     limit: int
     max_prompt: int
@@ -323,8 +324,9 @@ class Exchange:
         body: The body to send; that of the request itself if nothing was edited.
         window: The window in it; None if the request is sent as it came.
         place: The place of the reply in the conversation; empty if memory failed.
-        limit: The context window, in tokens.
-        max_prompt: Tokens that everything in front of the reply may have, because more was refused.
+        limit: The context window, in tokens of the provider.
+        max_prompt: Tokens that everything in front of the reply may have, because more was refused; None if nothing
+            was. They are counted by us: what we know of the provider's way to count may change.
         retries: How many larger windows were refused before.
         failure: Why the window was made without memory; empty if it was made with it.
         error: Why the request is sent as it came; None if it has a window, or needs none.
@@ -360,7 +362,7 @@ class Exchange:
         if self.max_prompt is None:
             return own
         usual = own or budget(self.session.settings, window=self.limit).reserve
-        return max(usual, self.limit - self.max_prompt)
+        return max(usual, self.limit - int(self.max_prompt * self.session._known_token_scale))
 
     def shrink(self, refusal: Numbers | None) -> Exchange | None:
         """Compact the session and assemble a smaller window, after the provider has refused this one.
@@ -377,14 +379,14 @@ class Exchange:
         if refusal is None or self.window is None or self.retries == MAX_RETRIES:
             return None
         report = self.window.report
-        # Everything from here on is in the provider's tokens: `token_scale` is how many it counts for one of ours.
         sent = int(report.total_tokens * report.token_scale)
         stated = believe(refusal, sent=sent + report.reserved_tokens)
         limit = min(self.limit, stated.limit or self.limit)
         share = SHRINK
         if stated.limit and stated.requested:
             share *= stated.limit / stated.requested
-        smaller = replace(self, limit=limit, max_prompt=max(1, int(share * sent)), retries=self.retries + 1)
+        max_prompt = max(1, int(share * report.total_tokens))
+        smaller = replace(self, limit=limit, max_prompt=max_prompt, retries=self.retries + 1)
         try:
             _compact(smaller)
             smaller = _assemble(smaller)
@@ -398,9 +400,7 @@ class Exchange:
             return None
         if smaller.window is None or smaller.window.report.total_tokens >= report.total_tokens:
             return None
-        # What the provider counts, if it says so: our estimate is corrected as soon as a reply reports its usage.
-        counted = max(sent, stated.requested or 0)
-        self.exchanges.learn(self, limit=limit, max_prompt=int(SHRINK * counted))
+        self.exchanges.learn(self, limit=limit, max_prompt=max_prompt)
         return smaller
 
     def archive(self, reply: Sequence[Incoming], *, is_cut: bool = False) -> ArchivedReply:
@@ -493,7 +493,7 @@ def _compact(exchange: Exchange) -> bool:
         return False
     try:
         if exchange.compact is not None:
-            exchange.compact(exchange.limit, exchange.reserve)
+            exchange.compact(limit=exchange.limit, reserve=exchange.reserve)
         else:
             exchange.session.compact(exchange.request.messages, limit=exchange.limit, reserve=exchange.reserve)
     except (CompactionError, StorageError) as error:

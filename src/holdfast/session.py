@@ -555,6 +555,11 @@ class Session:
             limits = self._update(messages, limits, format=format, masks=masks)
             return tokens(self._state.replay(limits).items)
 
+    @property
+    def _known_token_scale(self) -> float:
+        """The factor from estimated to provider tokens, as this process knows it: without the store and the lock."""
+        return self._state.timeline.token_scale
+
     def token_scale(self) -> float:
         """Return the factor from estimated to provider tokens: by its last reported usage, else with the margin."""
         self._resources.require_open()

@@ -579,7 +579,7 @@ class Agent:
         self._record_compaction(done)
         return done
 
-    def _compact_after_overflow(self, limit: int, reserve: int | None) -> None:
+    def _compact_after_overflow(self, *, limit: int, reserve: int | None) -> None:
         """Flush and compact because the model has refused a request; what was sent for it is in the session."""
         self.flush()
         self._record_compaction(self.session.compact(limit=limit, reserve=reserve, cancel=self.cancel))

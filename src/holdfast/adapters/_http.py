@@ -1,4 +1,4 @@
-"""Share what the adapters of SDKs that use httpx2 need: streamed replies that are read on their way, and summaries."""
+"""Share what the adapters of SDKs that use httpx2 need: refusals and replies are read on their way. Internal."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import httpx2 as httpx
 from holdfast import providers
 from holdfast.exchange import Exchange, Json, Write, find_refusal
 from holdfast.providers.overflow import Numbers
-from holdfast.providers.replies import ReplyCollector, read_reply
+from holdfast.providers.replies import ReplyCollector, is_stream, load_json, read_reply
 
 Send: TypeAlias = Callable[[dict[str, Any]], Json]
 """Sends a body to the provider of a request, and returns the body of the reply."""
@@ -34,6 +34,46 @@ def make_writer(send: Send, body: Json, *, format: str) -> Write:
         return "\n".join(message.text for message in reply)
 
     return write_summary
+
+
+def read_refusal(response: httpx.Response, exchange: Exchange) -> Numbers | None:
+    """Return the provider's error that a window does not fit; None for any other reply.
+
+    A streamed reply is archived from here on, while it is read.
+    """
+    if not response.is_success:
+        response.read()
+        return find_refusal(response.text, status=response.status_code)
+    if not is_stream(response):
+        return None
+    stream = TappedStream(response.stream, exchange)
+    response.stream = stream
+    return stream.read_refusal()
+
+
+async def read_refusal_async(response: httpx.Response, exchange: Exchange) -> Numbers | None:
+    """Return the provider's error that a window does not fit; see `read_refusal`."""
+    if not response.is_success:
+        await response.aread()
+        return find_refusal(response.text, status=response.status_code)
+    if not is_stream(response):
+        return None
+    stream = TappedStream(response.stream, exchange)
+    response.stream = stream
+    return await stream.read_refusal_async()
+
+
+def archive_whole(response: httpx.Response, exchange: Exchange) -> None:
+    """Archive a reply that is not streamed."""
+    if response.is_success and not is_stream(response):
+        exchange.archive(read_reply(load_json(response.read()), exchange.request.format))
+
+
+async def archive_whole_async(response: httpx.Response, exchange: Exchange) -> None:
+    """Archive a reply that is not streamed."""
+    if response.is_success and not is_stream(response):
+        reply = read_reply(load_json(await response.aread()), exchange.request.format)
+        await asyncio.to_thread(exchange.archive, reply)
 
 
 class TappedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
@@ -61,7 +101,7 @@ class TappedStream(httpx.SyncByteStream, httpx.AsyncByteStream):
                 break
         return find_refusal(self._collector.error)
 
-    async def aread_refusal(self) -> Numbers | None:
+    async def read_refusal_async(self) -> Numbers | None:
         """Read the opening of the reply; see `read_refusal`."""
         self._chunks = aiter(self._stream)
         async for chunk in self._chunks:

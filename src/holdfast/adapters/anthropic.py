@@ -11,12 +11,11 @@ from holdfast.adapters._history import log, require_extra, sync_engine
 with require_extra("anthropic"):
     from anthropic import APIRequest, APIResponse, AsyncAPIResponse, AsyncCallNext, CallNext, Middleware
 
-from holdfast.adapters._http import TappedStream, make_writer
+from holdfast.adapters._http import archive_whole, archive_whole_async, make_writer, read_refusal, read_refusal_async
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
-from holdfast.exchange import Exchange, Exchanges, Json, find_refusal
-from holdfast.providers.overflow import Numbers
-from holdfast.providers.replies import load_json, read_reply
+from holdfast.exchange import Exchange, Exchanges, Json
+from holdfast.providers.replies import load_json
 
 FORMAT = "anthropic"
 PATH = "/v1/messages"
@@ -60,13 +59,12 @@ class HoldfastMiddleware(Middleware):
         exchange = self._exchanges.begin_body(self._session, body, format=FORMAT, write=write, warn=log.warning)
         while True:
             response = call_next(_changed(request, exchange))
-            smaller = exchange.shrink(_read_refusal(request, response, exchange))
+            smaller = exchange.shrink(read_refusal(response.http_response, exchange))
             if smaller is None:
                 break
             response.http_response.close()
             exchange = smaller
-        if response.http_response.is_success and not request.stream:
-            exchange.archive(read_reply(load_json(response.read()), FORMAT))
+        archive_whole(response.http_response, exchange)
         return response
 
     async def handle_async(self, request: APIRequest, call_next: AsyncCallNext) -> AsyncAPIResponse[Any]:
@@ -88,14 +86,13 @@ class HoldfastMiddleware(Middleware):
         )
         while True:
             response = await call_next(_changed(request, exchange))
-            refusal = await _aread_refusal(request, response, exchange)
+            refusal = await read_refusal_async(response.http_response, exchange)
             smaller = await asyncio.to_thread(exchange.shrink, refusal)
             if smaller is None:
                 break
             await response.http_response.aclose()
             exchange = smaller
-        if response.http_response.is_success and not request.stream:
-            await asyncio.to_thread(exchange.archive, read_reply(load_json(await response.read()), FORMAT))
+        await archive_whole_async(response.http_response, exchange)
         return response
 
 
@@ -115,28 +112,6 @@ def _changed(request: APIRequest, exchange: Exchange) -> APIRequest:
     if request.stream:
         return request.copy(headers=headers)
     return request
-
-
-def _read_refusal(request: APIRequest, response: APIResponse[Any], exchange: Exchange) -> Numbers | None:
-    """Return the provider's error that a window does not fit; None for any other reply."""
-    if not response.http_response.is_success:
-        return find_refusal(response.text(), status=response.status_code)
-    if not request.stream:
-        return None
-    stream = TappedStream(response.http_response.stream, exchange)
-    response.http_response.stream = stream
-    return stream.read_refusal()
-
-
-async def _aread_refusal(request: APIRequest, response: AsyncAPIResponse[Any], exchange: Exchange) -> Numbers | None:
-    """Return the provider's error that a window does not fit; None for any other reply."""
-    if not response.http_response.is_success:
-        return find_refusal(await response.text(), status=response.status_code)
-    if not request.stream:
-        return None
-    stream = TappedStream(response.http_response.stream, exchange)
-    response.http_response.stream = stream
-    return await stream.aread_refusal()
 
 
 def _make_summary_request(request: APIRequest, body: dict[str, Any]) -> APIRequest:

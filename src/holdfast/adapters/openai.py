@@ -11,12 +11,11 @@ with require_extra("openai"):
     import httpx2 as httpx
     from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 
-from holdfast.adapters._http import TappedStream, make_writer
+from holdfast.adapters._http import archive_whole, archive_whole_async, make_writer, read_refusal, read_refusal_async
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
-from holdfast.exchange import Exchange, Exchanges, Json, find_refusal
-from holdfast.providers.overflow import Numbers
-from holdfast.providers.replies import is_stream, load_json, read_reply
+from holdfast.exchange import Exchange, Exchanges, Json
+from holdfast.providers.replies import load_json
 
 FORMATS: Final = {"/chat/completions": "openai_chat", "/responses": "openai_responses"}
 """The format of each path whose requests are assembled, by how the path ends."""
@@ -65,13 +64,12 @@ class HoldfastClient(DefaultHttpxClient):
         exchange = self._exchanges.begin_body(self._session, body, format=format, write=write, warn=log.warning)
         while True:
             response = send_as_is(_changed(request, exchange), **options)
-            smaller = exchange.shrink(_read_refusal(response, exchange))
+            smaller = exchange.shrink(read_refusal(response, exchange))
             if smaller is None:
                 break
             response.close()
             exchange = smaller
-        if response.is_success and not is_stream(response):
-            exchange.archive(read_reply(load_json(response.read()), format))
+        archive_whole(response, exchange)
         return response
 
 
@@ -122,13 +120,12 @@ class HoldfastAsyncClient(DefaultAsyncHttpxClient):
         )
         while True:
             response = await send_as_is(_changed(request, exchange), **options)
-            smaller = await asyncio.to_thread(exchange.shrink, await _aread_refusal(response, exchange))
+            smaller = await asyncio.to_thread(exchange.shrink, await read_refusal_async(response, exchange))
             if smaller is None:
                 break
             await response.aclose()
             exchange = smaller
-        if response.is_success and not is_stream(response):
-            await asyncio.to_thread(exchange.archive, read_reply(load_json(await response.aread()), format))
+        await archive_whole_async(response, exchange)
         return response
 
 
@@ -154,29 +151,3 @@ def _rebuild(request: httpx.Request, body: Json) -> httpx.Request:
     headers = {**request.headers, "accept-encoding": "identity"}
     headers.pop("content-length", None)
     return httpx.Request(request.method, request.url, headers=headers, json=body, extensions=request.extensions)
-
-
-def _read_refusal(response: httpx.Response, exchange: Exchange) -> Numbers | None:
-    """Return the provider's error that a window does not fit; None for any other reply."""
-    if not response.is_success:
-        return find_refusal(_decode(response.read()), status=response.status_code)
-    if not is_stream(response):
-        return None
-    stream = TappedStream(response.stream, exchange)
-    response.stream = stream
-    return stream.read_refusal()
-
-
-async def _aread_refusal(response: httpx.Response, exchange: Exchange) -> Numbers | None:
-    """Return the provider's error that a window does not fit; None for any other reply."""
-    if not response.is_success:
-        return find_refusal(_decode(await response.aread()), status=response.status_code)
-    if not is_stream(response):
-        return None
-    stream = TappedStream(response.stream, exchange)
-    response.stream = stream
-    return await stream.aread_refusal()
-
-
-def _decode(content: bytes) -> str:
-    return content.decode(errors="replace")

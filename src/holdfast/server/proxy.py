@@ -147,6 +147,7 @@ class _Target:
 
     @classmethod
     def of(cls, call: _Call, session: Session) -> _Target:
+        """Return where the reply to a call is archived."""
         place = "" if call.exchange is None else call.exchange.place
         return cls(session=session, conversation=call.conversation, format=call.format, place=place)
 
@@ -300,7 +301,8 @@ class Proxy:
         if call.caller.warning:
             call.warnings.append(call.caller.warning)
         name = host_session(request.headers, body)
-        if sum(message.role != "system" for message in call.asked.messages) == 1:
+        spoken = [message for message in call.asked.messages if message.role != "system"]
+        if len(spoken) == 1:
             is_named_by_user = OWN_HEADER in request.headers
             if name and not is_named_by_user and not body.get("tools") and not call.asked.is_continued:
                 return  # a title, a topic, a probe
@@ -351,7 +353,7 @@ class Proxy:
         messages = call.asked.messages
         cancel = call.cancel
 
-        def compact(limit: int, reserve: int | None) -> None:
+        def compact(*, limit: int, reserve: int | None) -> None:
             session.sync.compact(messages, limit=limit, reserve=reserve, model=model, cancel=cancel)
 
         start = time.perf_counter()
