@@ -20,7 +20,12 @@ _SYSTEM_PATH: Final = "/usr/bin:/bin"
 
 def own_command(*arguments: str) -> list[str]:
     """Return the command line that runs `holdfast` of this installation with some arguments."""
-    return [sys.executable, *_SAFE_PYTHON, "-m", "holdfast", *arguments]
+    return module_command("holdfast", *arguments)
+
+
+def module_command(module: str, *arguments: str) -> list[str]:
+    """Return the command line that runs a module of this Python with some arguments."""
+    return [sys.executable, *_SAFE_PYTHON, "-m", module, *arguments]
 
 
 def search_path(environ: Mapping[str, str], *, project: Path) -> str:

@@ -167,7 +167,7 @@ class TestAsked:
             ),
             (
                 Embedding(provider="static", model="potion-base-8M"),
-                "static: potion-base-8M is not downloaded: run",
+                "local: potion-base-8M is not downloaded: run",
             ),
             (Embedding(provider="local", model="nowhere"), "local: no model at "),
             (Embedding(provider="onnx"), "onnx: no model: set embedding.model to its folder"),

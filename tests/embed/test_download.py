@@ -62,7 +62,7 @@ def test_a_model_of_the_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
         with pytest.raises(EmbeddingError, match=rf"has the digest {digest(b'evil')} instead of f65d0f32.* not kept"):
             download_from_hub("potion-base-8M", folder=tmp_path)
     assert [seen.path for seen in server.seen] == ["/minishlab/potion-base-8M/resolve/main/model.safetensors"]
-    with pytest.raises(EmbeddingError, match="no model 'other': choose one of potion-base-8M"):
+    with pytest.raises(EmbeddingError, match="no model 'other': `holdfast models list` shows"):
         download_from_hub("other", folder=tmp_path)
 
 

