@@ -27,7 +27,7 @@ class DeadlineError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """The moment `ends` on a clock, after the allowed seconds; infinitely far away where there is no limit."""
+    """The moment `ends` on a clock, after the allowed seconds; infinitely far away if there is no limit."""
 
     seconds: float
     ends: float
@@ -41,7 +41,7 @@ class Deadline:
 
     @property
     def remaining(self) -> float | None:
-        """The seconds left, at least 0; None where there is no limit."""
+        """The seconds left, at least 0; None if there is no limit."""
         return None if math.isinf(self.ends) else max(0.0, self.ends - self.clock())
 
     @property

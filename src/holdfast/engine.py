@@ -411,7 +411,7 @@ class Engine:
         return True
 
     def _extract_next(self, *, strict: bool = False) -> bool:
-        """Extract the facts of the oldest job; whether there was one. `strict` raises where the model failed."""
+        """Extract the facts of the oldest job; whether there was one. `strict` raises if the model failed."""
         from holdfast.memory.learning import describe_failure, run_job, take_job  # noqa: PLC0415 - not every process extracts
 
         job = take_job(self._memory)

@@ -47,7 +47,7 @@ class ClosedError(HoldfastError):
 
 
 class TranscriptError(InputError):
-    """A session file cannot be read. `path` names it, `line` the place where that is known."""
+    """A session file cannot be read. `path` names it, `line` the place if that is known."""
 
     def __init__(self, message: str, *, path: Path | str, line: int | None = None) -> None:
         place = f"{path}:{line}" if line is not None else str(path)
@@ -137,7 +137,7 @@ class ModelError(HoldfastError):
 class ModelOverflowError(ModelError):
     """The request does not fit the model's window.
 
-    `limit` is the size of the window and `requested` that of the request, where the provider states them;
+    `limit` is the size of the window and `requested` that of the request, if the provider states them;
     `tries` is how often a smaller request was tried.
     """
 

@@ -59,7 +59,7 @@ def open_private(path: Path) -> IO[bytes]:
 def lock(file: IO[Any]) -> bool:
     """Lock an open file unless another process has, and return whether it is locked.
 
-    The lock ends when the file is closed, also by a process that has inherited it. Where files cannot be locked,
+    The lock ends when the file is closed, also by a process that has inherited it. If files cannot be locked,
     every process is told that it has the lock.
     """
     try:
@@ -82,7 +82,7 @@ def only_process(path: Path) -> Iterator[bool]:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make a new name durable, where folders can be synced at all."""
+    """Make a new name durable, if folders can be synced at all."""
     if sys.platform == "win32":
         return
     descriptor = os.open(folder, os.O_RDONLY)

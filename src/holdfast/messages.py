@@ -102,7 +102,7 @@ class RedactedThinking(_FromWire):
 class ToolCall(_FromWire):
     """A model's request to run a tool.
 
-    `arguments` is the JSON object the model wrote, or its text where that is not a JSON object.
+    `arguments` is the JSON object the model wrote, or its text if that is not a JSON object.
     """
 
     id: str
@@ -184,7 +184,7 @@ class Message(_FromWire):
         usage: The usage that the provider reported for the request of this reply.
         model: The model that wrote it.
         stop: The provider's stop reason; `error` and `aborted` mark a broken reply.
-        name: The name of the speaker, where several share a role.
+        name: The name of the speaker, if several share a role.
     """
 
     role: Role

@@ -293,12 +293,12 @@ class Session:
             model: The model that the request goes to.
             provider: The provider whose rules the window must keep; by default the format of the newest message that
                 shows one, else `anthropic` for a Claude model, else `openai_chat`.
-            tools: The tool definitions of the request, to be counted. Where one is `archive_get`, pruned results
+            tools: The tool definitions of the request, to be counted. If one is `archive_get`, pruned results
                 name it.
             overhead: Tokens of anything else in the request.
             facts: Facts that the caller chose for this question; they go into the block first.
             recall: Whether memory is recalled for this request.
-            question: What the user asks, where the caller sends it after the window. It is not archived; the block for
+            question: What the user asks, if the caller sends it after the window. It is not archived; the block for
                 it is `Window.block`.
 
         Raises:

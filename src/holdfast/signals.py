@@ -66,7 +66,7 @@ _MAX_WORDS: Final = 50
 
 
 def classify_sentence(sentence: str) -> Statement | None:
-    """Tell which explicit statement a sentence begins with; None where it is none, is cut off, or is a question."""
+    """Tell which explicit statement a sentence begins with; None if it is none, is cut off, or is a question."""
     if sentence.endswith(_OPEN_END) or len(sentence.split()) > _MAX_WORDS:
         return None
     return next((kind for kind in get_args(Statement) if _compile("statements", kind).match(sentence)), None)

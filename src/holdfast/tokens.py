@@ -1,4 +1,4 @@
-"""Count tokens: estimate text and messages, and use the provider's reported usage where there is one.
+"""Count tokens: estimate text and messages, and use the provider's reported usage if there is one.
 
 The estimate adds up a weight for each pair of neighbouring characters. The weights were fitted so that the sum is
 not below the count of any current tokenizer for any kind of text (docs/tokens.md has the figures). It needs no
@@ -218,7 +218,7 @@ def counter(name: str = "estimate", *, model: str | None = None) -> TokenCounter
     """Return the counter of this name, for a model.
 
     Names are `estimate`, `estimate:any`, `estimate:gpt`, `thirds`, `tiktoken:ENCODING` and `tokenizers:FILE` (a
-    tokenizer.json). `estimate` alone is the estimate for the model's tokenizer where that is known, else for any.
+    tokenizer.json). `estimate` alone is the estimate for the model's tokenizer if that is known, else for any.
     """
     if name == "estimate" and model and _GPT.search(model.lower()):
         return _ESTIMATES["estimate:gpt"]

@@ -109,7 +109,7 @@ class HoldfastSessionStore:
         await asyncio.to_thread(self._append, key, entries)
 
     async def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return the entries of a transcript, oldest first; None where it was never written."""
+        """Return the entries of a transcript, oldest first; None if it was never written."""
         rows = await asyncio.to_thread(self._memory.store.read_records, self._select(key), kind=_kind(key))
         return [cast("SessionStoreEntry", row.data) for row in rows] or None
 

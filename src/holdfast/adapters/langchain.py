@@ -32,7 +32,7 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     """Gives an agent memory: model calls and tool calls, sync and async. State and checkpoints stay whole.
 
     Args:
-        engine: The memory. Where it has no model, the model of the agent writes summaries.
+        engine: The memory. If it has no model, the model of the agent writes summaries.
         session: The id of the conversation; by default the `thread_id` of the run's config.
         tenant: The tenant that the memory belongs to; by default the `user_id` of the run's config, else `local`.
         project: The project that the session belongs to.
@@ -190,7 +190,7 @@ def _read_block(block: str | dict[Any, Any]) -> Part | None:
 
 
 def _render(placed: Placed, given: Sequence[BaseMessage]) -> list[BaseMessage]:
-    """Return the messages for one of a window: the given one itself where it was not edited."""
+    """Return the messages for one of a window: the given one itself if it was not edited."""
     message = placed.message
     old = None if placed.source is None else given[placed.source]
     if message.results and placed.is_edited:

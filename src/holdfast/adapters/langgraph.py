@@ -1,6 +1,6 @@
 """Long-term memory for LangGraph: `create_agent(..., store=HoldfastStore(engine))`, or `graph.compile(store=...)`.
 
-Items are documents of the archive: searched by words and, where the engine has an embedder, by meaning.
+Items are documents of the archive: searched by words and, if the engine has an embedder, by meaning.
 """
 
 from __future__ import annotations

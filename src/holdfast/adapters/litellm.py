@@ -54,7 +54,7 @@ class HoldfastHook(CustomLogger):
     or with the same key if it has none.
 
     Args:
-        engine: The memory. Where it has no model, the model of the request writes summaries.
+        engine: The memory. If it has no model, the model of the request writes summaries.
         project: The project that the sessions belong to.
         agent: The agent that they belong to.
         limit: The context window of the models; by default that of the settings or of each model.
@@ -146,7 +146,7 @@ class HoldfastHook(CustomLogger):
         await asyncio.to_thread(archive_reply, session, reply, format=format, after=_place(request_data), is_cut=is_cut)
 
     def _session(self, data: Mapping[str, Any], key: Any) -> Session | None:
-        """Return the session that a request names; None where it names none."""
+        """Return the session that a request names; None if it names none."""
         metadata = data.get("metadata") or data.get("litellm_metadata") or {}
         headers = (data.get("proxy_server_request") or {}).get("headers") or {}
         names = (data.get("litellm_session_id"), metadata.get("session_id"), headers.get(SESSION_HEADER))
@@ -161,18 +161,18 @@ class HoldfastHook(CustomLogger):
 
 
 def _request(data: Mapping[str, Any]) -> str:
-    """Return the name of the request that was assembled; empty where it was not."""
+    """Return the name of the request that was assembled; empty if it was not."""
     found = ((data.get(field) or {}).get("holdfast_request") for field in ("metadata", "litellm_metadata"))
     return str(next(filter(None, found), ""))
 
 
 def _format(data: Mapping[str, Any]) -> str:
-    """Return the format that the request was assembled in; empty where it was not."""
+    """Return the format that the request was assembled in; empty if it was not."""
     return str((data.get("metadata") or {}).get("holdfast_format") or "")
 
 
 def _place(data: Mapping[str, Any]) -> str:
-    """Return the place of the reply to a request that was assembled; empty where it is not known."""
+    """Return the place of the reply to a request that was assembled; empty if it is not known."""
     return str((data.get("metadata") or {}).get("holdfast_place") or "")
 
 
@@ -188,7 +188,7 @@ def _writer(model: str) -> Any:
 
 
 def _join(chunks: list[Any], format: str) -> dict[str, Any]:
-    """Return the reply that chunks make up; empty where there is none."""
+    """Return the reply that chunks make up; empty if there is none."""
     if format == "openai_responses":
         ends = [one for one in chunks if str(getattr(one, "type", "")).endswith(("completed", "incomplete"))]
         response = getattr(ends[-1], "response", None) if ends else None

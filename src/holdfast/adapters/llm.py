@@ -258,7 +258,7 @@ def _make_other_part(part: Part) -> Any:
 
 
 def _render(placed: Placed, given: Sequence[Any]) -> llm.Message:
-    """Return a message of a window: the given one itself where it was not edited."""
+    """Return a message of a window: the given one itself if it was not edited."""
     old = None if placed.source is None else given[placed.source]
     if old is None:
         return _make(placed.message)

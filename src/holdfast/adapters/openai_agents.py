@@ -50,7 +50,7 @@ class HoldfastSession:
     """A session of the Agents SDK whose items are those of the archive.
 
     Args:
-        engine: The memory. Where it has no model, the model of the agent writes summaries.
+        engine: The memory. If it has no model, the model of the agent writes summaries.
         session_id: The id of the conversation.
         tenant: The tenant that the memory belongs to, if several users share one store.
         project: The project that the session belongs to.

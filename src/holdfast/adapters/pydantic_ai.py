@@ -47,7 +47,7 @@ class HoldfastMemory(AbstractCapability[Any]):
     """Gives an agent memory: runs, streams, and the tool calls in them.
 
     Attributes:
-        engine: The memory. Where it has no model, the model of the agent writes summaries.
+        engine: The memory. If it has no model, the model of the agent writes summaries.
         session: The id of the conversation; by default the `conversation_id` of the run.
         tenant: The tenant that the memory belongs to, if several users share one store.
         project: The project that the session belongs to.
@@ -200,7 +200,7 @@ def _read_reply_part(part: Any) -> Part:
 
 
 def _render(placed: Sequence[Placed], pieces: Sequence[_Piece], given: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return the messages of a window: a given one itself where nothing of it was edited, removed or moved."""
+    """Return the messages of a window: a given one itself if nothing of it was edited, removed or moved."""
     made: list[ModelMessage] = []
     counts = Counter(index for index, _, _ in pieces)
     for index, group in groupby(placed, key=lambda one: None if one.source is None else pieces[one.source][0]):
@@ -216,7 +216,7 @@ def _render(placed: Sequence[Placed], pieces: Sequence[_Piece], given: Sequence[
 
 
 def _edit(message: Message, piece: _Piece) -> list[Any]:
-    """Return the parts of a message: given ones where they are the same, and what was added."""
+    """Return the parts of a message: given ones if they are the same, and what was added."""
     _, parts, read = piece
     if message.role == "assistant":
         has_thinking = any(isinstance(part, Thinking) for part in message.parts)

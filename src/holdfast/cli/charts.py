@@ -64,7 +64,7 @@ def draw_chart(points: Sequence[Point], *, ceiling: int, width: int, height: int
     """Draw the tokens of each request below `ceiling`, and mark cuts and recalls.
 
     A column of several requests is drawn up to the smallest of them, and in another colour up to the largest. `turns`
-    is the expected number of requests, where more are to come.
+    is the expected number of requests, if more are to come.
     """
     width, turns = max(8, width - _MARGIN), max(turns, len(points), 1)
     step, repeat = -(-turns // width), max(1, min(_MAX_COLUMNS_PER_TURN, width // turns))
@@ -182,7 +182,7 @@ MAX_WIDTH: Final = 118
 
 
 class LivePlot:
-    """A chart of the requests so far with a progress bar; draws nothing where stderr is not a terminal."""
+    """A chart of the requests so far with a progress bar; draws nothing if stderr is not a terminal."""
 
     def __init__(self, total: int, *, words: str, height: int = 8, screen: Console | None = None) -> None:
         from rich import progress  # noqa: PLC0415 - a chart that stands still needs neither

@@ -105,7 +105,7 @@ class Progress:
         self._bar.update(self._task, advance=size, description=description)
 
     def set_total(self, size: int) -> None:
-        """Set the total, where it was not known before."""
+        """Set the total, if it was not known before."""
         self._bar.update(self._task, total=size)
 
     def describe(self, description: str) -> None:

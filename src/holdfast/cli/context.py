@@ -197,7 +197,7 @@ class Entry:
     """One message of the conversation, or an insertion, and its status in the window.
 
     `id` is 0 for an insertion; `turn` and `reason` belong to the change; `text` is the beginning of the original, and
-    `sent` that of the text in the window where it differs.
+    `sent` that of the text in the window if it differs.
     """
 
     id: int

@@ -1,6 +1,6 @@
 """`holdfast hook`: answers a hook event of a host. It never fails, and never prints to the user.
 
-The command only passes the event on to the server, which is started where none runs. What takes time is imported inside
+The command only passes the event on to the server, which is started if none runs. What takes time is imported inside
 of functions: a host waits for the answer before every prompt.
 """
 
@@ -52,7 +52,7 @@ def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every c
 
 
 def _answer(memory: SharedMemory, payload: dict[str, Any]) -> Any:
-    """Ask the server. Where none runs, one is started; a prompt is answered here, and a beginning needs no answer."""
+    """Ask the server. If none runs, one is started; a prompt is answered here, and a beginning needs no answer."""
     folder = memory.folder
     event = payload.get("hook_event_name")
     if server := find(folder):

@@ -311,7 +311,7 @@ def _confirm(question: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What to forget, and in which scopes: rows by id, or everything of a session where `ids` is None."""
+    """What to forget, and in which scopes: rows by id, or everything of a session if `ids` is None."""
 
     what: str
     scopes: Sequence[Scope]
@@ -370,7 +370,7 @@ class _Named:
 
 
 def _find_named(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Named:
-    """Find messages by number and facts by the first characters of their id; an InputError where there is none."""
+    """Find messages by number and facts by the first characters of their id; an InputError if there is none."""
     scope, across = scope_of(**whose)
     contents = {row.id: row.content for row in memory.facts(scope=scope, across=across)}
     numbers, fact_ids = _parse_ids(ids, list(contents))

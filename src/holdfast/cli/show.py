@@ -93,7 +93,7 @@ def message_to_json(message: Message) -> dict[str, Any]:
 
 
 def part_text(part: Part) -> str:
-    """Return the text of a part, with a placeholder where it has none."""
+    """Return the text of a part, with a placeholder if it has none."""
     match part:
         case Text() | Thinking():
             return part.text

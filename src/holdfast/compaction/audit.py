@@ -29,7 +29,7 @@ _MAX_REQUEST: Final = 400
 _MIN_SHARE: Final = 0.5
 _NONE: Final = "(none)"
 _BODY_WEIGHT: Final = 30
-"""The weight of a model's own words where not all sections fit."""
+"""The weight of a model's own words if not all sections fit."""
 _NAMES_WEIGHT: Final = 6
 
 
@@ -141,7 +141,7 @@ _MAX_ERROR: Final = 600
 
 
 def find_fault(reply: Reply) -> str | None:
-    """Say why an answer cannot be a summary, such as a refusal or an error; None where it may be one."""
+    """Say why an answer cannot be a summary, such as a refusal or an error; None if it may be one."""
     text = reply.text.strip()
     is_long = len(text) > _MAX_ERROR or text.startswith("## ")
     filled = (line for line in text.splitlines() if len(line) > _MAX_SKELETON_LINE or not _matches("skeleton", line))
@@ -175,7 +175,7 @@ _MIN_LETTERS: Final = 12
 
 
 def detect_language(text: str) -> Language | None:
-    """Detect the language of a text by its script, without code, paths and headings; None where it is too short."""
+    """Detect the language of a text by its script, without code, paths and headings; None if it is too short."""
     # A run of Latin letters and signs that is a path, an address or the like says nothing about the language.
     prose = _PRINTED.sub(lambda run: run[0] if _TECHNICAL.isdisjoint(run[0]) else " ", _NOT_PROSE.sub(" ", text))
     han, kana, hangul = (len(pattern.findall(prose)) for pattern in (_HAN, _KANA, _HANGUL))

@@ -163,7 +163,7 @@ class _Known:
     request: str
 
     def quote_request(self) -> list[str]:
-        """Quote the last request; where it is short ("go on"), with the request that it continues."""
+        """Quote the last request; if it is short ("go on"), with the request that it continues."""
         asked = [turn.request for turn in self.turns if turn.request]
         request = self.request or (asked[-1] if asked else "")
         lines = clip(request, head=_MAX_REQUEST * 2 // 3, tail=_MAX_REQUEST // 3).splitlines()

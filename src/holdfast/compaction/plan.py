@@ -33,7 +33,7 @@ _SHORT_SUMMARY: Final = 800
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Items that are kept or removed together; `stays` where they must be kept."""
+    """Items that are kept or removed together; `stays` if they must be kept."""
 
     items: tuple[Item, ...]
     stays: bool = False
@@ -56,7 +56,7 @@ class CompactionPlan:
     Attributes:
         outcome: Whether it can be done.
         reason: Why, or why not, for people.
-        dropped: The oldest history, where there is too much for one summary; summarised separately.
+        dropped: The oldest history, if there is too much for one summary; summarised separately.
         history: The history that becomes the summary.
         prefix: The beginning of a turn whose end is kept; summarised separately.
         kept: What stays in the window, in order.
@@ -305,7 +305,7 @@ def find_request(items: Sequence[Item]) -> str:
 BASE_RATIO: Final = 0.4
 """The share of the summariser's window for one chunk."""
 MIN_RATIO: Final = 0.15
-"""The share for one chunk where messages are large."""
+"""The share for one chunk if messages are large."""
 MARGIN: Final = 1.2
 """The factor by which a token estimate may be too low."""
 OVERHEAD: Final = 4_096
@@ -327,7 +327,7 @@ P = TypeVar("P", bound=Sized)
 
 
 def chunk_ratio(pieces: Sequence[Sized], window: int) -> float:
-    """Return the share of the window for one chunk: less where the average piece is large."""
+    """Return the share of the window for one chunk: less if the average piece is large."""
     if not pieces:
         return BASE_RATIO
     average = count_tokens(pieces) / len(pieces) * MARGIN / window
@@ -347,7 +347,7 @@ def is_oversized(piece: Sized, window: int) -> bool:
 
 
 def split_by_share(pieces: Sequence[P], parts: int = PARTS) -> list[list[P]]:
-    """Split pieces into `parts` runs of about the same size; fewer where there are not enough pieces."""
+    """Split pieces into `parts` runs of about the same size; fewer if there are not enough pieces."""
     return _split(pieces, count_tokens(pieces) / max(1, parts), parts)
 
 

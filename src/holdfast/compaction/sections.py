@@ -34,7 +34,7 @@ _MAX_TRIES: Final = 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a summary. `weight` is its share where not all sections fit; `newest` keeps the last lines then."""
+    """A part of a summary. `weight` is its share if not all sections fit; `newest` keeps the last lines then."""
 
     title: str
     lines: tuple[str, ...]
@@ -48,7 +48,7 @@ class Section:
         return "\n".join([*filter(None, [self.title]), *self.lines, *filter(None, [self.end])])
 
     def cut(self, room: int, cost: int, count: TokenCounter) -> Section | None:
-        """Cut the section to `room` tokens; None where that is not worth a heading."""
+        """Cut the section to `room` tokens; None if that is not worth a heading."""
         if cost <= room:
             return self
         left = room - count(self.title) - count(self.end) - 3
@@ -84,7 +84,7 @@ def parse(text: str) -> dict[str, list[str]]:
 def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count_text) -> str:
     """Write sections in order, in at most `limit` tokens.
 
-    Where they do not all fit, each gets its share by weight, and what one leaves goes to the others.
+    If they do not all fit, each gets its share by weight, and what one leaves goes to the others.
     """
     given = [section for section in sections if section.lines]
     room = limit
@@ -98,7 +98,7 @@ def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count
 
 
 def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Section]:
-    """Cut sections to their shares. Where there is no room for all, those of the least weight are dropped first."""
+    """Cut sections to their shares. If there is no room for all, those of the least weight are dropped first."""
     costs = [count(section.text) + 1 for section in given]
     rooms = _shares(costs, [section.weight for section in given], limit)
     cut = [section.cut(room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True)]
@@ -110,7 +110,7 @@ def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Sect
 
 
 def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[int]:
-    """Share tokens: each gets what it needs where that is below its share, else its share of the rest."""
+    """Share tokens: each gets what it needs if that is below its share, else its share of the rest."""
     rooms: dict[int, int] = {}
     waiting = set(range(len(costs)))
     left = limit
@@ -163,7 +163,7 @@ def escape_frame(text: str) -> str:
 
 
 def unwrap_summary(summary: str) -> str:
-    """Remove the frame of a summary, where it has one."""
+    """Remove the frame of a summary, if it has one."""
     match = _FRAME.match(summary)
     return (match[1] if match else summary).strip()
 

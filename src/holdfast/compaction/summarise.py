@@ -1,4 +1,4 @@
-"""Make the summary of a plan: by a model where there is one, by rule where not, audited either way.
+"""Make the summary of a plan: by a model if there is one, by rule if not, audited either way.
 
 A history is summarised step by step down a ladder, each step tried when the one before it failed: all of it; in smaller
 chunks; without what is too large; what was finished with the digest of the rest; the digest alone. The last step needs
@@ -185,9 +185,9 @@ class Summariser:
         self._appendix = make_appendix(self.plan, recent_turns=self.settings.recent_turns_preserve)
 
     def summarise(self) -> Summary:
-        """Summarise, audit and repair; make the digest where the model gives no summary.
+        """Summarise, audit and repair; make the digest if the model gives no summary.
 
-        Where no summary would be shorter than what it replaces, that is a CompactionError.
+        If no summary would be shorter than what it replaces, that is a CompactionError.
         """
         if self.plan.outcome != "ready":
             raise CompactionError(self.plan.reason)
@@ -231,7 +231,7 @@ class Summariser:
     # --- the ladder --------------------------------------------------------------
 
     def _summarise_parts(self) -> _Made | None:
-        """Summarise the history and the beginning of a split turn; None where every part is a digest."""
+        """Summarise the history and the beginning of a split turn; None if every part is a digest."""
         plan, history = self.plan, self.plan.previous
         made: list[_Made] = []
         for stage, items in (("dropped", plan.dropped), ("history", plan.history)):

@@ -73,7 +73,7 @@ def find_command(call: ToolCall) -> str:
 
 
 def find_command_line(call: ToolCall) -> str:
-    """Return the whole command line of a call; nothing where it has none."""
+    """Return the whole command line of a call; nothing if it has none."""
     arguments = _arguments(call)
     line = next((arguments[key] for key in _words("command_keys") if arguments.get(key)), "")
     if isinstance(line, list):
@@ -141,7 +141,7 @@ class FailedCall:
 
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> Self | None:
-        """Tell how a call failed; None where it succeeded."""
+        """Tell how a call failed; None if it succeeded."""
         output = result.text
         codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
         status = int(codes[-1]) if codes else None

@@ -19,7 +19,7 @@ from holdfast.settings import (
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
 """Where the size of a window comes from: the call, `model.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000
-"""Tokens that are left for the reply where protected messages need the rest."""
+"""Tokens that are left for the reply if protected messages need the rest."""
 USUAL_RESERVE_SHARE: Final = 0.25
 """The largest share of a window that is reserved by default: 20,000 of 32,000 would leave little for messages."""
 MAX_RESERVE_SHARE: Final = 0.8
@@ -60,7 +60,7 @@ class Budget:
 
     @property
     def ceiling(self) -> int:
-        """The most that messages may take where protected ones need it: then only a short reply fits."""
+        """The most that messages may take if protected ones need it: then only a short reply fits."""
         most = int((self.window - min(MIN_REPLY, self.window // 8)) / self.scale)
         return max(self.prompt, most - self.overhead)
 

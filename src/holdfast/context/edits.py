@@ -41,7 +41,7 @@ class Block:
 class Item:
     """One message of a window, after the edits so far, and the block that was recalled beside it.
 
-    `id` is its number in the archive, by which edits name it; 0 where it has none, and negative while it cannot be
+    `id` is its number in the archive, by which edits name it; 0 if it has none, and negative while it cannot be
     archived. A pinned one may not be edited.
     """
 
@@ -85,7 +85,7 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field=
     """A tool result, the part of this index, was shortened or cleared.
 
     `keep` are the parts of its text that stay, as start and stop; `note` is in place of the rest; `limit` is the limit
-    that it did not fit into, where that was the only reason.
+    that it did not fit into, if that was the only reason.
     """
 
     part: int
@@ -104,7 +104,7 @@ class Summarised(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag
     """A summary replaced messages, and all blocks recalled before left the window.
 
     `thinking_removed` are messages that stay without their signed thinking, and their tokens then; `asked` is the
-    number of the last request, whose words the summary holds; 0 where it holds none.
+    number of the last request, whose words the summary holds; 0 if it holds none.
     """
 
     summary: str
@@ -149,7 +149,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
         reason: Why.
         tokens_before: Their tokens before.
         tokens_after: The tokens of what is there instead.
-        anchors: Messages of which a history must have one for the edit to apply to it; none where it always applies.
+        anchors: Messages of which a history must have one for the edit to apply to it; none if it always applies.
     """
 
     change: Change
@@ -351,7 +351,7 @@ def _make_item(text: str, *, kind: ItemKind, cost: int) -> Item:
 
 
 def without_thinking(message: Message) -> Message:
-    """Remove thinking that Anthropic signed; return the message itself where it has none, or nothing else."""
+    """Remove thinking that Anthropic signed; return the message itself if it has none, or nothing else."""
     parts = tuple(
         part for part in message.parts if not isinstance(part, Thinking | RedactedThinking) or is_sealed_elsewhere(part)
     )
@@ -359,7 +359,7 @@ def without_thinking(message: Message) -> Message:
 
 
 def shorten(message: Message, change: Pruned) -> Message:
-    """Shorten one tool result of a message; return the message itself where that part is no tool result."""
+    """Shorten one tool result of a message; return the message itself if that part is no tool result."""
     part = message.parts[change.part] if change.part < len(message.parts) else None
     if not isinstance(part, ToolResult):
         return message

@@ -1,7 +1,7 @@
 """Plan the edits of a window: prune, then trim, and place what is recalled.
 
 Trimming removes whole messages from a window that is nearly full. Some are protected. Of the others, the least
-relevant to the question are removed, or the oldest where the question says nothing. A cut goes well below the limit,
+relevant to the question are removed, or the oldest if the question says nothing. A cut goes well below the limit,
 so that cuts are rare and the provider's cache holds between them. If the protected messages do not fit, all of them
 yield, the largest first, except those that the next reply answers.
 """
@@ -22,7 +22,7 @@ from holdfast.settings import Settings, Trim
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
 
 EXTRA_SHARE: Final = 0.1
-"""How much more than necessary is saved where protected messages do not fit, as a share of the limit."""
+"""How much more than necessary is saved if protected messages do not fit, as a share of the limit."""
 MISSING_TOKENS: Final = 64
 """The most tokens of a result that validation inserts."""
 VALIDATION_MARGIN: Final = 32
@@ -30,7 +30,7 @@ VALIDATION_MARGIN: Final = 32
 Position: TypeAlias = Literal["tail", "head"]
 """`tail`: the last part of the newest user turn. `head`: a message of its own, after system prompt and summary."""
 Scores: TypeAlias = Callable[[], Mapping[int, float]]
-"""Returns the relevance of messages by archive number. It is called only where something has to go."""
+"""Returns the relevance of messages by archive number. It is called only if something has to go."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,9 +178,9 @@ def trim(
     is_recalling: bool = True,
     is_recorded: bool = True,
 ) -> tuple[Edit, ...]:
-    """Return the cut that makes a window fit; none where it does.
+    """Return the cut that makes a window fit; none if it does.
 
-    Where what is protected fits only without a recalled block, the block gets less room; as a last resort the reply
+    If what is protected fits only without a recalled block, the block gets less room; as a last resort the reply
     does. If that is not enough and protected messages may yield, the largest of them go, except those that must stay.
     Switched off, trimming only keeps a window from overflowing. So it does without recall, and removes the oldest.
 
@@ -242,7 +242,7 @@ def _make_cut(
 ) -> Edit:
     """Choose the messages to remove: those that yielded, then the lowest scores, of equal scores the oldest.
 
-    `oldest` is the reason where only their age decides.
+    `oldest` is the reason if only their age decides.
     """
     removed: set[int] = set()
     reason = _NOTHING_LEFT
@@ -275,7 +275,7 @@ def added_tokens(grouped: Iterable[Unit]) -> int:
 
 
 def added_tokens_of(messages: Sequence[Message]) -> int:
-    """Return `added_tokens` of a conversation; where every call is answered in place, without grouping it."""
+    """Return `added_tokens` of a conversation; if every call is answered in place, without grouping it."""
     waiting: set[str] = set()
     for message in messages:
         if calls := message.calls:
@@ -359,7 +359,7 @@ def _required_indexes(items: Sequence[Item], grouped: Sequence[Unit], *, questio
 
 
 def _last_request(items: Sequence[Item]) -> list[int]:
-    """Return the index of the last words of the user, in a list; empty where there are none."""
+    """Return the index of the last words of the user, in a list; empty if there are none."""
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
         if item.kind == "message" and item.message.role == "user":
@@ -411,7 +411,7 @@ def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
 
 
 def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -> tuple[Edit, ...]:
-    """Return the edit that removes earlier blocks, where they leave a new one less than half its room.
+    """Return the edit that removes earlier blocks, if they leave a new one less than half its room.
 
     Without it nothing could be recalled after a few questions, until the next cut.
     """
@@ -431,7 +431,7 @@ def place(
     passages: Iterable[int] = (),
     count: TokenCounter = count_text,
 ) -> Edit | None:
-    """Return the edit that places a block; None where there is no block, or no user turn to put it into.
+    """Return the edit that places a block; None if there is no block, or no user turn to put it into.
 
     `ids` are the archived messages that the block quotes, `passages` those that it quotes whole.
     """
@@ -448,7 +448,7 @@ def place(
 
 
 def _newest_id(items: Sequence[Item]) -> int:
-    """Return the archive number of the newest user message or tool result; 0 where there is none or it has none."""
+    """Return the archive number of the newest user message or tool result; 0 if there is none or it has none."""
     newest = find_block_place(items)
     return newest.id if newest is not None else 0
 

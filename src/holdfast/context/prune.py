@@ -156,7 +156,7 @@ class _Pruner:
         return item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
 
     def soften(self, one: _Candidate) -> _Step | None:
-        """Keep the beginning, the end, and lines about errors; None where the result is short or saves nothing."""
+        """Keep the beginning, the end, and lines about errors; None if the result is short or saves nothing."""
         soft, text = self.pruning.soft_trim, one.result.text
         images = sum(isinstance(block, Image) for block in one.result.content)
         if one.shortened or (len(text) <= soft.max_chars and not images):
@@ -171,7 +171,7 @@ class _Pruner:
         return self._make_step(one, Pruned(part=one.part, keep=keep, note=note))
 
     def clear(self, one: _Candidate) -> _Step | None:
-        """Replace the result by a reference to the archive; None where that saves nothing."""
+        """Replace the result by a reference to the archive; None if that saves nothing."""
         note = f"{self.pruning.hard_clear.placeholder} ({self._reference(one)})"
         return self._make_step(one, Pruned(part=one.part, note=note))
 
@@ -191,7 +191,7 @@ class _Pruner:
         return list(steps.values())
 
     def _reference(self, one: _Candidate) -> str:
-        """Return where the whole result is; the tool is named only where the model has it."""
+        """Return where the whole result is; the tool is named only if the model has it."""
         if one.item.id < 0:
             return "The rest is not available now"
         return f"holdfast id {one.item.id}" + (f": {self.tool} brings it back" if self.tool else "")
@@ -213,7 +213,7 @@ def _results(items: Iterable[Item]) -> Iterator[tuple[Item, int, ToolResult]]:
 
 
 def _compile(names: Iterable[str], *, otherwise: str) -> re.Pattern[str]:
-    """Compile names of tools with wildcards; `otherwise` where there is no name."""
+    """Compile names of tools with wildcards; `otherwise` if there is no name."""
     patterns = [re.escape(name.strip()).replace(r"\*", ".*") for name in names if name.strip()]
     return re.compile("|".join(patterns) or otherwise, re.IGNORECASE | re.DOTALL)
 

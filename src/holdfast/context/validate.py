@@ -38,7 +38,7 @@ from holdfast.providers.wire import leading_system, wire_of
 class ValidWindow:
     """A window that can be sent: its messages, and the message list of the request.
 
-    The system prompt is among the messages, and beside the list where the provider wants that. `violations` are what
+    The system prompt is among the messages, and beside the list if the provider wants that. `violations` are what
     was still wrong after the repairs; then every block that is not understood was left out.
     """
 
@@ -166,7 +166,7 @@ class _Slot:
         return [] if is_empty(self.message) else self.split_by_role()
 
     def make_part_usable(self, part: Part, answered: Collection[str]) -> Part | None:
-        """Return a part, a call with a name if that was lost, or None where the part cannot be sent."""
+        """Return a part, a call with a name if that was lost, or None if the part cannot be sent."""
         if isinstance(part, ToolCall):
             if not part.id.strip() or not (part.name.strip() or part.id in answered):
                 return None
@@ -288,7 +288,7 @@ class _Turn:
         return results, rest
 
     def drop_open_calls(self) -> None:
-        """Drop the open calls of a broken reply, and the reply where nothing but thinking is left."""
+        """Drop the open calls of a broken reply, and the reply if nothing but thinking is left."""
         unanswered = {call.id for call in self.open_calls}
         for slot in self.reply:
             parts = [part for part in slot.message.parts if not (isinstance(part, ToolCall) and part.id in unanswered)]
@@ -330,7 +330,7 @@ def _match_results(turns: Sequence[_Turn]) -> None:
 
 
 def _keep_parts(message: Message, parts: Sequence[Part]) -> Message:
-    """Return a message with some of its parts, in the role that they need; the message itself where it has no other."""
+    """Return a message with some of its parts, in the role that they need; the message itself if it has no other."""
     if len(parts) == len(message.parts):
         return message
     kept = replace(message, parts=tuple(parts))
@@ -364,7 +364,7 @@ class ValidationCache:
     """The valid beginning of a session's windows, in parts.
 
     Between two cuts a window only grows at its end: what was valid stays valid, and only what came after the last
-    change of sides has to be validated again. Where an item changes, the parts before it stay valid. The result is what
+    change of sides has to be validated again. If an item changes, the parts before it stay valid. The result is what
     `validate` makes of the whole window.
     """
 
@@ -404,7 +404,7 @@ class ValidationCache:
         return start
 
     def _extend(self, items: Sequence[Item], make: _Make, *, is_last: bool) -> _Part | None:
-        """Validate what comes after the cached beginning; None where they cannot be separated."""
+        """Validate what comes after the cached beginning; None if they cannot be separated."""
         rest = list(map(_SENT, items))
         valid = _validate_part(rest, make, is_first=not self.parts, is_last=is_last)
         if valid is None:
@@ -414,7 +414,7 @@ class ValidationCache:
 
 
 def _last_change(items: Sequence[Item]) -> int:
-    """Return the index of the last message that begins another side; 0 where there is none."""
+    """Return the index of the last message that begins another side; 0 if there is none."""
     for index in range(len(items) - 1, 0, -1):
         before, after = items[index - 1].message, items[index].message
         if after.role != "system" and (before.role == "assistant") != (after.role == "assistant"):
@@ -423,7 +423,7 @@ def _last_change(items: Sequence[Item]) -> int:
 
 
 def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, is_last: bool) -> ValidWindow | None:
-    """Validate a part of a window as if the other side came before and after it; None where it matters what does."""
+    """Validate a part of a window as if the other side came before and after it; None if it matters what does."""
     calls = chain.from_iterable(map(attrgetter("calls"), messages))
     if not all(call.name.strip() for call in calls):  # one without a name stays if it was answered
         return None
@@ -450,7 +450,7 @@ def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
 
 
 def _ids(messages: Iterable[Message], provider: str) -> set[str]:
-    """Collect the ids by which one part of a conversation may refer to another, where they must be unique."""
+    """Collect the ids by which one part of a conversation may refer to another, if they must be unique."""
     ids: set[str] = set()
     for message in messages if provider in _UNIQUE_IDS else ():
         ids.update(call.id for call in message.calls)

@@ -89,7 +89,7 @@ class _Candidates:
                 yield partial(_open_remote, provider, settings, settings.api_key or self.find_key(provider))
 
     def list_remote(self) -> Iterator[Opener | str]:
-        from holdfast.embed.remote import PROVIDERS  # noqa: PLC0415 - only where there is no local model
+        from holdfast.embed.remote import PROVIDERS  # noqa: PLC0415 - only if there is no local model
 
         for name in PROVIDERS:
             key = self.find_key(name)

@@ -50,7 +50,7 @@ class HashEmbedder:
 
 def _trigrams(text: str) -> list[str]:
     """Return each run of three UTF-16 code units of a text; half of a surrogate pair counts as U+FFFD."""
-    import regex  # noqa: PLC0415 - needed only where this embedder is in use
+    import regex  # noqa: PLC0415 - needed only if this embedder is in use
 
     if len(text) > MAX_UNITS // 2:
         text = text.encode("utf-16-le", "surrogatepass")[: 2 * MAX_UNITS].decode("utf-16-le", "surrogatepass")

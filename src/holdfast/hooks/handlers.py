@@ -54,7 +54,7 @@ class _Host:
         transcript: The file that was read, its size then, and how many of its messages are archived.
         quoted: The passages that blocks in its window quote whole.
         prompt: The prompt of the turn that runs.
-        added: What is added to every request of the turn, where the host has compacted in the middle of it.
+        added: What is added to every request of the turn, if the host has compacted in the middle of it.
     """
 
     scope: Scope
@@ -182,7 +182,7 @@ class HostHooks:
         return _add_context(payload, "\n\n".join(filter(None, blocks)))
 
     def check_window(self, payload: Payload, host: _Host) -> Output:
-        """Recall once more where the request does not show what it showed before: Gemini CLI compacts inside a turn.
+        """Recall once more if the request does not show what it showed before: Gemini CLI compacts inside a turn.
 
         It reports every request as one that is about to be compacted, so that the request itself must be compared.
         """

@@ -43,7 +43,7 @@ def _contains(text: str, table: dict[str, list[str]]) -> bool:
 
 
 def find_lost(history: Sequence[Message], summary: str, *, settings: Compaction) -> str:
-    """Return what a summary of a history lacks, as text to put beside it; empty where it lacks nothing.
+    """Return what a summary of a history lacks, as text to put beside it; empty if it lacks nothing.
 
     A summary that says next to nothing, or is no summary at all, gets a digest of the history that is made by rule.
     """

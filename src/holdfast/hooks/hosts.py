@@ -41,7 +41,7 @@ class Keys:
         variable: The environment variable that may name another file.
         values: Values by their dotted path. A value that is there already is replaced, and comes back on removal.
         items: Lists by their dotted path: each item is added unless it is there.
-        present: As `items`, but only where the list exists.
+        present: As `items`, but only if the list exists.
     """
 
     file: str
@@ -58,7 +58,7 @@ class Block:
     Attributes:
         file: The file.
         text: The lines.
-        under: The line that they go under, such as `extensions:`; it is added where it is missing. Without one they go
+        under: The line that they go under, such as `extensions:`; it is added if it is missing. Without one they go
             to the end of the file.
     """
 

@@ -1,6 +1,6 @@
 """Install Holdfast into a host, and remove it again.
 
-Every file that is changed is copied first. Removal puts the copy back byte for byte; where the host or the user has
+Every file that is changed is copied first. Removal puts the copy back byte for byte; if the host or the user has
 changed a file since, only what Holdfast wrote is removed from it.
 """
 
@@ -46,7 +46,7 @@ class FileChange:
 
     Attributes:
         path: The file.
-        before, after: Its content; None where there is no such file.
+        before, after: Its content; None if there is no such file.
         part: What is changed in it.
     """
 

@@ -105,7 +105,7 @@ def append(
     """Archive messages without recalled text, secrets masked; return their numbers and keys.
 
     A message that is archived already keeps its number. One without a timestamp gets `time`, in Unix milliseconds.
-    `before` are the keys of the messages before them, oldest first; at least the last one. Where there are none, the
+    `before` are the keys of the messages before them, oldest first; at least the last one. If there are none, the
     first message is in `place`.
     """
     digests = [message.digest for message in messages]
@@ -447,7 +447,7 @@ def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:
 
 
 def mask(message: Message) -> Message:
-    """Mask the secrets of a message; return the message itself where it has none."""
+    """Mask the secrets of a message; return the message itself if it has none."""
     data: Any = to_json(message)
     masked: Any = redact_value(data)
     return message if masked is data else from_json(masked)

@@ -34,7 +34,7 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query and its space; None where the search uses words alone, and then a warning may say why."""
+    """The vector of a query and its space; None if the search uses words alone, and then a warning may say why."""
 
     vector: Floats | None = None
     space: Space | None = None
@@ -51,7 +51,7 @@ def embed_query(embedder: Embedder | None, text: str, *, deadline: Deadline) -> 
     left = deadline.remaining
     if left is None:
         return _embed(embedder, text)
-    from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only where there is a deadline
+    from holdfast.embed.remote import RemoteEmbedder  # noqa: PLC0415 - only if there is a deadline
 
     if not isinstance(behind_cache(embedder), RemoteEmbedder):
         return _embed(embedder, text)

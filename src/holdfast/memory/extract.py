@@ -1,7 +1,7 @@
-"""Extract facts from messages: with a model where there is one, else only what is explicit.
+"""Extract facts from messages: with a model if there is one, else only what is explicit.
 
 A model reads the whole text, in as few calls as its size needs. A fact is kept only if its quote is found in a message,
-all its numbers occur in the messages, and it contains no secret. Rules decide whether one replaces another; where no
+all its numbers occur in the messages, and it contains no secret. Rules decide whether one replaces another; if no
 rule can tell, the model is asked once, and even then nothing is removed, only superseded.
 """
 
@@ -258,7 +258,7 @@ class Piece:
         return count_text(self.text) + _HEADER_TOKENS
 
     def fit(self, room: int) -> Iterator[Piece]:
-        """Yield the piece, or its parts where it does not fit."""
+        """Yield the piece, or its parts if it does not fit."""
         if self.tokens <= room or len(self.text) <= _MIN_CHARS:
             yield self
             return
@@ -313,7 +313,7 @@ def split_messages(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> l
 
 
 def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
-    """Split a batch in two; return nothing where it cannot be made smaller."""
+    """Split a batch in two; return nothing if it cannot be made smaller."""
     if len(batch) > 1:
         return tuple(batch[: len(batch) // 2]), tuple(batch[len(batch) // 2 :])
     if batch and len(batch[0].text) > _MIN_CHARS:
@@ -363,7 +363,7 @@ class Reader:
         return [draft for batch in batches if batch for draft in self._read_batch(batch, instructions, depth=0)]
 
     def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
-        """Read a batch; in halves where it, or the answer to it, is too long."""
+        """Read a batch; in halves if it, or the answer to it, is too long."""
         if self.failure:  # a model that failed is not called again for the rest
             self.unread += batch
             return []
@@ -382,7 +382,7 @@ class Reader:
         return list(self._check(found, batch))
 
     def _ask(self, batch: Sequence[Piece], instructions: str) -> tuple[list[dict[str, Any]] | None, bool]:
-        """Ask about a batch, once more where the answer is not JSON; return facts, and whether it was too long."""
+        """Ask about a batch, once more if the answer is not JSON; return facts, and whether it was too long."""
         text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
         messages = [_message("system", instructions), _message("user", text)]
         for _ in range(2):
@@ -416,7 +416,7 @@ def _message(role: Role, text: str) -> Message:
 
 
 def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, everything: str) -> str:
-    """Say why a fact is not kept; return nothing where it is."""
+    """Say why a fact is not kept; return nothing if it is."""
     if str(item.get("type")).lower() not in _TYPES:
         return "no such type"
     if not content or len(content) > _MAX_CHARS:
@@ -472,7 +472,7 @@ _MAX_OBJECT_CHARS: Final = 20_000
 
 
 def parse_objects(text: str, *, name: str, key: str) -> list[dict[str, Any]] | None:
-    """Parse the objects of an answer `{name: [...]}` that have a `key`; None where it contains no such JSON.
+    """Parse the objects of an answer `{name: [...]}` that have a `key`; None if it contains no such JSON.
 
     A bare list, a single object and several objects in a row are accepted as well, and of an answer that was cut off
     everything that is complete.

@@ -4,7 +4,7 @@ A fact is never changed in place. A newer row with the same id is its next versi
 successor; so every question can be answered as of any moment, with the history.
 
 A new fact replaces an old one only by rule: a later statement of the same property (slot) of the same subject, with a
-value of the same kind. Where that is not certain, both stay, and the pair is returned as unclear.
+value of the same kind. If that is not certain, both stay, and the pair is returned as unclear.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def as_of(rows: Iterable[FactRow], *, time: int) -> list[FactRow]:
 
 
 def list_versions(rows: Iterable[FactRow]) -> dict[FactRow, int | None]:
-    """Map every version of every fact, with what replaced it, to when it ended; None where it holds now."""
+    """Map every version of every fact, with what replaced it, to when it ended; None if it holds now."""
     facts: dict[tuple[Scope, str], list[FactRow]] = {}
     for row in rows:
         facts.setdefault((row.scope, row.id), []).append(row)
@@ -178,7 +178,7 @@ class Draft:
         return not self.time or not fact.time or self.time >= fact.time
 
     def add_detail(self, twin: FactRow) -> Decision:
-        """Keep a known fact; take the new words where they contain all of the old ones and clearly more."""
+        """Keep a known fact; take the new words if they contain all of the old ones and clearly more."""
         is_longer = len(self.content) > _MIN_GROWTH * len(twin.content)
         has_more = is_longer and set(terms(twin.content)) < set(terms(self.content))
         if not has_more or twin.pinned or not self.is_newer(twin):
@@ -224,7 +224,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What becomes of a draft: the rows to add in order, and the facts that it may replace where no rule can tell."""
+    """What becomes of a draft: the rows to add in order, and the facts that it may replace if no rule can tell."""
 
     action: Action
     reason: str
@@ -405,7 +405,7 @@ _SLOT_OF_KIND: Final = {"url": "url", "path": "place", "version": "version", "da
 
 
 def read_statement(text: str, *, subject: str, slot: str) -> Draft:
-    """Read the subject and the slot of a fact from its words, where none are given."""
+    """Read the subject and the slot of a fact from its words, if none are given."""
     draft = next(read_text(text), None) if not slot else None
     if draft is None or draft.subject.casefold() in _PRONOUNS:
         return Draft(type="decision", content=text, subject=subject, slot=slot)
@@ -444,7 +444,7 @@ def read_text(text: str) -> Iterator[Draft]:
 
 
 def _read_change(sentence: str) -> Draft:
-    """Read subject, property and value of a correction, where it names them; without them it replaces nothing."""
+    """Read subject, property and value of a correction, if it names them; without them it replaces nothing."""
     draft = Draft(type="decision", content=sentence, additive=signals.is_additive(sentence))
     match = signals.match_form(sentence, "changes")
     if match is None or not signals.is_stated(sentence):

@@ -74,7 +74,7 @@ def run_job(memory: Memory, model: Model | None, job: Job, *, cancel: Event | No
 
     The facts are durable before the job is removed; after a crash between the two the job runs again, which adds
     nothing. What a failing model did not read becomes a new job; after `_MAX_TRIES` only what is explicit is read.
-    Where a message was forgotten meanwhile, nothing is stored, and the job runs again without it.
+    If a message was forgotten meanwhile, nothing is stored, and the job runs again without it.
     """
     tries = int(job.data.get("tries", 0))
     rows = memory.store.read_messages(Select(scope=job.scope, ids=tuple(job.data.get("ids", ()))))

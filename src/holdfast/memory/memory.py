@@ -94,7 +94,7 @@ class Memory:
         clock: Callable[[], int] = _now,
         is_personal: bool = False,
     ) -> Self:
-        """Open the memory in a folder (or a `.db` file, or on a server); create it where it does not exist yet.
+        """Open the memory in a folder (or a `.db` file, or on a server); create it if it does not exist yet.
 
         A memory-context folder is opened in place, and stays readable by the plugin. `clock` returns the time in Unix
         milliseconds. For `is_personal` see `Engine.open`.
@@ -141,7 +141,7 @@ class Memory:
 
     @property
     def embedder(self) -> Embedder | None:
-        """The embedder; None where search goes by words alone."""
+        """The embedder; None if search goes by words alone."""
         return self.choice.embedder
 
     @property
@@ -158,7 +158,7 @@ class Memory:
 
     @property
     def home(self) -> Path:
-        """The folder of the store, or of local files where it is on a server."""
+        """The folder of the store, or of local files if it is on a server."""
         path = self.store.path
         return path if path.is_dir() else path.parent
 
@@ -448,7 +448,7 @@ class Memory:
         return best
 
     def waiting(self) -> int:
-        """Count the passages without vectors of the current embedder; 0 where there is none."""
+        """Count the passages without vectors of the current embedder; 0 if there is none."""
         if self.embedder is None:
             return 0
         return max(0, self.store.counts()["passages"] - self.store.embedded(self.embedder.space))

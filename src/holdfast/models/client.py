@@ -270,7 +270,7 @@ def error_from_response(
 ) -> ModelError:
     """Return the error that a provider's response means.
 
-    The status is None, or 200, where the error came in the middle of a reply; `now` is for a `Retry-After` with a date.
+    The status is None, or 200, if the error came in the middle of a reply; `now` is for a `Retry-After` with a date.
     """
     if isinstance(body, str):
         with suppress(ValueError, RecursionError):

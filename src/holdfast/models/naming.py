@@ -46,7 +46,7 @@ class Endpoint:
             raise SettingsError(f"no address: set the environment variable {self.address}", source=name)
         if self.keys and not other:  # a self-hosted server may need no key
             key: str | None = _read_key(name, self.keys, environ)
-        else:  # OpenAI's key is sent only where OpenAI's variables configure the address
+        else:  # OpenAI's key is sent only if OpenAI's variables configure the address
             key = environ.get("OPENAI_API_KEY") if self.address == "OPENAI_BASE_URL" else None
         kind = ResponsesModel if self.responses else OpenAIModel
         return Retrying(model=kind(model, name=name, api_key=key, base_url=url, context_tokens=window))

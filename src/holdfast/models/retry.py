@@ -67,7 +67,7 @@ class Retrying:
     def ask(
         self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
     ) -> Reply:
-        """Send a prompt, again where that may help, and wait for the whole reply; see `Model.ask`."""
+        """Send a prompt, again if that may help, and wait for the whole reply; see `Model.ask`."""
         deadline = Deadline.after(timeout, clock=self.clock)
         listener = None if on_text is None else _Listener(on_text)
 
@@ -100,7 +100,7 @@ class Retrying:
 class Fallback:
     """Models that are asked in order, until one answers.
 
-    The next one is asked where a model is busy, too slow or refuses. A request that does not fit is not passed on: it
+    The next one is asked if a model is busy, too slow or refuses. A request that does not fit is not passed on: it
     has to be made shorter. The window is that of the first model.
     """
 

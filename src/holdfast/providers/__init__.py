@@ -59,7 +59,7 @@ def detect(messages: Iterable[Mapping[str, Any]]) -> str:
 
 
 def format_of(messages: Sequence[Message], *, default: str = OPENAI_CHAT.name) -> str:
-    """Return the name of the format that messages were read from, as `detect` does; `default` where none shows one."""
+    """Return the name of the format that messages were read from, as `detect` does; `default` if none shows one."""
     origins = (message.origin for message in reversed(messages))
     return _newest_format(((origin.format, origin.data) for origin in origins if origin is not None), default=default)
 

@@ -203,7 +203,7 @@ def _make_image(part: Image) -> Json | None:
 
 
 def render_system(messages: Sequence[Message]) -> str | list[Json]:
-    """Render the system prompt: as blocks where it was read from blocks, else as one text."""
+    """Render the system prompt: as blocks if it was read from blocks, else as one text."""
     parts = [part for message in messages for part in message.parts]
     if any(wire_of(part, NAME) for part in parts):
         return _make_content(parts)
@@ -259,7 +259,7 @@ def _fit_call(call: ToolCall) -> ToolCall:
 
 
 def _fit_thinking(part: Thinking | RedactedThinking) -> Part | None:
-    """Keep thinking that Anthropic signed; turn other thinking into text, where it has any."""
+    """Keep thinking that Anthropic signed; turn other thinking into text, if it has any."""
     signature, text = (part.signature, part.text) if isinstance(part, Thinking) else (part.data, "")
     if signature and not wire.is_sealed_elsewhere(part):
         return part
@@ -295,7 +295,7 @@ def _move_out_of_errors(message: Message) -> Message:
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
-    """Join messages of one side where they would be refused one by one."""
+    """Join messages of one side if they would be refused one by one."""
     joined: list[Message] = []
     for run in shaping.group(shaping.group(messages, _belongs), _are_rendered_together):
         group = [message for group in run for message in group]

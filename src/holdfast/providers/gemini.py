@@ -120,7 +120,7 @@ def _read_result(data: Json, where: str, seen: Counter[str]) -> ToolResult:
 
 
 def _text_key(response: Any) -> str | None:
-    """Return the only field of a response, where it holds a text."""
+    """Return the only field of a response, if it holds a text."""
     if not isinstance(response, Mapping) or len(response) != 1:
         return None
     ((key, value),) = response.items()

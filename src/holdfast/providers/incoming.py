@@ -42,7 +42,7 @@ _SDK_FIELDS: Final = {
 def normalise(messages: Any, *, known: list[Message | Json] | None = None, first: int = 0) -> list[Message | Json]:
     """Return messages as canonical messages and dicts: objects of SDKs become what one would send back.
 
-    Where the messages from `first` on begin with the `known` ones, which were returned before, these are returned
+    If the messages from `first` on begin with the `known` ones, which were returned before, these are returned
     again, and only the others are gone through.
     """
     if isinstance(messages, Mapping):
@@ -135,7 +135,7 @@ def _dump(item: Any) -> dict[str, Any]:
 
 
 def _dump_lists(data: dict[str, Any], get: Callable[[str], Any]) -> dict[str, Any]:
-    """Return data with the objects in its lists as plain data; the data itself where there are none."""
+    """Return data with the objects in its lists as plain data; the data itself if there are none."""
     for key in _LISTS:
         blocks = get(key)
         if isinstance(blocks, list) and any(not isinstance(b, dict) and hasattr(b, "model_dump") for b in blocks):

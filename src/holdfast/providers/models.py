@@ -34,7 +34,7 @@ def find_tokens(name: str) -> int | None:
 
 
 def cost(model: str, usage: Usage | None) -> float:
-    """Return the cost of a request in dollars; 0 where its usage or the price is not known.
+    """Return the cost of a request in dollars; 0 if its usage or the price is not known.
 
     The model may be named with or without its provider.
     """

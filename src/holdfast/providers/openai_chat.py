@@ -185,7 +185,7 @@ def _is_legacy(part: Part) -> bool:
 
 
 def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
-    """Render content as one string where it is text alone and was no list, else as a list of parts."""
+    """Render content as one string if it is text alone and was no list, else as a list of parts."""
     inside = [
         part
         for part in parts

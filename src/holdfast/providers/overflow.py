@@ -67,7 +67,7 @@ def is_silent_overflow(usage: Usage | None, *, context_tokens: int) -> bool:
 
 
 class Numbers(NamedTuple):
-    """How many tokens fit and how many were requested, by an error; None where it does not say."""
+    """How many tokens fit and how many were requested, by an error; None if it does not say."""
 
     limit: int | None = None
     requested: int | None = None

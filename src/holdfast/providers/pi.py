@@ -38,7 +38,7 @@ _ROLES: Final[dict[str, Role]] = {
     "hookMessage": "user",
 }
 
-# One field, several names: the first is the one that we write where the file had none.
+# One field, several names: the first is the one that we write if the file had none.
 CALL_IDS: Final = ("id", "call_id")
 RESULT_IDS: Final = ("toolCallId", "toolUseId", "tool_use_id", "call_id")
 _ARGUMENTS: Final = ("arguments", "input", "args", "params")

@@ -287,7 +287,7 @@ class ReplyCollector:
         return [] if self.is_cut else received
 
     def received(self) -> list[Json]:
-        """Return what has come of the messages of a reply that is over, also where it was cut."""
+        """Return what has come of the messages of a reply that is over, also if it was cut."""
         if self.is_too_large:
             return []
         if not self._is_stream:
@@ -344,23 +344,23 @@ def is_stream(sent: httpx.Response) -> bool:
 
 
 def get_text(data: Mapping[str, Any], key: str) -> str:
-    """Return a field that is a text; empty where it is missing or something else."""
+    """Return a field that is a text; empty if it is missing or something else."""
     value = data.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _join_texts(value: str | list[Any]) -> str:
-    """Return a text, also where a server sends it as a list of parts."""
+    """Return a text, also if a server sends it as a list of parts."""
     return value if isinstance(value, str) else "".join(get_text(part, "text") for part in blocks(value))
 
 
 def _without_nulls(data: Any) -> Json:
-    """Return the fields of an object that are not null; none where it is no object."""
+    """Return the fields of an object that are not null; none if it is no object."""
     return {key: value for key, value in data.items() if value is not None} if isinstance(data, Mapping) else {}
 
 
 def load_json(data: bytes) -> Json:
-    """Decode a JSON object; an empty one where there is none."""
+    """Decode a JSON object; an empty one if there is none."""
     try:
         value = json.loads(data or b"{}")
     except (ValueError, RecursionError):

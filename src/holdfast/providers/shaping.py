@@ -26,7 +26,7 @@ from holdfast.providers.wire import wire_of
 from holdfast.text import digest
 
 CONTINUED: Final = "[Earlier messages are not shown.]"
-"""The first user message where a provider requires one and the conversation has none."""
+"""The first user message if a provider requires one and the conversation has none."""
 PICTURE: Final = "(image)"
 """The text that replaces a picture in a message of the assistant."""
 NO_OUTPUT: Final = "(no output)"
@@ -99,18 +99,18 @@ def has_no_place(part: Part, format: str) -> bool:
 
 
 def change_parts(message: Message, change: Callable[[Part], Part | None]) -> Message:
-    """Change each part of a message, or drop it where the change is None; return the message itself if none changed."""
+    """Change each part of a message, or drop it if the change is None; return the message itself if none changed."""
     parts = tuple(new for part in message.parts if (new := change(part)) is not None)
     if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
         return message
-    # Where the parts are equal, only their spelling changed: the wire form of the message holds the old one.
+    # If the parts are equal, only their spelling changed: the wire form of the message holds the old one.
     return replace(message, parts=parts, origin=None if parts == message.parts else message.origin)
 
 
 def change_messages(
     messages: Iterable[Message], change: Callable[[Message], Message], log: Log, rule: str
 ) -> list[Message]:
-    """Change each message. A change is logged where the message came in this format, or where content is lost."""
+    """Change each message. A change is logged if the message came in this format, or if content is lost."""
     changed: list[Message] = []
     for index, message in enumerate(messages):
         new = change(message)
@@ -186,7 +186,7 @@ def move_system_prompt(messages: Sequence[Message], log: Log) -> list[Message]:
 
 
 def start_with_user(messages: list[Message], log: Log) -> list[Message]:
-    """Insert a first user message where the assistant would be first."""
+    """Insert a first user message if the assistant would be first."""
     if not messages or messages[0].role != "assistant":
         return messages
     log.note("first-user", 0, "inserted a first message of the user")

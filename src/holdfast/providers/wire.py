@@ -28,7 +28,7 @@ MAX_DEPTH: Final = 200
 
 
 def expect(data: Json, key: str, kind: type[T], where: str, *, default: T | None = None) -> T:
-    """Return the field `key` of the given type, or `default` where it is missing or null; else raise a FormatError."""
+    """Return the field `key` of the given type, or `default` if it is missing or null; else raise a FormatError."""
     value = data.get(key)
     if value is None and default is not None:
         return default
@@ -46,7 +46,7 @@ def expect_object(value: Any, where: str) -> Json:
 
 
 def expect_role(data: Json, roles: Mapping[str, Role], where: str, *, format: str, default: str | None = None) -> Role:
-    """Return the canonical role of a wire object; raise a FormatError where the format has no such role."""
+    """Return the canonical role of a wire object; raise a FormatError if the format has no such role."""
     name = expect(data, "role", str, where, default=default)
     if name not in roles:
         raise FormatError(f"role {name[:40]!r} is not one of {', '.join(roles)}", where=f"{where}.role", format=format)
@@ -93,7 +93,7 @@ def read_text(data: Json, where: str) -> Text:
 
 
 def limit_depth(value: T, where: str) -> T:
-    """Return `value` if it can be written again; raise a FormatError where it is nested more than 200 levels deep."""
+    """Return `value` if it can be written again; raise a FormatError if it is nested more than 200 levels deep."""
     level: list[Any] = [value] if isinstance(value, Mapping | list) else []
     for _ in range(MAX_DEPTH):
         if not level:
@@ -106,14 +106,14 @@ def limit_depth(value: T, where: str) -> T:
 
 
 def number(value: Any) -> int | None:
-    """Return `value` as a whole number; None where it is no finite number."""
+    """Return `value` as a whole number; None if it is no finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return int(value)
 
 
 def find(data: object, path: str) -> Any:
-    """Return the value at a path of keys, as in `message.usage` or `folders.0`; None where there is none."""
+    """Return the value at a path of keys, as in `message.usage` or `folders.0`; None if there is none."""
     for key in path.split(".") if "." in path else (path,):
         if isinstance(data, dict):  # decoded JSON: a check for Mapping takes longer
             data = data.get(key)
@@ -128,7 +128,7 @@ def read_usage(
     """Read token counts. `fields` has the paths of each: the first number counts. `thinking` is added to the output.
 
     With `has_cached_input` the input includes cached tokens. Without a count of the input, unless `is_partial`, and
-    where all counts are zero, the usage is None.
+    if all counts are zero, the usage is None.
     """
     if not isinstance(data, Mapping):
         return None
@@ -154,13 +154,13 @@ def blocks_of(data: Json) -> Iterator[Json]:
 
 
 def kind_of(data: Json) -> str:
-    """Return the `type` of a wire object; empty where it has none."""
+    """Return the `type` of a wire object; empty if it has none."""
     kind = data.get("type")
     return kind if isinstance(kind, str) else ""
 
 
 def spelling(data: Json, names: Sequence[str]) -> str:
-    """Return which of several names of a field an object uses; the first where it uses none."""
+    """Return which of several names of a field an object uses; the first if it uses none."""
     for name in names:
         if data.get(name) is not None:
             return name
@@ -190,15 +190,15 @@ _ABSENT: Final = object()
 
 
 def wire_of(value: Message | Part, format: str) -> Json:
-    """Return the wire form that a value was read from, edited or not; empty where it came from another format."""
+    """Return the wire form that a value was read from, edited or not; empty if it came from another format."""
     origin = value.origin
     return origin.data if origin is not None and origin.is_of(format) else {}
 
 
 def rebuild(value: V, make: Callable[[V, Json], Json | None], *, format: str) -> Json | None:
-    """Return the wire form of a message or part: the original where nothing was edited, else a new one.
+    """Return the wire form of a message or part: the original if nothing was edited, else a new one.
 
-    `make` gets the value and its old wire form, for the spelling, and returns None where the format cannot express the
+    `make` gets the value and its old wire form, for the spelling, and returns None if the format cannot express the
     value. An edited value is rendered twice, as it was read and as it is now: only the difference is laid over the old
     form, so that an edit changes nothing else.
     """
@@ -222,7 +222,7 @@ def rebuild_always(value: V, make: Callable[[V, Json], Json], *, format: str) ->
 def render_content(
     parts: Sequence[Part], old: object, make: Callable[[Any, Json], Json | None], *, format: str
 ) -> str | list[Json]:
-    """Render content as one string where `old` was one, or where it is one plain text, else as a list of blocks."""
+    """Render content as one string if `old` was one, or if it is one plain text, else as a list of blocks."""
     texts = [part.text for part in parts if isinstance(part, Text)]
     is_single = len(parts) == 1 and not isinstance(old, list) and not wire_of(parts[0], format)
     if len(texts) == len(parts) and (is_single or isinstance(old, str)):

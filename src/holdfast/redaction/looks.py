@@ -49,7 +49,7 @@ def is_genuine(token: str) -> bool:
 def is_password(value: str, *, literal: bool = True) -> bool:
     """Whether the value of a password-like key is a password.
 
-    `literal` is set where the syntax shows a literal: a quoted string, an environment line, a JSON value.
+    `literal` is set if the syntax shows a literal: a quoted string, an environment line, a JSON value.
     Elsewhere a name, a type or a sentence may follow the key, so the value must contain a digit or a sign.
     """
     if len(value) < _MIN_PASSWORD_CHARS or (_is_label(value) if literal else _is_name(value)):

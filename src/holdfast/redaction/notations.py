@@ -76,7 +76,7 @@ def scan(
 ) -> Iterator[Secret]:
     """Yield what `read` finds at each occurrence of a word, except inside a secret.
 
-    Where `read` reads far ahead, `step` is the least distance between two places from which it finds nothing.
+    If `read` reads far ahead, `step` is the least distance between two places from which it finds nothing.
     """
     start = lowered.find(word)
     while start >= 0:

@@ -23,7 +23,7 @@ from holdfast.errors import InputError
 from holdfast.settings import ServerSettings
 
 if TYPE_CHECKING:
-    import httpx2 as httpx  # not where only MCP is served
+    import httpx2 as httpx  # not if only MCP is served
 
 zstd: Any = None
 for _name in ("backports.zstd", "compression.zstd"):  # the extra `zstd`, or Python 3.14

@@ -77,8 +77,8 @@ class Guard:
     Args:
         app: The application.
         activity: Counts the requests.
-        token: What every request must bring as `Authorization: Bearer TOKEN`; None where the application checks it.
-        max_bytes: The size of a request, which is read before the application gets it; None where the application
+        token: What every request must bring as `Authorization: Bearer TOKEN`; None if the application checks it.
+        max_bytes: The size of a request, which is read before the application gets it; None if the application
             limits it.
     """
 

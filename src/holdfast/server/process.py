@@ -102,7 +102,7 @@ class Server:
 
 
 def find(home: Path) -> Server | None:
-    """Return the server that runs for a memory; None where there is none."""
+    """Return the server that runs for a memory; None if there is none."""
     try:
         server = Server(**json.loads((home / _FILE).read_text()))
         with only_process(home / _LOCK) as is_free:
@@ -144,7 +144,7 @@ def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
 
 
 def find_or_start(home: Path, *, options: Sequence[str] | None = None) -> Server:
-    """Return the server of a memory; where none runs, one is started that stops when idle, as `start` does.
+    """Return the server of a memory; if none runs, one is started that stops when idle, as `start` does.
 
     Raises:
         HoldfastError: It ended, or did not start in time.
@@ -291,7 +291,7 @@ def _allow_open_files(count: int) -> None:
 
 
 def _share_heap() -> Callable[[], object]:
-    """Let all threads allocate from one heap, where the C library can, and return what gives its free pages back.
+    """Let all threads allocate from one heap, if the C library can, and return what gives its free pages back.
 
     Else each thread keeps what it once needed. Large arrays do not go into it: the library would put them there after
     the first one is freed.
@@ -317,7 +317,7 @@ def _listen(port: int, path: Path | None) -> AbstractContextManager[socket.socke
 
 
 def _bind(port: int) -> socket.socket:
-    # asyncio turns Nagle's algorithm off only where the protocol is named; with it, a token may wait 40 ms.
+    # asyncio turns Nagle's algorithm off only if the protocol is named; with it, a token may wait 40 ms.
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -152,7 +152,7 @@ def append(
     if key and store.read_records(Select(scope=session.scope), kind=APPENDED, keys=[key]):
         return {"ids": [], "stripped": [], "is_duplicate": True}
     numbers = session.append(messages, format=format, after=after)
-    if key:  # after the messages: where this is not reached, they are archived again, which adds nothing
+    if key:  # after the messages: if this is not reached, they are archived again, which adds nothing
         time = session._memory.clock()
         store.add_records([Record(scope=session.scope, kind=APPENDED, key=key, data={}, time=time)])
     stripped = list(numbers.stripped)
@@ -335,7 +335,7 @@ class Rpc:
                         return
                     line = waiting[key].popleft()
                 answer = self.answer(line) if line else _refuse_line()
-                with lock, suppress(OSError):  # calls are made also where nobody reads the answers
+                with lock, suppress(OSError):  # calls are made also if nobody reads the answers
                     output.write(answer)
                     output.flush()
 

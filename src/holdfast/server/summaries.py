@@ -44,7 +44,7 @@ async def complete_stream(chunks: AsyncIterator[bytes], format: str, find: Find)
 
 
 async def complete_body(content: bytes, format: str, find: Find) -> bytes:
-    """Return the body of a summary with what it lacks; as it came where it has no text."""
+    """Return the body of a summary with what it lacks; as it came if it has no text."""
     body = load_json(content)
     places = [(holder, key) for holder, key in _texts(body, format) if isinstance(holder.get(key), str)]
     if not places:
@@ -70,7 +70,7 @@ def _texts(body: Json, format: str) -> Iterator[tuple[Json, str]]:
 
 
 def _objects(value: Any) -> list[Json]:
-    """Return the objects of a list; none where it is no list."""
+    """Return the objects of a list; none if it is no list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

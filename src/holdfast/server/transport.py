@@ -74,14 +74,14 @@ class _Chunks(httpx.AsyncByteStream):
                 yield chunk
 
     async def aclose(self) -> None:
-        self._reply.close()  # the connection is used again where the body was read to its end
+        self._reply.close()  # the connection is used again if the body was read to its end
 
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     try:
         yield
-    except (aiohttp.ClientError, OSError) as error:  # also where it took too long
+    except (aiohttp.ClientError, OSError) as error:  # also if it took too long
         raise httpx.NetworkError(_describe(error)) from error
 
 
@@ -112,7 +112,7 @@ class Body:
         self._next: asyncio.Future[bytes | None] | None = None
 
     async def peek(self, *, seconds: float | None = None) -> bytes | None:
-        """Read one more chunk and keep it; None at the end, or where none comes in time."""
+        """Read one more chunk and keep it; None at the end, or if none comes in time."""
         if seconds is None and self._next is None:
             chunk = await anext(self._chunks, None)
         else:

@@ -1,7 +1,7 @@
 """The store on a PostgreSQL server, for any number of processes on any number of machines.
 
 Writers of one tenant take turns, as those of a SQLite file do; tenants do not wait for each other. A write is durable
-when it returns. A call whose connection is lost is repeated where that is safe.
+when it returns. A call whose connection is lost is repeated if that is safe.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ class Problem:
 class Entry:
     """One record of a session file, and its messages to or from the model; none for metadata.
 
-    The type is the agent's name for it. `line` counts from 1; where the file is one JSON document it is a position. The
+    The type is the agent's name for it. `line` counts from 1; if the file is one JSON document it is a position. The
     time is in Unix milliseconds. A `sidechain` is a sub-agent's conversation.
     """
 
@@ -71,7 +71,7 @@ class Transcript:
 
     @property
     def messages(self) -> list[Message]:
-        """The main conversation in order; a sub-agent's where the file holds nothing else."""
+        """The main conversation in order; a sub-agent's if the file holds nothing else."""
         main = [message for entry in self.entries if not entry.sidechain for message in entry.messages]
         return main or [message for entry in self.entries for message in entry.messages]
 
@@ -90,12 +90,12 @@ def text(data: object, *paths: str) -> str | None:
 
 
 def string(data: Json, path: str) -> str:
-    """Return the value at a path as a string; empty where there is none."""
+    """Return the value at a path as a string; empty if there is none."""
     return str(find(data, path) or "")
 
 
 def objects(data: object, path: str) -> list[Json]:
-    """Return the JSON objects in the list at a path; none where it is not a list."""
+    """Return the JSON objects in the list at a path; none if it is not a list."""
     value = find(data, path)
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list) else []
 
@@ -106,7 +106,7 @@ def mapping(value: object) -> Json:
 
 
 def timestamp(value: object) -> int | None:
-    """Convert ISO text, seconds or milliseconds to Unix milliseconds; None where the value is none of these.
+    """Convert ISO text, seconds or milliseconds to Unix milliseconds; None if the value is none of these.
 
     A text without a zone is in UTC.
     """
@@ -144,7 +144,7 @@ def make_entry(
 
 
 def stamp(message: Message, entry: Entry) -> Message:
-    """Give a message the id of its entry, and the entry's time where it has none."""
+    """Give a message the id of its entry, and the entry's time if it has none."""
     id_ = entry.id or message.id
     time = entry.timestamp if message.timestamp is None else message.timestamp
     return message if id_ == message.id and time == message.timestamp else replace(message, id=id_, timestamp=time)

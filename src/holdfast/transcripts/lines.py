@@ -32,7 +32,7 @@ _HEAD_TEXT_BYTES: Final = 1 << 16
 class Line:
     """One line of a file: its bytes, line end included, and its decoded JSON.
 
-    `data` is the value if it is a JSON object; where it is None and the line is not blank, `problem` says why.
+    `data` is the value if it is a JSON object; if it is None and the line is not blank, `problem` says why.
     """
 
     number: int
@@ -112,7 +112,7 @@ def parse_line(raw: bytes, number: int) -> Line:
 class Head:
     """The beginning of a file: enough to tell which agent wrote it.
 
-    `values` are the JSON objects and lists on its first lines; the whole document where the file is one.
+    `values` are the JSON objects and lists on its first lines; the whole document if the file is one.
     """
 
     values: tuple[Any, ...]

@@ -49,7 +49,7 @@ def _flatten(value: Any) -> Iterator[Any]:
 
 
 def _read_records(path: Path, head: Head) -> Iterator[tuple[int, Any] | Problem]:
-    """Yield every record with its line, or its position where the file is one document."""
+    """Yield every record with its line, or its position if the file is one document."""
     if head.document:
         yield from enumerate(_flatten(head.values[0]), start=1)
         return

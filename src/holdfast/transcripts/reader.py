@@ -41,7 +41,7 @@ Messages: TypeAlias = Callable[[Entry], Sequence[Message]]
 class Reader:
     """The reader of one agent's session format.
 
-    `stream` yields every record of a session in order, lazily where the format allows it. `describe` says where records
+    `stream` yields every record of a session in order, lazily if the format allows it. `describe` says where records
     state something about the session. `claims` says whether a file is of this agent, by its name and first lines alone.
     `folder` returns the folder that is the whole session, for that folder and for a file inside; None elsewhere.
     """
@@ -157,7 +157,7 @@ def read_entries(path: Path, messages: Messages, frame: Callable[[Json, int], En
 
 
 def attach_messages(entry: Entry, messages: Messages) -> Iterator[Item]:
-    """Yield the entry with its messages, which get its id, and its time where they have none."""
+    """Yield the entry with its messages, which get its id, and its time if they have none."""
     try:
         stamped = tuple([stamp(message, entry) for message in messages(entry)])
     except FormatError as error:

@@ -52,7 +52,7 @@ def read_entry(record: Json, line: int) -> Entry:
 
 
 def messages_of(entry: Entry) -> tuple[Message, ...]:
-    """Read the messages of an entry, with the entry's id, and its time where they have none."""
+    """Read the messages of an entry, with the entry's id, and its time if they have none."""
     if entry.messages:
         return entry.messages
     data = entry.data

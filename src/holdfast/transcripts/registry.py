@@ -93,7 +93,7 @@ def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] |
 
 
 def _find_database(file: Path, readers: Iterable[Reader]) -> tuple[Reader, Database] | None:
-    """Return the reader and layout of an SQLite file; None where no agent that we know writes such files."""
+    """Return the reader and layout of an SQLite file; None if no agent that we know writes such files."""
     for reader in readers:
         if reader.database is not None and has_columns(file, reader.database.columns):
             return reader, reader.database

@@ -25,7 +25,7 @@ _BODIES: Final = ("request", "body")
 class Request:
     """One request as it was sent, with the whole conversation that it carried, the system prompt first.
 
-    `data` is the row as it was read. The reply, the usage and the rest are there where the log holds them.
+    `data` is the row as it was read. The reply, the usage and the rest are there if the log holds them.
     """
 
     line: int

@@ -225,7 +225,7 @@ class Session:
         """Lock the file, read it to its end, and end a truncated last line."""
         with journal.locked(self.file) as descriptor:
             leaf, status = self.leaf, os.fstat(descriptor)
-            # Read from the start where the file was replaced or truncated.
+            # Read from the start if the file was replaced or truncated.
             if self._status is None or not os.path.samestat(status, self._status) or status.st_size < self._bytes:
                 self._status, self._bytes, self._lines = status, 0, 0
                 self._header: Json = {}

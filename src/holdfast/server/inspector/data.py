@@ -313,7 +313,7 @@ def turns(session: Session) -> list[tuple[int, int, WindowSource]]:
 
 
 def last_window(session: Session) -> Window | None:
-    """Return the last window that was sent; None where none is stored."""
+    """Return the last window that was sent; None if none is stored."""
     try:
         store = session._memory.store
         newest = store.read_records(Select(scope=session.scope, newest=True, limit=1), kind=WINDOW)

@@ -50,7 +50,7 @@ def sparkline(recent: Sequence[WindowSource]) -> Markup:
 def timeline(turns: Sequence[tuple[int, int, WindowSource]]) -> Markup:
     """Draw the tokens of each turn by part, with marks where something was cut, compacted or recalled.
 
-    Where there are too many turns, each column is the last of several, with the marks of all of them.
+    If there are too many turns, each column is the last of several, with the marks of all of them.
     """
     width, height = CHART
     step = max(1, -(-len(turns) // MAX_COLUMNS))
