@@ -47,7 +47,7 @@ class ClosedError(HoldfastError):
 
 
 class TranscriptError(InputError):
-    """A session file cannot be read. `path` names it, `line` the place if that is known."""
+    """A session file cannot be read. `path` is the file, `line` the line if it is known."""
 
     def __init__(self, message: str, *, path: Path | str, line: int | None = None) -> None:
         place = f"{path}:{line}" if line is not None else str(path)
@@ -187,7 +187,7 @@ class CompactionError(HoldfastError):
 
 
 class StorageError(HoldfastError):
-    """A file of ours could not be read or written. No acknowledged write is lost."""
+    """Holdfast could not read or write one of its files. No acknowledged write is lost."""
 
     def __init__(self, message: str, *, path: Path | str) -> None:
         super().__init__(f"{path}: {message}")

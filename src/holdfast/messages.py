@@ -66,7 +66,7 @@ class _FromWire:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are the same as JSON, where `1`, `1.0` and `true` differ."""
+    """Whether two values are the same JSON. `1`, `1.0` and `true` are different values."""
     if left is right:
         return True
     if isinstance(left, dict) and isinstance(right, dict):

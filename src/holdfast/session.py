@@ -867,7 +867,7 @@ class Session:
     def learn(self) -> int:
         """Queue the messages of the session for fact extraction, and return how many will be read.
 
-        What was queued before for the same model is not queued again.
+        A compaction that is already queued for the same model is not queued again.
         """
         from holdfast.memory.learning import queue  # noqa: PLC0415 - as above
 

@@ -32,7 +32,7 @@ WINDOW: Final = "window"
 
 
 class WindowSource(Struct, frozen=True, kw_only=True):
-    """What a past window can be made of again, and its size. It is stored next to the report of its turn.
+    """Data to rebuild a past window, and its size. It is stored next to the report of its turn.
 
     Attributes:
         base: The key of the turn whose history this one continues; empty for none.
@@ -238,8 +238,8 @@ def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter
     valid = None if is_forgotten else _validate(items, source.provider)
     if valid is None:
         raise InputError(
-            f"messages of turn {turn} of session {scope.session!r} were forgotten, and the rest is no window; see"
-            " Session.timeline for other turns"
+            f"messages of turn {turn} of session {scope.session!r} were forgotten, and the rest is not a valid window;"
+            " see Session.timeline for other turns"
         )
     report = ContextReport.from_json(reports[-1].data)
     return Window(items=items, provider=source.provider, valid=valid, report=report)

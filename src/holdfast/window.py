@@ -15,7 +15,7 @@ from holdfast.report import ContextReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """What the model receives for one request.
+    """The messages and tools that the model receives for one request.
 
     Attributes:
         items: The messages in it, with their archive numbers and tokens.
@@ -42,7 +42,7 @@ class Window:
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """What is sent, in canonical form."""
+        """The messages that are sent, in canonical form."""
         return self.valid.messages
 
     @property

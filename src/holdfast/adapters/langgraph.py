@@ -118,7 +118,7 @@ class HoldfastStore(BaseStore):
             return
         time, text = memory.clock(), _text(op)
         new = [Message(role="user", parts=(Text(text=text),))] if text else []
-        # Each text is a session of its own: a message that matches raises the score of those beside it.
+        # Each text is a session of its own: a message that matches raises the score of those next to it.
         place = replace(scope, session=f"{scope.session}..{op.key}..{memory.new_id()}")
         value = redact_value(dict(op.value)) if memory.settings.archive.redaction else dict(op.value)
         numbers = [*earlier, *memory.ingest(new, scope=place)]

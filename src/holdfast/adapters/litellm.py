@@ -1,6 +1,6 @@
 """Memory for the LiteLLM proxy: a callback of its `config.yaml`.
 
-# holdfast_hook.py, beside config.yaml
+# holdfast_hook.py, next to config.yaml
 from holdfast import Engine
 from holdfast.adapters.litellm import HoldfastHook
 
@@ -154,7 +154,7 @@ class HoldfastHook(CustomLogger):
         name, tenant = next(filter(None, names), None), next(filter(None, users), "local")
         if not name:
             return None
-        # Who the proxy has authenticated. Its digest of a key is no secret; without keys, everybody is one.
+        # Who the proxy has authenticated. Its digest of a key is not secret; without keys all users are the same.
         caller = getattr(key, "user_id", None) or getattr(key, "token", None)
         agent = f"{self._agent}@{caller}" if caller else self._agent
         return self._engine.session(str(name), tenant=str(tenant), project=self._project, agent=agent)

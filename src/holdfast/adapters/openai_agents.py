@@ -121,7 +121,7 @@ class HoldfastSession:
         store, select = self.session._memory.store, Select(scope=self.session.scope)
         popped = {int(record.key) for record in store.read_records(select, kind=POPPED)}
         rows = [row for row in store.read_messages(select) if row.id not in popped]
-        # The instructions are archived too, but are no items.
+        # The instructions are archived too, but they are not items.
         return [row for row in rows if row.message.role != "system" or row.message.origin is not None]
 
     def _add(self, items: Sequence[TResponseInputItem]) -> None:
@@ -184,7 +184,7 @@ def _changed(exchange: Exchange) -> ModelInputData:
 
 @dataclass(frozen=True, slots=True)
 class _Calls:
-    """What is done before every model call of a run, and after one that failed."""
+    """Hooks that run before every model call, and after one that failed."""
 
     assemble: Callable[..., ModelInputData]
     shrink: Callable[[Exception], bool]

@@ -297,7 +297,7 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
 
 
 def _confirm(question: str) -> None:
-    """Raise unless the user answers yes; what was typed before the question is no answer."""
+    """Raise unless the user answers yes; text that was typed before the question does not count."""
     if sys.stdin.isatty():
         drop_input(sys.stdin.fileno())
     try:

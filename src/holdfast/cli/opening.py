@@ -105,7 +105,7 @@ def open_model(name: str | None, settings: configuration.Settings) -> Model | No
 
 
 def store_of(home: Path | None) -> Path:
-    """Return the file of this machine's memory, by its settings; local files of one on a server are beside it."""
+    """Return the file of this machine's memory. If the memory is on a server, its local files are next to that path."""
     return local_file(home, settings=load_settings())
 
 

@@ -40,7 +40,7 @@ class Span:
 
     @property
     def tokens(self) -> int:
-        """Their tokens, without recall blocks beside them."""
+        """Their tokens, without the recall blocks next to them."""
         return count_tokens(self.items)
 
     @property
@@ -309,7 +309,7 @@ MIN_RATIO: Final = 0.15
 MARGIN: Final = 1.2
 """The factor by which a token estimate may be too low."""
 OVERHEAD: Final = 4_096
-"""Tokens of a request beside the chunk: instructions, the previous summary, thinking."""
+"""Tokens of a request besides the chunk: instructions, the previous summary, thinking."""
 PARTS: Final = 2
 _LARGE_SHARE: Final = 0.1
 _OVERSIZED_SHARE: Final = 0.5

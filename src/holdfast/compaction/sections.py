@@ -25,7 +25,7 @@ HEADINGS: Final = (
 
 RECENT: Final = "## Recent Turns, Word for Word"
 FAILURES: Final = "## Tool Failures"
-"""The headings that are written below a summary by rule, each time anew."""
+"""The headings that a rule writes below every summary."""
 
 _HEADING: Final = re.compile(r"^#{1,4} +\S.*$")
 _MIN_TOKENS: Final = 8

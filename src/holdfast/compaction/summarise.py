@@ -71,7 +71,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress of a compaction: the stage (`history`, `merge`, ...), its chunk of so many, the calls so far."""
+    """The progress of a compaction: the stage (`history`, `merge`, ...), chunk and number of chunks, calls so far."""
 
     stage: str
     step: int

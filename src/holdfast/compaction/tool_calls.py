@@ -146,7 +146,7 @@ class FailedCall:
         codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
         status = int(codes[-1]) if codes else None
         size, line = len(output.strip()), find_command_line(call)
-        # A search without a hit ends with code 1 and prints little: that is no failure to remember.
+        # A search without a hit ends with code 1 and prints little: that is not a failure worth keeping.
         is_empty_search = status == 1 and size < _MAX_CALL // 2 and only_reads(line)
         if is_empty_search or not (result.is_error or (status and size > _MAX_CALL)):
             return None

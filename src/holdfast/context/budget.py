@@ -32,7 +32,7 @@ class Budget:
 
     Attributes:
         window, reserve: The size of the model's context window, and what of it is kept free for the reply.
-        overhead: What every request holds beside the messages, such as tool definitions.
+        overhead: What every request contains besides the messages, such as tool definitions.
         recall, live_recall: The most that one recalled block may take, and all blocks in the window together.
         soft_threshold: How far below the compaction threshold the memory flush runs.
         history: The most that history kept by a compaction may take.

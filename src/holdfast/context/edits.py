@@ -30,7 +30,7 @@ GAP: Final = "\n[...]\n"
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """Recalled text beside a message, its tokens, and the passages that it quotes whole."""
+    """Recalled text next to a message, its tokens, and the passages that it quotes in full."""
 
     text: str
     tokens: int
@@ -39,7 +39,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One message of a window, after the edits so far, and the block that was recalled beside it.
+    """One message of a window, after the edits so far, and the block that was recalled next to it.
 
     `id` is its number in the archive, by which edits name it; 0 if it has none, and negative while it cannot be
     archived. A pinned one may not be edited.
@@ -184,7 +184,7 @@ def from_json(data: Mapping[str, Any]) -> Edit:
 RESTORE_FACTOR: Final = 2
 """How many times larger the limit must be before trimmed messages come back."""
 MIN_LIMIT: Final = 64
-"""Smaller limits count as this one: with many tools there may be no room at all beside them."""
+"""Smaller limits count as this one: many tools may leave no room at all."""
 
 
 def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
@@ -359,7 +359,7 @@ def without_thinking(message: Message) -> Message:
 
 
 def shorten(message: Message, change: Pruned) -> Message:
-    """Shorten one tool result of a message; return the message itself if that part is no tool result."""
+    """Shorten one tool result of a message; return the message itself if that part is not a tool result."""
     part = message.parts[change.part] if change.part < len(message.parts) else None
     if not isinstance(part, ToolResult):
         return message

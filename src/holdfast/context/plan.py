@@ -87,7 +87,7 @@ def plan_edits(
     `items` are the window with the `standing` edits applied, `idle` is the time since the last request, and `tool` the
     name of the tool that shows archived messages, if the model has one. With `question_follows` the caller sends the
     user's question after the window. Without recall (`is_recalling`) nothing brings a message back, so none is trimmed
-    as long as the window fits. Edits that are not recorded are planned anew for the next request.
+    as long as the window fits. Edits that are not recorded are planned again for the next request.
 
     If protected messages do not fit, their longest tool results are shortened, whatever their age, and the reply gets
     less room. Then protected messages leave the window, the largest first, until only those are left that the next
@@ -231,7 +231,7 @@ def _yield_largest(spans: Sequence[_Span], *, excess: int) -> list[_Span]:
 
 
 def _fits(items: Sequence[Item], limit: int, budget: Budget) -> bool:
-    """Whether a window fits. Recalled blocks have room of their own beside the limit, as much as one may take."""
+    """Whether a window fits. Recalled blocks do not count towards the limit, up to the size of one block."""
     live = min(budget.recall, _block_tokens(items))
     total = tokens(items) + added_tokens_of([item.message for item in items])
     return total - live <= limit and total <= max(limit, budget.prompt)
@@ -458,7 +458,7 @@ def _block_tokens(items: Sequence[Item]) -> int:
 
 
 def _has_block(items: Sequence[Item]) -> bool:
-    """Whether a block was placed since the last user message. Tool results are no new question."""
+    """Whether a block was placed since the last user message. Tool results are not a new question."""
     for item in reversed(items):
         if item.block is not None:
             return True

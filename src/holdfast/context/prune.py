@@ -23,7 +23,7 @@ from holdfast.text import head, join_spans, tail
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
 
 MIN_SAVED_SHARE: Final = 0.05
-"""What a round must save, and how far below its mark clearing goes, as shares of the window: it keeps rounds rare."""
+"""Minimum share of the window that a round must free, and how far below its mark clearing goes. Keeps rounds rare."""
 CHARS_PER_TOKEN: Final = 3
 """Latin characters for one token; a Chinese one counts as three."""
 

@@ -38,7 +38,7 @@ from holdfast.providers.wire import leading_system, wire_of
 class ValidWindow:
     """A window that can be sent: its messages, and the message list of the request.
 
-    The system prompt is among the messages, and beside the list if the provider wants that. `violations` are what
+    The system prompt is among the messages, and outside of the list if the provider wants that. `violations` are what
     was still wrong after the repairs; then every block that is not understood was left out.
     """
 
@@ -72,7 +72,7 @@ def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[s
     encodable: list[Message] = []
     for index, message in enumerate(messages):
         if not message.is_encodable:
-            log.note("surrogates", index, "replaced halves of surrogate pairs, which cannot be sent, by U+FFFD")
+            log.note("surrogates", index, "replaced lone surrogates, which cannot be sent, by U+FFFD")
         encodable.append(message if message.is_encodable else _join_surrogates(message))
     first = _repair_and_check(encodable, log)
     if not first.violations:
@@ -98,7 +98,7 @@ def _repair_and_check(messages: Sequence[Message], log: Log) -> ValidWindow:
 
 
 def _join_surrogates(value: Any) -> Any:
-    """Replace halves of surrogate pairs in a value; two halves that belong together become one character."""
+    """Replace lone surrogates in a value; a high and a low surrogate in a row become one character."""
     if isinstance(value, str):
         return value.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     if isinstance(value, Mapping):

@@ -27,11 +27,11 @@ MAX_BLOCK_TOKENS: Final = 1_500
 MAX_LOST_CHARS: Final = 3_000
 """The most characters of details that are put back after a compaction."""
 MAX_OUTPUT_CHARS: Final = 16_000
-"""What is left of a tool output that is longer than `pruning.min_prunable_tool_chars`."""
+"""Characters that are kept of a tool output that is longer than `pruning.min_prunable_tool_chars`."""
 MAX_PROMPT_BYTES: Final = 1 << 20
 """A transcript that was never archived is archived before a prompt up to this size, else when the turn ends."""
 MAX_PROMPT_CHARS: Final = 100_000
-"""What is kept of a prompt, for what is recalled later in its turn."""
+"""Characters of a prompt that are kept for recall later in its turn."""
 MAX_HOSTS: Final = 256
 """Sessions whose state is kept between two events."""
 HOST: Final = "host"
@@ -43,7 +43,7 @@ Output = dict[str, Any]
 
 @dataclass(slots=True)
 class _Host:
-    """What is known of the session of a host.
+    """The state of a host's session.
 
     Attributes:
         scope: The owner of the session.
@@ -272,7 +272,7 @@ _ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], Output]]] = {
     "SubagentStop": HostHooks.archive,
     "SessionEnd": HostHooks.end_turn,
 }
-"""What is done for each event, by its name in Claude Code or in Gemini CLI."""
+"""The handler of each event, by its name in Claude Code or Gemini CLI."""
 
 
 def _add_context(payload: Payload, context: str) -> Output:

@@ -43,9 +43,9 @@ def _contains(text: str, table: dict[str, list[str]]) -> bool:
 
 
 def find_lost(history: Sequence[Message], summary: str, *, settings: Compaction) -> str:
-    """Return what a summary of a history lacks, as text to put beside it; empty if it lacks nothing.
+    """Return what a summary of a history lacks, as text to add to it; empty if it lacks nothing.
 
-    A summary that says next to nothing, or is no summary at all, gets a digest of the history that is made by rule.
+    A summary that says next to nothing, or is not a summary at all, gets a digest of the history that is made by rule.
     """
     items = [Item(message=message, id=0, tokens=0) for message in history if message.role != "system"]
     activity, request = find_activity([item.message for item in items]), find_request(items)

@@ -1,6 +1,6 @@
 """The hosts that Holdfast can be installed into, and what is changed in each of them.
 
-To add a host, add an entry to `HOSTS` and its files beside this module.
+To add a host, add an entry to `HOSTS` and its files next to this module.
 """
 
 from __future__ import annotations

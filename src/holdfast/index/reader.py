@@ -145,7 +145,7 @@ class Index:
         )
 
     def _apply_changes(self, changes: _Changes) -> bool:
-        """Add what was written; return False if the tables were rewritten and must be read anew."""
+        """Add what was written; return False if the tables were rewritten and must be read again."""
         rewritten, indexed = changes.counters.fetchone()
         if self._rewritten is not None and self._rewritten != rewritten:
             return False

@@ -201,7 +201,7 @@ def remove_from_index(db: Database, passages: Sequence[int]) -> None:
 
 
 def _rewrite_blocks(db: Database, passages: Sequence[int]) -> npt.NDArray[np.int64]:
-    """Write the blocks of these passages anew; return the windows of the passages that are indexed."""
+    """Rewrite the blocks of these passages; return the windows of the passages that are indexed."""
     found = [np.zeros(0, np.int64)]
     for first in sorted({passage // BLOCK_PASSAGES * BLOCK_PASSAGES for passage in passages}):
         block = db.execute(f"SELECT first_window FROM blocks WHERE {db.own}first = ?", (first,)).fetchone()

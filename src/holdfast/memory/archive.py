@@ -213,7 +213,7 @@ def _read_near(store: Store, select: Select) -> list[MessageRow]:
 class Said:
     """What a reply says, in a form that stays the same when a client sends the reply back.
 
-    Clients drop the reasoning, trim spaces, join parts, write the arguments of tool calls anew and rename the calls.
+    Clients drop the reasoning, trim spaces, join parts, reformat the arguments of tool calls and rename the calls.
 
     Attributes:
         text: Its words without white space.

@@ -137,13 +137,13 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
 # --- unclear pairs -----------------------------------------------------------------
 
 _MAX_UNCLEAR: Final = 40
-"""The number of unclear facts that a model is asked about at once; the rest stay beside the old ones."""
+"""The number of unclear facts that a model is asked about at once; the rest stay next to the old ones."""
 _DELETE: Final = "- DELETE: it says that the old fact was wrong and nothing takes its place\n"
 
 
 @dataclass(frozen=True, slots=True)
 class _Unclear:
-    """Facts that were added beside others of the same subject: a model says what becomes of them."""
+    """Facts that were added next to others of the same subject: a model decides what becomes of them."""
 
     decisions: Sequence[Decision]
     rows: list[FactRow]

@@ -20,7 +20,7 @@ from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest
 
 FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and the summary with it.]"
-"""What is left of a summary."""
+"""A summary without the forgotten messages."""
 
 
 def forget(

@@ -1,4 +1,4 @@
-"""What is asked of memory: the query of a recall, made from the settings, and the weights of its terms."""
+"""The query of a recall, made from the settings, and the weights of its terms."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ NOTHING_SHOWN: Final = Shown()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecallQuery:
-    """What is asked of memory. `build_query` makes one from the settings.
+    """A query of the memory. `build_query` makes one from the settings.
 
     Attributes:
         texts: The last user messages, newest last; the newest weighs most.
@@ -55,7 +55,7 @@ class RecallQuery:
         max_facts, min_chars: The most facts in the block; a shorter question recalls nothing.
         neighbours: How far around a passage others may be recalled with it.
         order: How passages are ranked.
-        newest, days: Search only so many passages or days, the last ones, and passages without a time; None for all.
+        newest, days: Search only the newest N passages, or those of the last N days or without a time; None for all.
         seconds: The deadline after which nothing is recalled; None for none.
         facts: Facts that the caller has chosen; they come before those that are found.
     """

@@ -12,7 +12,7 @@ from holdfast.errors import ModelCancelledError, ModelTimeoutError
 from holdfast.messages import Message, Usage
 
 OnText: TypeAlias = Callable[[str], None] | None
-"""What is called with each piece of text of a reply as it arrives."""
+"""A callback that gets each piece of text of a reply as it arrives."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

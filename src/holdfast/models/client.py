@@ -123,7 +123,7 @@ class ProviderModel:
 
     def _send(self, body: Json, *, deadline: Deadline, cancel: Event | None, on_text: OnText) -> Reply:
         text = json.dumps(body, ensure_ascii=False)
-        if re.search("[\ud800-\udfff]", text):  # half of a character, which UTF-8 cannot encode
+        if re.search("[\ud800-\udfff]", text):  # a lone surrogate, which UTF-8 cannot encode
             body = json.loads(text.encode("utf-8", "replace"))
         draft = self._draft()
         with closing(self._read_events(body, deadline, cancel)) as events:
@@ -142,7 +142,7 @@ class ProviderModel:
         return reply
 
     def _read_events(self, body: Json, deadline: Deadline, cancel: Event | None) -> Generator[Json, None, None]:
-        """Yield the events of a reply; errors of the SDK become errors of ours."""
+        """Yield the events of a reply; errors of the SDK become Holdfast errors."""
         source = partial(self._events, body, deadline.remaining)
         try:
             yield from stream(source, model=self.name, deadline=deadline, cancel=cancel)
@@ -171,7 +171,7 @@ class ProviderModel:
                 data = event.to_dict(warnings=False) if hasattr(event, "to_dict") else event
                 if not isinstance(data, Mapping):
                     continue
-                if kind_of(data) in _FAILED_EVENTS:  # it ends a response early; its own `type` is no part of the error
+                if kind_of(data) in _FAILED_EVENTS:  # it ends a response early; its own `type` is not part of the error
                     response = data.get("response")
                     whole = {key: data.get(key) for key in ("code", "message")}
                     error = response.get("error") if isinstance(response, Mapping) else whole

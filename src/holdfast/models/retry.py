@@ -17,7 +17,7 @@ RESTART_NOTICE: Final = "\n\n[The reply broke off and begins anew.]\n\n"
 """Passed to `on_text` before a reply starts again that had already delivered text."""
 
 Sleep = Callable[[float, Event | None], object]
-"""Waits so many seconds, or until the event is set."""
+"""Waits for a number of seconds, or until the event is set."""
 
 
 @dataclass(slots=True)

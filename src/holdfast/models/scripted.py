@@ -190,7 +190,7 @@ def _iterate_steps(steps: Sequence[Step] | Callable[[Prompt], Answer]) -> Iterat
 
 
 def _pause(seconds: float | None, deadline: Deadline, cancel: Event | None, model: str) -> None:
-    """Wait so many seconds, or without end; the deadline and a cancellation end the wait with an error."""
+    """Wait for a number of seconds, or forever; the deadline and a cancellation end the wait with an error."""
     pause = Deadline.after(seconds)
     event = cancel or Event()
     while True:

@@ -1,4 +1,4 @@
-"""Tables of patterns and words are TOML files beside this one, loaded by name when they are first needed.
+"""Tables of patterns and words are TOML files next to this one, loaded by name when they are first needed.
 
 A line break and the indent after it are not part of a pattern. `@{name}` stands for a pattern of the table `fragments`.
 """

@@ -1,4 +1,4 @@
-"""Prompts are files beside this one, loaded by name."""
+"""Prompts are files next to this one, loaded by name."""
 
 from __future__ import annotations
 

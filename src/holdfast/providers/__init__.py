@@ -142,7 +142,7 @@ def read_request(body: Mapping[str, Any], *, format: str | None = None, keep_mal
     key = next(filter(body.get, form.system_keys), None)
     if key is None or form.read_system is None:
         return messages
-    # A system prompt beside the list has no wire form of its own, unlike a system message in the list.
+    # A system prompt outside of the list has no wire form of its own, unlike a system message in the list.
     return [Message(role="system", parts=form.read_system(body[key], f"body.{key}")), *messages]
 
 

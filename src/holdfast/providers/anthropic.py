@@ -1,4 +1,4 @@
-"""Anthropic Messages: content blocks; tool results inside user messages; the system prompt beside the list."""
+"""Anthropic Messages: content blocks; tool results inside user messages; the system prompt in a field of its own."""
 
 from __future__ import annotations
 
@@ -130,9 +130,9 @@ def has_hints(data: Json) -> bool:
 
 
 def render(messages: Sequence[Message]) -> list[Json]:
-    """Render messages; neighbours of one role that are rendered anew become one message.
+    """Render messages; neighbours of one role that are rebuilt become one message.
 
-    The provider refuses empty messages and blank text: neither is rendered anew.
+    The provider refuses empty messages and blank text: neither is rebuilt.
     """
     turns: list[Json] = []
     was_new = False
@@ -321,7 +321,7 @@ def _belongs(group: Sequence[Message], message: Message) -> bool:
 
 
 def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bool:
-    """Whether neighbours are both rendered anew: then they are rendered as one."""
+    """Whether two neighbours are both rebuilt: then they are rendered as one."""
     is_new = len(run) > 1 or _is_new(run[-1])
     return is_new and _is_new(group) and "system" not in {run[-1][-1].role, group[0].role}
 

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: calls beside the content, one tool message for each result."""
+"""OpenAI Chat Completions: calls in a field of their own, one tool message for each result."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _read_thinking(data: Json) -> tuple[Thinking, ...]:
 
 
 def _read_calls(data: Json, where: str) -> list[Text | ToolCall]:
-    """Read what is beside the content: a refusal, calls, and a call in the old field."""
+    """Read the other fields of a message: a refusal, calls, and a call in the old field."""
     parts: list[Text | ToolCall] = []
     if isinstance(text := data.get("refusal"), str) and text:
         # Its wire form without a type tells it from a refusal in the content.
@@ -117,7 +117,7 @@ _OWN_PARTS: Final = frozenset({"image_url", "file"})
 
 
 def is_own(data: Json) -> bool:
-    """Whether a message has calls beside the content, or roles and content parts of Chat Completions."""
+    """Whether a message has calls in a field of their own, or roles and content parts of Chat Completions."""
     if isinstance(data.get("tool_calls"), list) or isinstance(data.get("function_call"), Mapping):
         return True
     if data.get("role") in ("tool", "function") and "type" not in data:
@@ -171,7 +171,7 @@ def _make_thinking(message: Message, old: Json) -> Json:
 
 
 def _is_refusal_field(part: Text) -> bool:
-    """Whether a text was read from the refusal beside the content."""
+    """Whether a text was read from the refusal field."""
     old = wire_of(part, NAME)
     return "refusal" in old and "type" not in old
 
@@ -185,7 +185,7 @@ def _is_legacy(part: Part) -> bool:
 
 
 def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
-    """Render content as one string if it is text alone and was no list, else as a list of parts."""
+    """Render content as one string if it is only text and was not a list, else as a list of parts."""
     inside = [
         part
         for part in parts
@@ -227,7 +227,7 @@ def _make_result(result: ToolResult, old: Json) -> Json:
 
 
 def _render_beside(results: Sequence[ToolResult], words: Sequence[Part]) -> list[Json]:
-    """Render the images in results, and the words beside them, as a user message."""
+    """Render the images in results, and the text with them, as a user message."""
     foreign = (result for result in results if not wire_of(result, NAME))
     images = [block for result in foreign for block in result.content if isinstance(block, Image)]
     content = _make_content([*images, *words], {})
@@ -255,7 +255,7 @@ def _drop_empty_calls(message: Message) -> Message:
 
 
 def _fit_message(message: Message) -> Message:
-    # A thinking block has no place in the content: the message has to be rendered anew without it.
+    # A thinking block has no place in the content: the message has to be rebuilt without it.
     has_thinking = any(shaping.is_thinking(part) and wire_of(part, NAME) for part in message.parts)
     if has_thinking or wire_of(message, NAME).get("content") == []:
         message = replace(message, origin=None)
@@ -281,7 +281,7 @@ def _fit_part(part: Part) -> Part | None:
 
 
 def _fit_call(call: ToolCall) -> ToolCall:
-    """Render a call anew whose arguments were not sent as text."""
+    """Rebuild a call whose arguments were not sent as text."""
     old = wire_of(call, NAME)
     inside, key = (old["custom"], "input") if old.get("type") == "custom" else (old.get("function", old), "arguments")
     is_text = isinstance(inside, Mapping) and isinstance(inside.get(key), str)
@@ -297,7 +297,7 @@ def _fit_result(result: ToolResult) -> ToolResult:
 
 
 def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
-    """Render `function_call` fields and `function` results anew, unless one answers the other."""
+    """Rebuild `function_call` fields and `function` results, unless one answers the other."""
     renewed = list(messages)
     for index, message in enumerate(messages):
         before = messages[index - 1] if index else None

@@ -355,7 +355,7 @@ def _join_texts(value: str | list[Any]) -> str:
 
 
 def _without_nulls(data: Any) -> Json:
-    """Return the fields of an object that are not null; none if it is no object."""
+    """Return the fields of an object that are not null; none if it is not an object."""
     return {key: value for key, value in data.items() if value is not None} if isinstance(data, Mapping) else {}
 
 

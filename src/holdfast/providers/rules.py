@@ -32,7 +32,7 @@ class Violation(NamedTuple):
 
 
 def blocks(content: object) -> list[Wire]:
-    """Return the objects in a content list; none if it is no list."""
+    """Return the objects in a content list; none if it is not a list."""
     if not isinstance(content, list):
         return []
     return [block for block in content if isinstance(block, dict) or isinstance(block, Mapping)]  # noqa: SIM101 - quick

@@ -82,7 +82,7 @@ def is_thinking(part: Part) -> bool:
 
 
 def has_client_fields(message: Message) -> bool:
-    """Whether a message without marks of a provider has fields beside role and content, which may be refused."""
+    """Whether a message without marks of a provider has fields besides role and content, which may be refused."""
     origin = message.origin
     return origin is not None and origin.format == PLAIN and not _PLAIN_FIELDS.issuperset(origin.data)
 

@@ -106,7 +106,7 @@ def limit_depth(value: T, where: str) -> T:
 
 
 def number(value: Any) -> int | None:
-    """Return `value` as a whole number; None if it is no finite number."""
+    """Return `value` as a whole number; None if it is not a finite number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return None
     return int(value)

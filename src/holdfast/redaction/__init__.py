@@ -110,7 +110,7 @@ def _mask(text: str, secrets: Iterable[Secret]) -> str:
 
 
 def _get_name(copy: Any, key: str | int, above: str) -> str:
-    """Return the name of a child: its key, the key of its list, or the `name` beside a `value`."""
+    """Return the name of a child: its key, the key of its list, or the `name` next to a `value`."""
     if not isinstance(key, str):
         return above
     beside = (copy.get("name") or copy.get("key")) if key == "value" else None

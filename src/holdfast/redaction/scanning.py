@@ -13,7 +13,7 @@ __all__ = ["find_all", "find_first"]
 STEP_CHARS: Final = 2**19
 """Where matches may begin in one step."""
 REACH_CHARS: Final = 2**17
-"""What is read behind that: more than the longest match of a pattern that needs an ending, such as a private key."""
+"""Characters read after that: more than the longest match of a pattern that needs an ending, such as a private key."""
 
 
 def find_all(

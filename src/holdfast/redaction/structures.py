@@ -13,7 +13,7 @@ from holdfast.redaction.secret import Secret
 
 __all__ = ["find_in_structures"]
 
-_MAX_HEADER_CHARS: Final = 1000  # a longer line is no header of a table
+_MAX_HEADER_CHARS: Final = 1000  # a longer line is not the header of a table
 _MAX_COLUMNS: Final = 64
 _MAX_MANIFEST_CHARS: Final = 20_000
 

@@ -33,7 +33,7 @@ for _name in ("backports.zstd", "compression.zstd"):  # the extra `zstd`, or Pyt
 R = TypeVar("R")
 
 STEP_BYTES: Final = 64 * 2**10
-"""What is decompressed at a time."""
+"""Bytes that are decompressed at a time."""
 SMALL_BYTES: Final = 256 * 2**10
 """A body up to this size is parsed at once; a larger one in a thread."""
 MAX_CODINGS: Final = 3
@@ -43,7 +43,7 @@ MAX_MEMBERS: Final = 10_000
 MAX_VALUES: Final = 2_000_000
 """Values of a JSON body. Each takes a hundred bytes in memory, also if it is two characters long."""
 COUNTED_BYTES: Final = 2**20
-"""What is searched for values at a time."""
+"""Bytes that are searched for values at a time."""
 THREADS: Final = 2
 """Threads for large bodies. They do not take the threads in which sessions work."""
 

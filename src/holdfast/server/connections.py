@@ -24,7 +24,7 @@ MIN_BYTES_PER_SECOND: Final = 1_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a client may take.
+    """Limits of a client's connections and requests.
 
     Attributes:
         connections: Connections at once. A request on one more is answered with 503.
@@ -117,7 +117,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Read a header. What follows the body is no header any more: the request is being answered."""
+        """Read a header. Whatever follows the body is not a header: the request is already being answered."""
         if not self._is_moving:
             super().on_header(name, value)
 

@@ -63,7 +63,7 @@ MIN_KINDS: Final = 3
 def host_session(headers: Mapping[str, str], body: Mapping[str, Any]) -> str:
     """Return the session that the host names in its headers or in the body; empty if it names none.
 
-    `prompt_cache_key` is no name: programs share one among all of their users. A name that is too long gets a digest.
+    `prompt_cache_key` is not a name: programs use one for all of their users. A name that is too long gets a digest.
     """
     name = _find_name(headers, body)
     if len(name) <= MAX_ID_CHARS:
@@ -121,7 +121,7 @@ class _End:
 
 @dataclass(slots=True, kw_only=True)
 class _Known:
-    """What is known of a conversation.
+    """The known state of a conversation.
 
     `is_open` while a reply to it is on its way: the same request of another may not be taken for a second try. It is so
     too if the store has no reply, because another server may wait for one.

@@ -50,7 +50,7 @@ _LIMITS: Final = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upstreams:
-    """Where requests go."""
+    """The destinations of requests."""
 
     anthropic: str = "https://api.anthropic.com"
     openai: str = "https://api.openai.com"
@@ -232,7 +232,7 @@ def make_reply(
     headers: Mapping[str, str] | None = None,
     session: str = "",
 ) -> Response:
-    """Make the reply to the client: the provider's status and headers, and some of ours."""
+    """Make the reply to the client: status and headers of the provider, and some headers of Holdfast."""
     made = Response(content) if isinstance(content, bytes) else _PassedOn(content, url=sent.url, session=session)
     made.status_code = sent.status_code
     made.raw_headers = [(name.lower(), value) for name, value in _drop_hops(sent.headers.raw)]
@@ -244,7 +244,7 @@ def make_reply(
 
 
 def refuse(request: Request, reason: str, *, status: int) -> Response:
-    """Answer with an error of ours, in the shape of the API that was asked."""
+    """Answer with an error of Holdfast in the format of the requested API."""
     error = {"type": ERROR_TYPES[status], "message": f"holdfast: {reason}"}
     format = ROUTES.get(request.url.path)
     if format == "anthropic" or (format is None and _is_anthropic(request)):

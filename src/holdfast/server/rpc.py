@@ -43,7 +43,7 @@ SUBAGENT: Final = "subagent"
 MAX_SUBAGENTS: Final = 6
 """Subagents, the newest ones, whose sessions are searched with that of their parent. Each takes some milliseconds."""
 SKIPPED_BYTES: Final = 2**20
-"""What is read at a time of a line that is too long."""
+"""Bytes that are read at a time of a line that is too long."""
 MAX_THREADS: Final = 8
 """Calls that run at the same time. Calls about one session wait for each other."""
 

@@ -26,7 +26,7 @@ async def complete_stream(chunks: AsyncIterator[bytes], format: str, find: Find)
     is_too_large = False
     async for chunk in chunks:
         is_too_large = is_too_large or len(rest) + len(summary.text) > MAX_SUMMARY_BYTES
-        if is_too_large:  # it is no summary, and passes as it comes
+        if is_too_large:  # not a summary: it passes unchanged
             yield rest + chunk
             rest = b""
             continue
@@ -70,7 +70,7 @@ def _texts(body: Json, format: str) -> Iterator[tuple[Json, str]]:
 
 
 def _objects(value: Any) -> list[Json]:
-    """Return the objects of a list; none if it is no list."""
+    """Return the objects of a list; none if it is not a list."""
     return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
 
 

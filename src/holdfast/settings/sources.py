@@ -36,14 +36,14 @@ _PI_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "compaction.reserve_tokens": ("compaction.reserveTokens",),
     "compaction.keep_recent_tokens": ("compaction.keepRecentTokens",),
 }
-"""The settings of ours that pi has too, and its names for them."""
+"""The settings that pi has too, with the names in its file."""
 
 _PREFIX: Final = "HOLDFAST_"
 _AGENT_PREFIX: Final = f"{_PREFIX}{AGENT_TABLE.upper()}__"
 _NOT_SETTINGS: Final = frozenset({"HOLDFAST_HOME", "HOLDFAST_TOKEN"})
-"""Variables that are no settings: the folder of the memory, and the owner's token for hosts that read it from one."""
+"""Variables that are not settings: the folder of the memory, and the owner's token for hosts that read it there."""
 _SIMILAR: Final = 0.9
-"""A variable this similar to one of ours is a misspelt setting, not the variable of another program."""
+"""A variable this similar to a setting is a misspelt setting, not the variable of another program."""
 _LIKELY: Final = 0.45
 _MAX_NAME_CHARS: Final = 120
 
@@ -231,7 +231,7 @@ class Source:
         raise SettingsError("unknown setting.", source=self.name, key=_show_name(name), nearest=near)
 
     def make_unknown_error(self, path: str, value: object, tree: Tree) -> SettingsError:
-        """Make the error for a name that is no setting, or for a value in place of a section."""
+        """Make the error for an unknown name, or for a value in place of a section."""
         if path in tree.branches:
             # The value is not shown: it may be an API key in place of its section.
             kind = type(value).__name__

@@ -166,7 +166,7 @@ class Schema(Generic[AnySettings]):
         for row in self.rows:
             for path in row.openclaw:
                 leaves[path] = row
-        # The slots of plugins are not settings of ours, but they choose among some of them.
+        # The slots of plugins are not Holdfast settings, but they select some of them.
         return _make_tree(leaves, branches=("plugins.slots",))
 
 

@@ -130,7 +130,7 @@ def decode_words(data: bytes) -> str:
     """Return the readable text of an encoded message; of the usual forms without parsing the rest of it."""
     text = unpack_text(data)
     try:
-        known = msgspec.json.decode(text)  # four times as fast, but it refuses half of a character
+        known = msgspec.json.decode(text)  # four times as fast, but it refuses lone surrogates
     except ValueError:
         known = json.loads(text)
     wire = known.get("wire", known)
@@ -183,13 +183,13 @@ def unpack_text(data: bytes) -> str:
         if zlib.crc32(raw).to_bytes(_SUM) != checksum:
             raise ValueError("the checksum does not match")
     elif kind != _PLAIN:
-        raise ValueError("not text of ours")
+        raise ValueError("not text that Holdfast wrote")
     return bytes_text(raw)
 
 
 def pack_json(data: object) -> bytes:
     """Encode a document with a checksum; what JSON cannot hold is an InputError."""
-    with suppress(TypeError, ValueError, OverflowError):  # it refuses half of a character and very large numbers,
+    with suppress(TypeError, ValueError, OverflowError):  # it refuses lone surrogates and very large numbers,
         return _checked(msgspec.json.encode(data))  # but is ten times as fast
     try:
         return _checked(json.dumps(data, separators=(",", ":")).encode())

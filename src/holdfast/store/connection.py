@@ -252,7 +252,7 @@ def translate_errors(path: Path) -> Iterator[None]:
     except sqlite3.Error as error:
         raise StorageError(_advise(error), path=path) from error
     except UnicodeEncodeError as error:
-        raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
+        raise InputError(f"a scope, key or kind is not valid Unicode: {error.object!r}") from error
     except OverflowError as error:
         raise InputError(f"a number that no store can hold: {error}") from error
     except HoldfastError:

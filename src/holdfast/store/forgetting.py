@@ -82,7 +82,7 @@ def scrub(connection: sqlite3.Connection, *, path: Path, copied_blocks: int = CO
     """Rewrite the file and empty the log, so that no page contains forgotten text.
 
     Deleting with zeros is not enough: when pages are balanced, copies of rows stay in the gaps. Copies of vectors are
-    written anew.
+    rewritten.
     """
     delete_copies(list_copies(connection))
     connection.execute("VACUUM")

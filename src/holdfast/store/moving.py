@@ -1,7 +1,7 @@
 """Copy a tenant's memory from one store with tables to another, in steps that can be repeated, and compare both.
 
 Numbers of messages, facts, records and jobs stay the same, so that whatever names one is still right. Passages are
-numbered anew, and the index of words is built again.
+renumbered, and the index of words is rebuilt.
 """
 
 from __future__ import annotations

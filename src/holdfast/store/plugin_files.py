@@ -59,7 +59,7 @@ def tokens(text: str) -> int:
 
 
 def encode_line(data: Mapping[str, Any]) -> str:
-    """Return an object as one line. Halves of surrogate pairs are written as escapes, which every reader knows."""
+    """Return an object as one line. Lone surrogates are written as escapes, which every reader knows."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
     try:
         text.encode()

@@ -461,7 +461,7 @@ def translate_errors(place: str) -> Iterator[None]:
     except psycopg.Error as error:
         raise _make_error(error, place) from error
     except UnicodeEncodeError as error:
-        raise InputError(f"half of a character in a scope, key or kind: {error.object!r}") from error
+        raise InputError(f"a scope, key or kind is not valid Unicode: {error.object!r}") from error
     except HoldfastError:
         raise
     except DAMAGE as error:

@@ -130,7 +130,7 @@ class SharedVectors:
         after = self._stamp()
         if after == before:
             return
-        # What is left in the file is of the same space as before.
+        # The rest of the file is still of the same space.
         known = [(key, data) for key, data in self._verdicts().items() if data["file"] == before]
         self._store.add_records([_record(key, {**data, "file": after}) for key, data in known])
 

@@ -31,7 +31,7 @@ from holdfast.index.vectors import PAGE, Bytes, Matrix, pack_signs
 from holdfast.store.codec import DAMAGE
 
 _MAX_MISSING: Final = 4
-"""A copy is written anew when one in four blocks is not in it."""
+"""A copy is rewritten when a quarter of the blocks is missing from it."""
 _SIGNS_PER_WORD: Final = 64
 _LENGTH_BYTES: Final = 8
 

@@ -159,7 +159,7 @@ def encode_vectors(
 
 
 def _encode_entries(rows: Mapping[str, Sequence[float] | Floats], *, dimension: int, form: Form) -> Iterator[bytes]:
-    """Encode entries; an id that is no UUID has no place in a file of bare ids."""
+    """Encode entries; an id that is not a UUID cannot be stored in a file of bare ids."""
     for name, row in rows.items():
         raw = name.encode("utf-8", "replace")
         if form != "text" and (binary := _uuid_bytes(name)) is not None:
@@ -201,7 +201,7 @@ def append_vectors(path: Path, rows: Mapping[str, Floats], *, known: Vectors) ->
         is_same = file.read(_HEADER.size) == _HEADER.pack(MAGIC, VERSION, known.dimension, known.count)
         if known.missing or size < known.end or not is_same:
             return None
-        file.truncate(known.end)  # what is behind the last entry was left by a crash
+        file.truncate(known.end)  # data after the last entry was left by a crash
         file.seek(known.end)
         file.write(b"".join(entries))
         file.flush()

@@ -1,4 +1,4 @@
-"""GitHub Copilot CLI: `~/.copilot/session-state/<id>/events.jsonl`, beside it `workspace.yaml`."""
+"""GitHub Copilot CLI: `~/.copilot/session-state/<id>/events.jsonl`, with `workspace.yaml` next to it."""
 
 from __future__ import annotations
 

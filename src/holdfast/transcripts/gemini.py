@@ -106,7 +106,7 @@ def _read_messages(entry: Entry, *, answered: frozenset[str], is_own: bool) -> S
         return _make_message("system", parts)
     if entry.type == "gemini":
         return _read_reply(entry, parts)
-    # Results stand beside their calls, and come once more as a message.
+    # Results are next to their calls, and come again as a message.
     results = [part for part in parts if isinstance(part, ToolResult) and part.call_id not in answered]
     others = [part for part in parts if not isinstance(part, ToolResult)]
     return [*_make_message("tool", results), *_make_message("user", others)]

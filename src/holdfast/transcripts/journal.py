@@ -53,7 +53,7 @@ def locked(path: Path) -> Iterator[int]:
             try:
                 _lock(descriptor)
                 # Otherwise the file was replaced while we waited for the lock.
-                if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # noqa: PTH116 - beside its twin
+                if os.path.samestat(os.fstat(descriptor), os.stat(path)):  # noqa: PTH116 - like the call above it
                     yield descriptor
                     return
             finally:
@@ -122,7 +122,7 @@ def replace(path: Path, chunks: Iterable[bytes]) -> None:
 
 
 def back_up(path: Path, *, stamp: Iterable[str]) -> Path:
-    """Copy a file beside itself as `<file>.bak.<stamp>`, under the first stamp that is free."""
+    """Copy a file to `<file>.bak.<stamp>`, with the first stamp that is free."""
     with storage(path):
         names = (path.with_name(f"{path.name}.bak.{text}") for text in stamp)
         target = next(name for name in names if not name.exists())

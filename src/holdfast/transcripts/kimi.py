@@ -1,4 +1,4 @@
-"""Kimi Code: `~/.kimi-code/sessions/**/session_<id>/agents/<agent>/wire.jsonl`, beside the agents `state.json`."""
+"""Kimi Code: `~/.kimi-code/sessions/**/session_<id>/agents/<agent>/wire.jsonl`, with `state.json` next to `agents`."""
 
 from __future__ import annotations
 

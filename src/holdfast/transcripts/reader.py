@@ -60,7 +60,7 @@ def claims_if(is_own: Callable[[Json], bool]) -> Claims:
 
 
 def folder_with(*files: str, beside: Iterable[str] = (), claims: Claims | None = None) -> Callable[[Path], Path | None]:
-    """Find the folder that holds all of `files`, for itself, for them and for the files beside them.
+    """Find the folder that contains all of `files`, for itself, for them and for the files next to them.
 
     `claims` judges the first file, which holds the records.
     """
@@ -314,7 +314,7 @@ def open_session(path: Path) -> Iterator[tuple[Callable[..., list[dict[str, Any]
 
 @contextmanager
 def _connect(file: Path) -> Iterator[Callable[..., list[dict[str, Any]]]]:
-    """Open a file for reading; in a read-only folder without the log that SQLite would create beside it."""
+    """Open a file for reading; in a read-only folder without the log that SQLite would create next to it."""
     address = f"file:{quote(str(file.absolute()))}?mode=ro"
     try:
         connection = sqlite3.connect(address, uri=True, timeout=10)

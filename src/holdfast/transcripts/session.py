@@ -91,7 +91,7 @@ class Session:
     ) -> Session:
         """Open a session to continue it.
 
-        A file of version 1 or 2 is upgraded once, with a copy kept beside it; a truncated last line is kept and
+        A file of version 1 or 2 is upgraded once, with a copy kept next to it; a truncated last line is kept and
         ended with a line break; a missing header is written, with `cwd` in it. Each is reported in `problems`. A file
         that is not a session is a TranscriptError.
         """
