@@ -1,11 +1,15 @@
 """Work in the background."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from threading import Event
 
+import pytest
+
 from holdfast.engine import Worker
 from holdfast.errors import StorageError
-from holdfast.files import only_process
+from holdfast.files import only_process, only_process_by_library
 from support.waiting import PATIENCE
 
 
@@ -72,11 +76,12 @@ def test_one_that_was_never_started_can_be_stopped() -> None:
     Worker(lambda: False).stop()
 
 
-def test_only_one_holds_the_lock(tmp_path: Path) -> None:
-    """While one is at work another is told so; then it may."""
+@pytest.mark.parametrize("lock", [only_process, only_process_by_library])
+def test_only_one_holds_the_lock(tmp_path: Path, lock: Callable[[Path], AbstractContextManager[bool]]) -> None:
+    """While one is at work another is told so; then it may. Windows has the lock of the library."""
     path = tmp_path / "lock"
-    with only_process(path) as first, only_process(path) as second:
+    with lock(path) as first, lock(path) as second:
         assert (first, second) == (True, False)
-    with only_process(path) as again:
+    with lock(path) as again:
         assert again
     assert path.stat().st_mode & 0o777 == 0o600

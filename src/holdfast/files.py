@@ -9,6 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
+if sys.platform != "win32":
+    import fcntl
+
 _READ: Final = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
@@ -59,12 +62,10 @@ def open_private(path: Path) -> IO[bytes]:
 def lock(file: IO[Any]) -> bool:
     """Lock an open file unless another process has, and return whether it is locked.
 
-    The lock ends when the file is closed, also by a process that has inherited it. If files cannot be locked,
-    every process is told that it has the lock.
+    The lock ends when the file is closed, also by a process that has inherited it. On Windows, where no lock can be
+    inherited, every process is told that it has the lock: use `only_process` for what must not be done twice.
     """
-    try:
-        import fcntl  # noqa: PLC0415 - not on every platform
-    except ImportError:
+    if sys.platform == "win32":
         return True
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -76,9 +77,33 @@ def lock(file: IO[Any]) -> bool:
 @contextmanager
 def only_process(path: Path) -> Iterator[bool]:
     """Lock a file unless another process has; yield whether it was locked. A process that dies releases it."""
+    if sys.platform == "win32":
+        with only_process_by_library(path) as is_only:
+            yield is_only
+        return
     with path.open("a") as file:
         path.chmod(0o600)
         yield lock(file)
+
+
+@contextmanager
+def only_process_by_library(path: Path) -> Iterator[bool]:
+    """Lock a file with `filelock`, for platforms without `flock`.
+
+    Importing it takes 110 ms of processor time, which a hook before every prompt does not have.
+    """
+    from filelock import FileLock, Timeout  # noqa: PLC0415 - see above
+
+    lock_file = FileLock(path, mode=0o600, blocking=False)
+    try:
+        lock_file.acquire()
+    except Timeout:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lock_file.release()
 
 
 def sync_folder(folder: Path) -> None:

@@ -106,14 +106,9 @@ def find(home: Path) -> Server | None:
     try:
         server = Server(**json.loads((home / _FILE).read_text()))
         with only_process(home / _LOCK) as is_free:
-            if not is_free:
-                return server
-        if os.name == "posix":  # elsewhere files are not locked
-            return None
-        server.call("ping", timeout=2.0)
-    except (OSError, ValueError, TypeError, HoldfastError):
+            return None if is_free else server
+    except (OSError, ValueError, TypeError):
         return None
-    return server
 
 
 def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
