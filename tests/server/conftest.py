@@ -150,3 +150,17 @@ def pair(tmp_path: Path) -> Iterator[Pair]:
     """Start a server and its upstream."""
     with run_pair(tmp_path / "memory", Settings(recall=UNHURRIED)) as running:
         yield running
+
+
+@pytest.fixture(scope="module")
+def module_pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    """Start a server and its upstream for the tests of a module."""
+    with run_pair(tmp_path_factory.mktemp("shared") / "memory", Settings(recall=UNHURRIED)) as running:
+        yield running
+
+
+@pytest.fixture
+def shared_pair(module_pair: Pair) -> Pair:
+    """A server and its upstream, for tests whose requests leave nothing in its memory that another test would see."""
+    module_pair.upstream.seen.clear()
+    return module_pair

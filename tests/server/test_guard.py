@@ -25,11 +25,11 @@ def ask(url: str, *lines: str) -> bytes:
 
 @pytest.mark.parametrize("path", ["/ui/", "/ui/act", "/v1/messages", "/holdfast/rpc"])
 @pytest.mark.parametrize("version", ["HTTP/1.0", "HTTP/1.1"])
-def test_a_request_without_a_host_is_a_bad_request(pair: Pair, version: str, path: str) -> None:
+def test_a_request_without_a_host_is_a_bad_request(shared_pair: Pair, version: str, path: str) -> None:
     """Also one with an origin."""
-    for fields in ([], [f"Origin: {pair.url}"], ["Origin: null"]):
-        assert ask(pair.url, f"GET {path} {version}", *fields) == b"HTTP/1.1 400 Bad Request"
-    assert pair.upstream.seen == []
+    for fields in ([], [f"Origin: {shared_pair.url}"], ["Origin: null"]):
+        assert ask(shared_pair.url, f"GET {path} {version}", *fields) == b"HTTP/1.1 400 Bad Request"
+    assert shared_pair.upstream.seen == []
 
 
 @pytest.mark.parametrize(
@@ -39,10 +39,10 @@ def test_a_request_without_a_host_is_a_bad_request(pair: Pair, version: str, pat
         ["Host: evil.example", "Host: 127.0.0.1"],
     ],
 )
-def test_a_request_with_two_hosts_is_a_bad_request(pair: Pair, fields: Sequence[str]) -> None:
+def test_a_request_with_two_hosts_is_a_bad_request(shared_pair: Pair, fields: Sequence[str]) -> None:
     """Neither of them counts."""
-    assert ask(pair.url, "GET /v1/models HTTP/1.1", *fields) == b"HTTP/1.1 400 Bad Request"
-    assert pair.upstream.seen == []
+    assert ask(shared_pair.url, "GET /v1/models HTTP/1.1", *fields) == b"HTTP/1.1 400 Bad Request"
+    assert shared_pair.upstream.seen == []
 
 
 @pytest.mark.parametrize(
@@ -61,14 +61,14 @@ def test_a_request_with_two_hosts_is_a_bad_request(pair: Pair, fields: Sequence[
         ["Host: 127.0.0.1", "Sec-Fetch-Site:"],
     ],
 )
-def test_a_web_page_is_refused(pair: Pair, fields: Sequence[str]) -> None:
+def test_a_web_page_is_refused(shared_pair: Pair, fields: Sequence[str]) -> None:
     """Also one of another port of this machine, and a picture, for which browsers send no Origin."""
-    assert ask(pair.url, "GET /v1/models HTTP/1.1", *fields) == b"HTTP/1.1 403 Forbidden"
-    assert pair.upstream.seen == []
+    assert ask(shared_pair.url, "GET /v1/models HTTP/1.1", *fields) == b"HTTP/1.1 403 Forbidden"
+    assert shared_pair.upstream.seen == []
 
 
-def test_a_program_of_this_machine_is_served(pair: Pair) -> None:
+def test_a_program_of_this_machine_is_served(shared_pair: Pair) -> None:
     """By any name of this machine."""
     for host in ("127.0.0.1", "localhost:8790", "[::1]:8790"):
-        assert ask(pair.url, "GET /v1/models HTTP/1.1", f"Host: {host}") == b"HTTP/1.1 200 OK"
-    assert len(pair.upstream.seen) == 3
+        assert ask(shared_pair.url, "GET /v1/models HTTP/1.1", f"Host: {host}") == b"HTTP/1.1 200 OK"
+    assert len(shared_pair.upstream.seen) == 3

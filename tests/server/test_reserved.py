@@ -103,35 +103,35 @@ WITH_CONTROLS = (
 
 
 class TestPaths:
-    def test_a_path_that_begins_like_one_of_the_server_is_never_forwarded(self, pair: Pair) -> None:
+    def test_a_path_that_begins_like_one_of_the_server_is_never_forwarded(self, shared_pair: Pair) -> None:
         for target in RESERVED:
-            answer = send(pair.url, target, headers={"x-api-key": "sk-of-the-user"})
+            answer = send(shared_pair.url, target, headers={"x-api-key": "sk-of-the-user"})
             assert answer.status in {401, 404}, target  # 401 if the path is that of the calls once it is decoded
-        assert pair.upstream.seen == []
+        assert shared_pair.upstream.seen == []
 
-    def test_a_path_with_control_characters_is_never_forwarded(self, pair: Pair) -> None:
+    def test_a_path_with_control_characters_is_never_forwarded(self, shared_pair: Pair) -> None:
         for target in WITH_CONTROLS:
-            answer = send(pair.url, target, headers={"x-api-key": "sk-of-the-user"})
+            answer = send(shared_pair.url, target, headers={"x-api-key": "sk-of-the-user"})
             assert answer.status == 400, target
             assert "control characters" in json.loads(answer.text)["error"]
-        assert pair.upstream.seen == []
+        assert shared_pair.upstream.seen == []
 
-    def test_the_answer_says_why(self, pair: Pair) -> None:
-        answer = send(pair.url, "/Holdfast/rpc", headers={"authorization": f"Bearer {TOKEN}"})
+    def test_the_answer_says_why(self, shared_pair: Pair) -> None:
+        answer = send(shared_pair.url, "/Holdfast/rpc", headers={"authorization": f"Bearer {TOKEN}"})
         assert answer.status == 404
         assert "/Holdfast/rpc is a path of Holdfast" in json.loads(answer.text)["error"]["message"]
 
     @pytest.mark.parametrize(("method", "target"), [("GET", "/holdfast/rpc"), ("DELETE", "/ui/")])
-    def test_another_method_is_not_forwarded_either(self, pair: Pair, method: str, target: str) -> None:
-        assert send(pair.url, target, method=method).status in {404, 405}
-        assert pair.upstream.seen == []
+    def test_another_method_is_not_forwarded_either(self, shared_pair: Pair, method: str, target: str) -> None:
+        assert send(shared_pair.url, target, method=method).status in {404, 405}
+        assert shared_pair.upstream.seen == []
 
-    def test_other_paths_are_forwarded_as_they_came(self, pair: Pair) -> None:
+    def test_other_paths_are_forwarded_as_they_came(self, shared_pair: Pair) -> None:
         targets = ["/v1/holdfast/rpc", "/v1/ui", "/v1/files/%2e%2e", "/my-ui/x", "/v1/a//b/", "/"]
         targets += ["/v1/files/a%20b", "/v1/files/caf%E9", "/v1/files/%E6%96%87%E4%BB%B6", "/v1/100%", "/v1/%uzzzz"]
         for target in targets:
-            assert send(pair.url, target).status == 200
-        assert [seen.target for seen in pair.upstream.seen] == [f"{target}?" for target in targets]
+            assert send(shared_pair.url, target).status == 200
+        assert [seen.target for seen in shared_pair.upstream.seen] == [f"{target}?" for target in targets]
 
 
 def encode(text: str) -> str:
@@ -187,42 +187,44 @@ TARGETS_WITH_TOKEN = {
 
 class TestCredentials:
     @pytest.mark.parametrize("headers", HEADERS_WITH_TOKEN.values(), ids=HEADERS_WITH_TOKEN)
-    def test_a_request_with_the_token_of_the_server_is_refused(self, pair: Pair, headers: dict[str, str]) -> None:
+    def test_a_request_with_the_token_of_the_server_is_refused(
+        self, shared_pair: Pair, headers: dict[str, str]
+    ) -> None:
         for path in ("/v1/messages", "/v1/chat/completions", "/v1/messages/count_tokens", "/v1/files"):
-            answer = send(pair.url, path, headers=headers)
+            answer = send(shared_pair.url, path, headers=headers)
             assert answer.status == 403
             assert "key of the provider" in json.loads(answer.text)["error"]["message"]
             assert TOKEN not in answer.text
-        assert pair.upstream.seen == []
+        assert shared_pair.upstream.seen == []
 
     @pytest.mark.parametrize("target", TARGETS_WITH_TOKEN.values(), ids=TARGETS_WITH_TOKEN)
-    def test_nor_with_the_token_in_the_address(self, pair: Pair, target: str) -> None:
-        assert send(pair.url, target).status == 403
-        assert pair.upstream.seen == []
+    def test_nor_with_the_token_in_the_address(self, shared_pair: Pair, target: str) -> None:
+        assert send(shared_pair.url, target).status == 403
+        assert shared_pair.upstream.seen == []
 
-    def test_the_token_of_another_server_is_recognised(self, pair: Pair) -> None:
+    def test_the_token_of_another_server_is_recognised(self, shared_pair: Pair) -> None:
         """Of one that was stopped, or of `holdfast mcp --http`: clients may still have it."""
-        answer = send(pair.url, "/v1/messages", headers={"authorization": f"Bearer {make_token()}"})
+        answer = send(shared_pair.url, "/v1/messages", headers={"authorization": f"Bearer {make_token()}"})
         assert answer.status == 403
-        assert pair.upstream.seen == []
+        assert shared_pair.upstream.seen == []
 
-    def test_the_key_of_the_inspector_is_recognised(self, pair: Pair) -> None:
-        key = urlsplit(address(pair.url, TOKEN)).path.split("/")[2]
-        answer = send(pair.url, "/v1/messages", headers={"x-api-key": key})
+    def test_the_key_of_the_inspector_is_recognised(self, shared_pair: Pair) -> None:
+        key = urlsplit(address(shared_pair.url, TOKEN)).path.split("/")[2]
+        answer = send(shared_pair.url, "/v1/messages", headers={"x-api-key": key})
         assert answer.status == 403
-        assert pair.upstream.seen == []
+        assert shared_pair.upstream.seen == []
 
-    def test_what_is_accepted_as_a_token_of_the_owner_is_not_forwarded(self, pair: Pair) -> None:
+    def test_what_is_accepted_as_a_token_of_the_owner_is_not_forwarded(self, shared_pair: Pair) -> None:
         """However often it is sent; the key of the provider is."""
         headers = {"X-Holdfast-Token": f" {OWNER_TOKEN} ", "x-api-key": "sk-of-the-user"}
-        assert send(pair.url, "/v1/messages", headers=headers).status == 200
-        (seen,) = pair.upstream.seen
+        assert send(shared_pair.url, "/v1/messages", headers=headers).status == 200
+        (seen,) = shared_pair.upstream.seen
         assert OWNER_TOKEN not in str(seen.headers)
         assert dict(seen.headers)["x-api-key"] == "sk-of-the-user"
 
-    def test_a_key_of_a_provider_is_forwarded(self, pair: Pair) -> None:
+    def test_a_key_of_a_provider_is_forwarded(self, shared_pair: Pair) -> None:
         keys = ["sk-ant-api03-holdfast", encode("me:holdfast_short"), "100%", encode("\x00\xff" * 100), "签名"]
         for key in keys:
-            assert send(pair.url, "/v1/messages", headers={"x-api-key": key}).status == 200
-        seen = [dict(request.headers)["x-api-key"] for request in pair.upstream.seen]
+            assert send(shared_pair.url, "/v1/messages", headers={"x-api-key": key}).status == 200
+        seen = [dict(request.headers)["x-api-key"] for request in shared_pair.upstream.seen]
         assert [key.encode("latin-1").decode() for key in seen] == keys
