@@ -46,13 +46,23 @@ class Running:
 Start = Callable[..., AbstractContextManager[Running]]
 
 
+class QuickServer(uvicorn.Server):
+    """A server that stops as soon as it should. Uvicorn itself looks ten times a second."""
+
+    async def main_loop(self) -> None:
+        """Serve until the server should stop."""
+        await self.on_tick(0)
+        while not self.should_exit:  # noqa: ASYNC110 - another thread sets it
+            await asyncio.sleep(0.01)
+
+
 @contextmanager
 def serve(app: Any, *, limits: Limits | None = None) -> Iterator[str]:
     """Run an ASGI application on a free port."""
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     bound.listen()
-    server = uvicorn.Server(make_config(app, limits=limits, lifespan="on"))
+    server = QuickServer(make_config(app, limits=limits, lifespan="on"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]}, daemon=True)
     thread.start()
     try:
