@@ -1,4 +1,4 @@
-"""What calls to other programs share: deadlines, retries, threads and certificates."""
+"""Deadlines, retries, threads and certificates for calls to other programs."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a call is tried, the first time included, and the waits in between.
+    """The number of attempts of a call, including the first, and the waits between them.
 
     Each wait is twice as long as the one before it. The server may ask for more than `max_wait`. `chance` returns a
     random number from 0 to 1.

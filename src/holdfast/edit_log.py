@@ -19,14 +19,14 @@ from holdfast.errors import ConflictError, FormatError
 from holdfast.store.base import Job, Record, Scope, Select, Store
 
 MAX_TRIES: Final = 8
-"""How often edits are recorded again because another process has recorded one meanwhile."""
+"""Number of attempts to record edits while other processes record edits too."""
 EDIT_BYTES: Final = 2_000
 """Bytes that an edit takes in memory, estimated; see tests/behaviour/test_kept_sessions.py."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fetched:
-    """What a call found that other processes had recorded.
+    """Edits that a call found other processes had recorded.
 
     Attributes:
         forgotten: The numbers of all messages that were forgotten, if there are new ones among them.

@@ -49,7 +49,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class _ProjectResources:
-    """What the sessions of a project share, and the settings that it was made with."""
+    """The resources that the sessions of a project share, and the settings they were made with."""
 
     loaded: Loaded[Settings]
     resources: Resources

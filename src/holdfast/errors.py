@@ -24,7 +24,7 @@ class HoldfastError(Exception):
 
 
 class InputError(HoldfastError):
-    """The input cannot be used as it is."""
+    """The input cannot be used."""
 
 
 class FormatError(InputError):

@@ -354,7 +354,7 @@ class History:
         """Do not recall what has come of a reply that broke off, until it is repeated.
 
         What a history has contained already is part of the conversation: its archived message is not marked as broken,
-        and stays as it is.
+        and does not change.
         """
         rows: list[MessageRow] = self.memory.store.read_messages(Select(scope=self.scope, ids=tuple(numbers)))
         broken = [row for row in rows if row.message.is_broken]

@@ -51,7 +51,7 @@ _FILLERS: Final = "\u115f\u1160\u2800\u3164\uffa0"
 
 
 class _Folds(dict[str, str]):
-    """What a reader takes a character for; empty for one that is invisible. Filled in when a character is met."""
+    """The character that a reader sees for each character; empty for an invisible one. Filled in on demand."""
 
     def __missing__(self, character: str) -> str:
         folded = ""

@@ -71,7 +71,7 @@ SECONDS_PER_MESSAGE: Final = 0.05
 """How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 
 CALLER: ContextVar[object] = ContextVar("caller")
-"""Who calls a session, if that is not its thread: a task, or None for a caller that cannot be told from others."""
+"""The caller of a session if it is not the thread: a task, or None for a caller that cannot be told from others."""
 
 
 def _get_caller() -> object:
@@ -80,7 +80,7 @@ def _get_caller() -> object:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Resources:
-    """What the sessions of a project share. The engine makes it; nothing in it changes later.
+    """The resources that the sessions of a project share. The engine creates them; they do not change later.
 
     Attributes:
         memory: The memory, with the settings of the project.
@@ -164,7 +164,7 @@ class Resources:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _State:
-    """What this process knows of a session. The lock of the session guards every use."""
+    """The state of a session in this process. The lock of the session guards every use."""
 
     history: History
     edits: EditLog
@@ -738,7 +738,7 @@ class Session:
     ) -> Compaction:
         """Compact the session. Its history is unchanged until the edit is recorded, which is the last step.
 
-        The session is locked only to plan and to record, so that requests go on while the summary is made.
+        The session is locked only to plan and to record, so that requests continue while the summary is made.
 
         Raises:
             CompactionError: There is nothing to compact, nothing shorter could be made, or the session has changed

@@ -81,7 +81,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a turn decided, found and measured.
+    """The decisions, findings and measurements of a turn.
 
     Attributes:
         edits: The new edits. They must be recorded before the window is sent.
@@ -114,7 +114,7 @@ class Steps:
 
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:
-        """Time a step in which memory may fail: the request goes on, and the report says why."""
+        """Time a step in which memory may fail: the request continues, and the report says why."""
         with self.measure(name):
             try:
                 yield

@@ -41,7 +41,7 @@ EVENTS: Final[tuple[HookEvent, ...]] = ("UserPromptSubmit", "Stop", "SubagentSto
 """The events that the SDK has and that are answered."""
 WAIT_SECONDS: Final = 0.05
 MAX_WAITS: Final = 60
-"""How often the transcript is looked at, at most, before a turn is archived without its end."""
+"""Maximum number of times the transcript is read before a turn is archived without its end."""
 TRANSCRIPT: Final = "claude.transcript"
 """The kind of the records that name the transcripts of a session; the key is the subpath, empty for its own."""
 

@@ -211,7 +211,7 @@ def _edit(old: BaseMessage, message: Message) -> BaseMessage:
 
 
 def _add_texts(blocks: Sequence[Any], message: Message) -> list[Any]:
-    """Return the blocks of a message with the texts that an edit added behind them."""
+    """Return the blocks of a message with the texts that an edit added after them."""
     known = sum(isinstance(_read_block(block), Text) for block in blocks)
     texts = [part.text for part in message.parts if isinstance(part, Text)]
     return [*blocks, *({"type": "text", "text": text} for text in texts[known:])]

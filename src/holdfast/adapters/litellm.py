@@ -50,7 +50,7 @@ class HoldfastHook(CustomLogger):
 
     The session is `litellm_session_id` or `metadata.session_id` of the request, or its header `x-holdfast-session`; a
     request that names none passes unchanged. The user is the end user of the request, else the user of the key. Both
-    are names that any client can send: they select within what was said with the keys of the same user of the proxy,
+    are names that any client can send: they select among the conversations of the same user of the proxy,
     or with the same key if it has none.
 
     Args:

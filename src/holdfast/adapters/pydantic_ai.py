@@ -231,7 +231,7 @@ def _edit(message: Message, piece: _Piece) -> list[Any]:
 
 
 def _add_texts(parts: list[Any], texts: Sequence[str]) -> list[Any]:
-    """Return parts with what an edit added: inside the question, or behind the results of tools."""
+    """Return parts with what an edit added: inside the question, or after the results of tools."""
     if not texts or not isinstance(parts[-1], UserPromptPart):
         return [*parts, *map(UserPromptPart, texts)]
     content = parts[-1].content

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 PROMPTS: Final = frozenset({"UserPromptSubmit", "BeforeAgent"})
 """The events before a prompt, which the user waits for."""
 PROMPT_SECONDS: Final = 5.0
-"""How long the user waits at most."""
+"""Maximum time that the user waits."""
 OTHER_SECONDS: Final = 60.0
 
 
@@ -44,7 +44,7 @@ def hook(*, home: Path | None, as_json: bool) -> None:  # noqa: ARG001 - every c
         memory = find_memory(home, project=folder_of(str(event.get("cwd") or Path.cwd())))
         folder = memory.folder
         output = _answer(memory, event)
-    except Exception as error:  # the host goes on without memory  # noqa: BLE001
+    except Exception as error:  # the host continues without memory  # noqa: BLE001
         _log(folder, error)
         output = {}
     if output:

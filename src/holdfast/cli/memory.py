@@ -87,7 +87,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
 
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
-    """Say which message a passage is from, when it was said and by whom, and how well it matches."""
+    """Say which message a passage is from, its time and speaker, and how well it matches."""
     fields = [minute(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"], note]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)
@@ -311,7 +311,7 @@ def _confirm(question: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Plan:
-    """What to forget, and in which scopes: rows by id, or everything of a session if `ids` is None."""
+    """The rows to forget, and their scopes: rows by id, or a whole session if `ids` is None."""
 
     what: str
     scopes: Sequence[Scope]
@@ -357,7 +357,7 @@ def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Named:
-    """What the arguments of a command name: numbers of messages, contents of facts by id, and numbers of nothing."""
+    """The targets of a command: numbers of messages, contents of facts by id, and numbers that do not exist."""
 
     numbers: list[int]
     facts: dict[str, str]

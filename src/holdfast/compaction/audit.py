@@ -35,7 +35,7 @@ _NAMES_WEIGHT: Final = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checklist:
-    """What a summary must contain, or what it lacks of it: identifiers (`names`) exactly, the request by its words."""
+    """Requirements of a summary, or those that it misses: exact identifiers (`names`), and the words of the request."""
 
     headings: tuple[str, ...] = ()
     request: str = ""

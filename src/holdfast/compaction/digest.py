@@ -155,7 +155,7 @@ def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the sections of a digest are made from. `old` is the previous summary, by heading."""
+    """The sources of a digest's sections. `old` is the previous summary, by heading."""
 
     turns: Sequence[Turn]
     activity: Activity

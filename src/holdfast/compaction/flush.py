@@ -40,7 +40,7 @@ MAY_END: Final = re.compile(
     rf"(?:{_OPENING}{_ALONE}{_MARK}\W*)*(?:{_OPENING}(?:{_ALONE}(?:{_beginnings(NO_REPLY)}|{_beginnings(HEARTBEAT_OK)}))?)?\Z",
     re.IGNORECASE,
 )
-"""The end of a text that may become a mark once more text follows."""
+"""The end of a text that may become a mark when more text follows."""
 _DATE: Final = "YYYY-MM-DD"
 _LAST_RESORT: Final = "If no user-visible reply is needed, start with NO_REPLY."
 

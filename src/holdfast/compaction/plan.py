@@ -51,7 +51,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionPlan:
-    """What a compaction would do.
+    """The plan of a compaction.
 
     Attributes:
         outcome: Whether it can be done.

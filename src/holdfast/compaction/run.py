@@ -66,7 +66,7 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Writer:
-    """What writes the summaries of a session.
+    """Everything that is needed to write a session's summaries.
 
     Attributes:
         scope: The owner of the session, which events name.

@@ -93,7 +93,7 @@ _MAX_REPEATED: Final = 800
 """The most characters of instructions and of the last request that every prompt repeats."""
 _MAX_TRIES: Final = 3
 _MAX_BAD_ANSWERS: Final = 2
-"""How often an answer that cannot be a summary is asked for again."""
+"""Number of times that an answer which cannot be a summary is requested again."""
 _MIN_WAIT: Final = 0.5
 _MAX_WAIT: Final = 5.0
 _CALL_SHARE: Final = 2 / 3
@@ -137,7 +137,7 @@ class _Made(NamedTuple):
 
 @dataclass(slots=True)
 class _Partial:
-    """What a way has finished: the summaries of the first `units` units."""
+    """The progress of one way to summarise: the summaries of the first `units` units."""
 
     texts: list[str]
     units: int = 0

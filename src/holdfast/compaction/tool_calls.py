@@ -1,4 +1,4 @@
-"""What tool calls did in a part of a conversation: files, failures, commands, plans, and calls without a result."""
+"""The effects of tool calls in a part of a conversation: files, failures, commands, plans, calls without a result."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ class FailedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """What tools did in a part of a conversation.
+    """The effects of tool calls in a part of a conversation.
 
     Files are sorted; one that was changed is not among those that were read. Failures and commands that succeeded come
     oldest first, a command where it was run last. `pending` are calls without a result, `background` those that started

@@ -35,7 +35,7 @@ Scores: TypeAlias = Callable[[], Mapping[int, float]]
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """What protected messages give up to make a window fit.
+    """Concessions of protected messages to make a window fit.
 
     `shrink` is what happens to their tool results; with `yields`, those that need not stay may leave the window.
     """

@@ -1,7 +1,7 @@
 """The last step: make a window valid for its provider, or raise an error before it is sent.
 
 Calls and results are paired first: every call is answered right after it, every result belongs to a call. A message
-that is correct stays the same object, so that it is rendered as it came. Anything else is repaired by the smallest
+that is correct stays the same object, so that it is rendered unchanged. Anything else is repaired by the smallest
 change that helps, and reported. Then the window is shaped, rendered and checked by the rules of its provider.
 """
 
@@ -60,7 +60,7 @@ _NO_LINKS: Final[Mapping[str, str]] = {}
 
 
 def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[str, str] = _NO_LINKS) -> ValidWindow:
-    """Make a message list valid for a provider. What is valid already is left as it is.
+    """Make a message list valid for a provider. What is valid already is left unchanged.
 
     `reasoning` has the reasoning item that each item of the conversation came after, as `link_reasoning` returns it.
 

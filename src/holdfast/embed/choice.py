@@ -62,7 +62,7 @@ def choose(settings: Embedding, *, allow_remote: bool = False, environ: Environ 
 
 @dataclass(frozen=True, slots=True)
 class _Candidates:
-    """What may be used, by the settings and the environment."""
+    """The embedders that the settings and the environment allow."""
 
     settings: Embedding
     environ: Environ

@@ -1,6 +1,6 @@
 """Static embeddings: a table of token vectors, and the mean of a text's tokens. Thousands of passages a second.
 
-A model is a folder in the layout of model2vec or sentence-transformers, or lies in the installed `wordllama` package.
+A model is a folder in the layout of model2vec or sentence-transformers, or in the installed `wordllama` package.
 Nothing is downloaded here; see `holdfast.embed.download`.
 """
 

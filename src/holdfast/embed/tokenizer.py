@@ -91,7 +91,7 @@ def load_tokenizer(path: Path, *, provider: str, extra: str) -> Any:
 class ChunkRules:
     """How the texts of a tokenizer may be cut."""
 
-    pattern: re.Pattern[str]  # a chunk; what lies between two chunks has no tokens
+    pattern: re.Pattern[str]  # a chunk; text between two chunks has no tokens
     is_bpe: bool  # whether chunks are cut from the normalized text, and encoded by the model alone
     special_tokens: tuple[str, ...]  # texts that hold one of these must be encoded whole
 

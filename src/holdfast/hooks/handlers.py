@@ -182,7 +182,7 @@ class HostHooks:
         return _add_context(payload, "\n\n".join(filter(None, blocks)))
 
     def check_window(self, payload: Payload, host: _Host) -> Output:
-        """Recall once more if the request does not show what it showed before: Gemini CLI compacts inside a turn.
+        """Recall again if the request does not show what it showed before: Gemini CLI compacts inside a turn.
 
         It reports every request as one that is about to be compacted, so that the request itself must be compared.
         """

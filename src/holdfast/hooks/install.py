@@ -57,7 +57,7 @@ class FileChange:
 
     @property
     def action(self) -> Action:
-        """What happens to the file."""
+        """The kind of change."""
         if self.before == self.after:
             return "keep"
         if self.after is None:

@@ -26,7 +26,7 @@ class PassageText:
         text: Its text.
         windows: The start and stop of each window in the text.
         terms: The terms of each window; empty when read back.
-        number, message, speaker, time: Its number, those of its message, and who said it when; set by the store.
+        number, message, speaker, time: Its number, those of its message, and its speaker and time; set by the store.
     """
 
     start: int
@@ -46,7 +46,7 @@ class PassageText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchQuery:
-    """What to search for, and in which passages.
+    """The terms and vector to search for, and the passages to search.
 
     Attributes:
         scope: Who asks.

@@ -130,7 +130,7 @@ class Index:
     def _find_changes(self, db: Database) -> _Changes:
         own = db.own
         known = self._unindexed.first
-        # Passages are read one by one until their block is written, and then once more as a part of it: it starts at
+        # Passages are read one by one until their block is written, and then again as a part of it: it starts at
         # `known`. So they are read from the end of the blocks, if there are new ones, else from the last one read.
         since = f"{own}number >= (SELECT coalesce(max(stop), ?) FROM runs WHERE {own}stop > ?) ORDER BY number"
         counters = (

@@ -47,9 +47,9 @@ contains the same message.
 ROWS_READ: Final = 64
 """Archived messages, next to those of a history, that are compared with a reply in another form."""
 _THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
-"""How reasoning at the beginning of a reply's text is marked. Clients leave it out when they send the reply back."""
+"""Marks of reasoning at the beginning of a reply's text. Clients remove it when they send the reply back."""
 Placing: TypeAlias = Literal["history", "certain", "likely"]
-"""How the place of messages is known: from a history, or appended, after a certain request or after a likely one."""
+"""The source of a message's position: a history, or an append after a known or a likely request."""
 
 
 def _place_of(nonce: str) -> str:
@@ -125,11 +125,11 @@ def append(
     passages = [tuple(passages_of(message, marks)) for message in messages]
 
     def make_rows(known: Known) -> list[MessageRow]:
-        """Identify the messages once more: no other writer comes between this and the rows."""
+        """Identify the messages again: no other writer comes between this and the rows."""
         keys[:] = identify(messages, known=known, before=before, place=place, placing=placing, hints=hints)
         rows: list[MessageRow] = []
         for message, key, texts in zip(messages, keys, passages, strict=True):
-            # The archived form of a reply stays as it is.
+            # The archived form of a reply does not change.
             form = next((one for one in forms.get(message.digest, ()) if one.digest == key.digest), message)
             dated = form if form.timestamp is not None else replace(form, timestamp=time)
             rows.append(MessageRow(scope=scope, message=dated, nonce=key.nonce, passages=texts))
@@ -144,7 +144,7 @@ def _are_known(keys: Iterable[Key], known: Known) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """What else identifies messages that are not in their place.
+    """Other ways to identify messages that are not in their place.
 
     Attributes:
         times: When archived messages were sent, by number.
@@ -211,7 +211,7 @@ def _read_near(store: Store, select: Select) -> list[MessageRow]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What a reply says, in a form that stays the same when a client sends the reply back.
+    """The content of a reply, in a form that does not change when a client sends the reply back.
 
     Clients drop the reasoning, trim spaces, join parts, reformat the arguments of tool calls and rename the calls.
 
@@ -501,7 +501,7 @@ _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 _COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?: [^\s/]{1,60}){0,2}", re.IGNORECASE)
 """A command to the host, such as `/clear` or `/model gpt-5`."""
 _NO_OUTPUT: Final = re.compile(r"[(<\[]?(?:no|empty) (?:output|content|result)s?[)>\]]?\.?", re.IGNORECASE)
-"""What hosts write for a tool that printed nothing."""
+"""The text that hosts write for a tool that printed nothing."""
 _DONE: Final = re.compile(r"(?:done|finished)(?: with (?:it|that|this|\d+))?")
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6

@@ -201,7 +201,7 @@ _USABLE_SHARE: Final = 0.8
 _KNOWN_SHARE: Final = 0.15
 _MIN_ROOM: Final = 500
 _MAX_DEPTH: Final = 4
-"""How often a batch is halved before it is given up."""
+"""Maximum number of times that a batch is split in two."""
 _MAX_CHARS: Final = 500
 _NOT_JSON: Final = ": the answer was not JSON; use another model, or set knowledge.extraction = false"
 _TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
@@ -382,7 +382,7 @@ class Reader:
         return list(self._check(found, batch))
 
     def _ask(self, batch: Sequence[Piece], instructions: str) -> tuple[list[dict[str, Any]] | None, bool]:
-        """Ask about a batch, once more if the answer is not JSON; return facts, and whether it was too long."""
+        """Ask about a batch, again if the answer is not JSON; return facts, and whether it was too long."""
         text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
         messages = [_message("system", instructions), _message("user", text)]
         for _ in range(2):

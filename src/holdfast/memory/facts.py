@@ -224,7 +224,7 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What becomes of a draft: the rows to add in order, and the facts that it may replace if no rule can tell."""
+    """The result of a draft: the rows to add in order, and the facts that it may replace if no rule decides."""
 
     action: Action
     reason: str

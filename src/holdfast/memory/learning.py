@@ -21,7 +21,7 @@ FAILED: Final = "fact extraction failed"
 _BATCH: Final = 400
 _PAGE: Final = 2_000
 _MAX_TRIES: Final = 3
-"""How often a model may fail at a job before only what is explicit is read."""
+"""Number of failures of a model after which a job reads only explicit statements."""
 _TIMEOUT: Final = 120.0
 
 

@@ -22,7 +22,7 @@ _MIN_TERMS: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shown:
-    """What the window of a question shows already: a block does not repeat it.
+    """The content that a window already shows: a block does not repeat it.
 
     Attributes:
         messages: Archived messages that the window contains.
@@ -227,7 +227,7 @@ _FRAME_WEIGHT: Final = 0.5
 def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
     """Weigh the terms of a query, newest text last; earlier texts and words without content weigh less.
 
-    English stop words are no terms at all. A question of nothing but silent words keeps their full weights. However
+    English stop words are not terms. A question of nothing but silent words keeps their full weights. However
     long an earlier text is, it does not weigh more than the newest one.
     """
     found: dict[str, float] = {}

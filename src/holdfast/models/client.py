@@ -105,7 +105,7 @@ class ProviderModel:
     ) -> Reply:
         """Send a prompt and wait for the whole reply; see `Model.ask`.
 
-        A request that is rejected because of an optional field is sent once more without it.
+        A request that is rejected because of an optional field is sent again without it.
         """
         deadline = Deadline.after(timeout)
         body: Json = self._body(prompt) | ({"extra_body": self._extra} if self._extra else {})

@@ -1,6 +1,6 @@
 """The providers' wire forms: read into canonical messages, shaped, rendered and checked.
 
-A message that was read and not edited is rendered as it came, byte for byte: unknown fields, cache marks, signatures
+A message that was read and not edited is rendered unchanged, byte for byte: unknown fields, cache marks, signatures
 and key order included. An edited one keeps every field that the edit does not touch.
 """
 
@@ -87,7 +87,7 @@ def _format_of_message(data: Json) -> str:
 def read(messages: Iterable[Incoming], *, format: str | None = None, keep_malformed: bool = False) -> list[Message]:
     """Read a message list; without a `format`, each message in the format that it shows.
 
-    Canonical messages are returned as they are. Objects that an SDK returned are read as what one would send back.
+    Canonical messages are returned unchanged. Objects that an SDK returned are read as what one would send back.
     What breaks the rules of the format is a FormatError. With `keep_malformed` it is kept as an opaque part in messages
     of the assistant, which a provider has made.
     """
@@ -110,7 +110,7 @@ def _read_message(data: Json, where: str, format: str | None, keep_malformed: bo
 
 
 def render(messages: Sequence[Message], format: str) -> list[Json]:
-    """Render messages for a provider. What was read from this format and not edited is returned as it came."""
+    """Render messages for a provider. What was read from this format and not edited is returned unchanged."""
     return expect_format(format).render(messages)
 
 

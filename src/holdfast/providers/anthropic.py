@@ -280,7 +280,7 @@ def _fit_result(result: ToolResult) -> ToolResult:
 
 
 def _move_out_of_errors(message: Message) -> Message:
-    """Move what an error must not hold, anything but text, behind the results."""
+    """Move what an error must not hold, anything but text, after the results."""
     moved: list[ResultContent] = []
 
     def change(part: Part) -> Part:
@@ -345,7 +345,7 @@ def _order_thinking(message: Message) -> Message:
 
 
 def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
-    """Move system messages in the middle of a conversation behind what the user says: only there they are allowed.
+    """Move system messages in the middle of a conversation after the text of the user: only there they are allowed.
 
     One that nothing of the user comes before or after, or that is not the last one of several, is sent as the user's.
     """

@@ -1,4 +1,4 @@
-"""What a wire format consists of."""
+"""The functions that make up a wire format."""
 
 from __future__ import annotations
 

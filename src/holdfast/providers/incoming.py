@@ -43,7 +43,7 @@ def normalise(messages: Any, *, known: list[Message | Json] | None = None, first
     """Return messages as canonical messages and dicts: objects of SDKs become what one would send back.
 
     If the messages from `first` on begin with the `known` ones, which were returned before, these are returned
-    again, and only the others are gone through.
+    again, and only the others are read.
     """
     if isinstance(messages, Mapping):
         raise FormatError("expected a list of messages, found an object: pass a list with it", where="messages")
@@ -223,9 +223,9 @@ MIN_MILLISECONDS: Final = 10**11
 
 
 def read_plain(data: Json, where: str) -> Message:
-    """Read a message without marks of a provider. Blocks other than text and thinking are carried as they are.
+    """Read a message without marks of a provider. Blocks other than text and thinking are kept unchanged.
 
-    It is sent as it came in every format in which it is valid.
+    It is sent unchanged in every format in which it is valid.
     """
     time = wire.number(data.get("timestamp")) or 0
     message = Message(

@@ -1,4 +1,4 @@
-"""What the rule checks of all providers share.
+"""Helpers of the rule checks of all providers.
 
 The checks read what would be sent and nothing else. They use no function of the code that reads, shapes or renders
 messages, so that they find its mistakes.

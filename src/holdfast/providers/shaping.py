@@ -1,4 +1,4 @@
-"""What the `shape` functions of all providers share. None of them changes a message that is accepted as it is."""
+"""Helpers of the `shape` functions of all providers. None of them changes a message that the provider accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all formats share: reading foreign JSON with clear errors, and rendering edited messages."""
+"""Helpers of all formats: reading foreign JSON with clear errors, and rendering edited messages."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def read_content(
 
 
 def read_block(value: Any, where: str, *, kinds: Kinds[P], format: str) -> P:
-    """Read a block with the function of its type; a block of another type is carried as it is."""
+    """Read a block with the function of its type; a block of another type is kept unchanged."""
     data = expect_object(value, where)
     kind = expect(data, "type", str, where)
     read: Callable[[Json, str], Any] = kinds.get(kind, carry)
@@ -83,7 +83,7 @@ def read_block(value: Any, where: str, *, kinds: Kinds[P], format: str) -> P:
 
 
 def carry(data: Json, where: str) -> Opaque:
-    """Carry a block as it is."""
+    """Keep a block unchanged."""
     return Opaque(kind=kind_of(data), data=limit_depth(data, where))
 
 
@@ -168,7 +168,7 @@ def spelling(data: Json, names: Sequence[str]) -> str:
 
 
 def decode_arguments(text: str) -> Mapping[str, Any] | str:
-    """Decode arguments that were sent as JSON text; text that is no JSON object is returned as it is."""
+    """Decode arguments that were sent as JSON text; text that is not a JSON object is returned unchanged."""
     try:
         value = json.loads(text)
     except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from holdfast.patterns import compile_once, load
 __all__ = ["LOOK_BACK", "Kind", "Name", "classify", "compile_name", "find_word"]
 
 Kind: TypeAlias = Literal["password", "token", "weak", "code"]
-"""What a name stands for. A `weak` name often names something else: only a random value is a secret."""
+"""The kind of value that a name has. A `weak` name often names something else: only a random value is a secret."""
 
 LOOK_BACK: Final = 48  # characters of a name
 

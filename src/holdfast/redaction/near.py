@@ -72,7 +72,7 @@ def _find_after_sentence(text: str, run: str, start: int) -> Iterator[Secret]:
         if _pattern("digest").search(f"{line[-16:]}|{named['gap']}"):
             continue
         if _pattern("uuid").fullmatch(value) and named["gap"].strip(" \t:="):
-            continue  # most are ids; one right behind its name is not
+            continue  # most are ids; one right after its name is not
         yield Secret(rule, place, place + len(value))
 
 

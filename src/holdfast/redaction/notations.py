@@ -155,7 +155,7 @@ def _repeats(name: Name, value: str) -> bool:
 
 
 def _is_telling(name: Name, value: str) -> bool:
-    """Whether a value that only stands near its name is a secret by its own look."""
+    """Whether a value that is only near its name is a secret by its own appearance."""
     judged = value[:_JUDGED]
     if _repeats(name, value):
         return False
@@ -392,7 +392,7 @@ def _read_argument(text: str, name: Name, follow: re.Match[str]) -> Value | None
 
 
 def _read_behind(text: str, name: Name, follow: re.Match[str]) -> Value | None:
-    """Read a value right behind its name: after an option, in SQL, in a command, in a login, in a sentence."""
+    """Read a value right after its name: after an option, in SQL, in a command, in a login, in a sentence."""
     value = _read_value(text, follow.end())
     if value is None:
         return None

@@ -307,7 +307,7 @@ class Bodies:
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
-            await asyncio.wait({running})  # the caller goes on with what the function changes
+            await asyncio.wait({running})  # the caller continues with what the function changes
             raise
         finally:
             # An error refers to this frame, and the future to the error. If the frame refers to the future, that is a

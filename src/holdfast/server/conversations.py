@@ -40,9 +40,9 @@ SESSION_HEADERS: Final = (
 SUBAGENT_HEADER: Final = "x-claude-code-agent-id"
 """The header in which Claude Code names a subagent. It has a conversation of its own inside the session."""
 CHAT: Final = "chat-"
-"""How the names of sessions begin that nobody has named."""
+"""Prefix of the names of sessions that no client has named."""
 RECORD: Final = "conversation"
-"""The kind of the records that say up to where a conversation is known."""
+"""The kind of the records with the known end of a conversation."""
 RESPONSE: Final = "response"
 """The kind of the records that have the place after a response of the provider, by a keyed digest of its id."""
 NEWEST: Final = "newest"
@@ -50,7 +50,7 @@ NEWEST: Final = "newest"
 MAX_CONVERSATIONS: Final = 1_000
 """Conversations without a name of one caller that are compared, the newest."""
 MAX_ID_CHARS: Final = 1_000
-"""How long the id of a response, or the name of a session, may be. Real ones have less than a hundred characters."""
+"""Maximum length of the id of a response or the name of a session. Real ones have less than a hundred characters."""
 MAX_CALLERS: Final = 64
 """Callers whose conversations are kept in memory; those of others are read from the store again."""
 MAX_MARKS: Final = 8
@@ -98,7 +98,7 @@ def _session_of_user(user: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Step:
-    """A message of the user or of a tool, or all that the model said between two of them, as a digest."""
+    """A message of the user or of a tool, or everything that the model wrote between two of them, as a digest."""
 
     is_reply: bool
     digest: str
@@ -106,7 +106,7 @@ class _Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _End:
-    """Up to where a conversation is known, as keyed digests.
+    """The known end of a conversation, as keyed digests.
 
     Attributes:
         base: Everything up to the last message of the user or a tool.

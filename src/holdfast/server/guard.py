@@ -25,19 +25,19 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names under which the server answers. Others are web pages that resolve a name of theirs to this machine."""
 _PORT: Final = re.compile(r":\d+\Z")
 RESERVED: Final = ("holdfast", "ui")
-"""How the first part of a path begins that belongs to this server and never goes to a provider."""
+"""Prefixes of the first path segment that belong to this server: such requests never go to a provider."""
 MAX_DECODINGS: Final = 8
-"""How often a text is percent-decoded to see what it means. No client encodes one more often."""
+"""Maximum number of times that a text is percent-decoded. No client encodes one more often."""
 OWN_HEADERS: Final = b"x-holdfast-"
-"""How headers begin that are for this server and not for the provider."""
+"""Prefix of the headers that are for this server and not for the provider."""
 OWNER_TOKEN_FILE: Final = "owner.token"  # noqa: S105 - a name
 """The file in the folder of a memory that has the owner's token: with it, a model request is one of the owner."""
 TOKEN_MARK: Final = "holdfast_"  # noqa: S105 - not a token
-"""How tokens and keys of Holdfast begin, so that those of another server are recognised too."""
+"""Prefix of the tokens and keys of Holdfast, by which those of another server are recognised too."""
 MIN_TOKEN_CHARS: Final = len(TOKEN_MARK) + 43
 _TOKEN: Final = re.compile(rf"{TOKEN_MARK}[\w-]{{43,}}", re.ASCII)
 MAX_BASE64_LAYERS: Final = 2
-"""How often a text is decoded from base64 to look for a token."""
+"""Maximum number of times that a text is decoded from base64 to look for a token."""
 _NOT_BASE64: Final = re.compile(r"[^\w+/-]", re.ASCII)
 _CODE_POINT: Final = re.compile("%u([0-9a-f]{4})", re.IGNORECASE)
 
@@ -65,7 +65,7 @@ class Activity:
 
     @property
     def idle_seconds(self) -> float:
-        """How long there has been no request."""
+        """The time since the last request."""
         return 0.0 if self._open else self._clock() - self._last
 
 

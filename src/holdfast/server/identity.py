@@ -33,7 +33,7 @@ NOBODY: Final = "nobody"
 _KEY_KIND: Final = "identity key"
 _DIGEST_CHARS: Final = 16
 _CREDENTIAL_ENDS: Final = ("assertion", "auth", "jwt", "key", "sig", "signature", "token")
-"""How the name of a header or parameter ends that carries a credential: `x-api-key`, `X-AuthToken`, `access_token`."""
+"""Suffixes of the names of headers and parameters with credentials: `x-api-key`, `X-AuthToken`, `access_token`."""
 _CREDENTIAL_WORDS: Final = (
     "accesskey",
     "accesstoken",
@@ -53,7 +53,7 @@ _OTHER_PREFIXES: Final = ("proxy-", "sec-", "x-holdfast-")
 """Words and beginnings of names that end like that of a credential and are none, or none for the provider."""
 _SCHEMES: Final = frozenset({"basic", "bearer", "token"})
 _SHORT_LIVED: Final = ("sk-ant-oat", "ya29.")
-"""How access tokens begin that a login replaces after some hours."""
+"""Prefixes of access tokens that a login replaces after some hours."""
 _JWT: Final = re.compile(r"eyJ[\w-]+\.([\w-]+)\.[\w-]*", re.ASCII)
 SHORT_LIVED_WARNING: Final = (
     "this login is replaced after some hours, and its memory is then another: send the token that `holdfast token`"
@@ -66,7 +66,7 @@ WRONG_TOKEN_WARNING: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caller:
-    """Who sends a request.
+    """The sender of a request.
 
     Attributes:
         name: `k-` and a digest of the credential, or `nobody`; empty for the owner.

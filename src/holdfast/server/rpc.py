@@ -100,7 +100,7 @@ def assemble(
         question=question,
     )
     blocks = [window.block]
-    with suppress(HoldfastError):  # the request goes on without them
+    with suppress(HoldfastError):  # the request continues without them
         blocks += session._resources.ask_memory(
             lambda: list(_recall_from_subagents(session, window, question)), scope=session.scope
         )

@@ -66,7 +66,7 @@ class Setting:
 
     @property
     def kind(self) -> str:
-        """What it takes, in words."""
+        """The accepted values, in words."""
         kind = _find_kind(self.type)
         if kind is not None and kind.words:
             return kind.words
@@ -80,7 +80,7 @@ class Setting:
         return kind.read(value)
 
     def parse_text(self, text: str) -> object:
-        """Parse text from the environment: a list is JSON or separated by commas, anything else is left as it is."""
+        """Parse text from the environment: a list is JSON or separated by commas, anything else is left unchanged."""
         if not self.is_list:
             return text
         if text.lstrip().startswith("["):

@@ -214,7 +214,7 @@ class Store(Protocol):
 
     @property
     def progress(self) -> str:
-        """How far a store is that is still being indexed, as a sentence; empty if all of it is."""
+        """The progress of indexing, as a sentence; empty if everything is indexed."""
 
     def close(self) -> None:
         """Close files and connections."""

@@ -51,12 +51,12 @@ _COMPRESS_FROM: Final = 200
 _PLAIN: Final = b"\0"
 _COMPRESSED: Final = b"\1"
 _CHECKED: Final = b"\6"
-"""How text is encoded, by its first byte. `_PLAIN` is from before there were checksums; it differs in two bits."""
+"""The encoding of a text, by its first byte. `_PLAIN` is older than checksums; it differs in two bits."""
 _SUM: Final = 4
 _LATEST: Final = 2**63 - 1
 
 DAMAGE: Final = (zlib.error, ValueError, KeyError, TypeError, IndexError, AttributeError, HoldfastError)
-"""What decoding a damaged row can raise."""
+"""The errors that decoding a damaged row can raise."""
 _FIELDS: Final = {kind: tuple(field.name for field in fields(kind)) for kind in _NAMES}
 _ENCODER: Final = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str)
 

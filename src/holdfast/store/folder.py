@@ -82,7 +82,7 @@ if TYPE_CHECKING:
 KNOWLEDGE: Final = "knowledge.jsonl"
 DATABASE: Final = "holdfast-folder.db"
 JOURNAL: Final = "holdfast.jsonl"
-"""Where version 0.1 kept messages that are not segments. It is read once, into a new database."""
+"""The file of version 0.1 for messages that are not segments. It is read once, into a new database."""
 
 _FILES: Final = (SEGMENTS, KNOWLEDGE)
 _FOREVER: Final = 2**63 - 1
@@ -106,7 +106,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True)
 class _State:
-    """How much of the files the database has; stored as a record in it.
+    """The part of the files that is in the database; stored as a record in it.
 
     By file: `read` has its device and inode, and how many bytes of it are in the database; `unwritten` the lines of
     rows that may not have reached it yet. With `is_forgetting` the files may still hold rows that were removed.
@@ -274,7 +274,7 @@ class FolderStore:
 
     @property
     def progress(self) -> str:
-        """How much of a backlog is copied, as a sentence."""
+        """The progress of copying a backlog, as a sentence."""
         backlog = self._backlog
         if backlog is None:
             return ""

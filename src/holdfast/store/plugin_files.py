@@ -53,7 +53,7 @@ class Problem:
 
 
 def tokens(text: str) -> int:
-    """How many tokens the plugin reckons a text has. It counts UTF-16 units, three to a token."""
+    """Estimate the tokens of a text as the plugin does: a third of its UTF-16 units."""
     units = len(text.encode("utf-16-le", "surrogatepass")) // 2
     return max(1, math.ceil(units / 3))
 
@@ -126,7 +126,7 @@ def scope_problem(data: Mapping[str, Any], session: str) -> str | None:
 
 
 def content_of(row: MessageRow) -> str:
-    """What of a message the plugin would keep: the words of a user or an assistant; nothing of noise."""
+    """Return the text of a message that the plugin would keep: that of a user or an assistant, without noise."""
     if row.message.role not in _ROLES or not row.scope.session or not row.passages:
         return ""
     if row.message.calls or row.message.results:

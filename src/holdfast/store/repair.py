@@ -70,7 +70,7 @@ _COLUMNS: Final = "c0, c1, c2, c3, c4, c5, c6, c7, c8, c9, c10"
 _TABLE: Final = f"CREATE TABLE p{{}}({_COLUMNS})"
 _INDEX: Final = f"CREATE TABLE p{{}}({_COLUMNS}, PRIMARY KEY(c0, c1)) WITHOUT ROWID"
 _PAGE_KINDS: Final = {b"\x0d": _TABLE, b"\x0a": _INDEX, b"\x02": _INDEX}
-"""How SQLite is told to read a page, by its first byte: a leaf of a table, a leaf or an inner page of an index."""
+"""The table that reads a page, by its first byte: a leaf of a table, a leaf or an inner page of an index."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

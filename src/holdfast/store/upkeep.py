@@ -166,7 +166,7 @@ def _open_store(path: Path) -> Iterator[SqliteDatabase]:
 def reindex(path: Path, *, extract: Extract | None = None, progress: Progress | None = None) -> int:
     """Rebuild the index of a file; return the number of passages.
 
-    Searches go on with the old index until the new one is complete, writers wait. For `extract` see `reindex_tables`.
+    Searches use the old index until the new one is complete, writers wait. For `extract` see `reindex_tables`.
     """
     with _open_store(path) as connection, write_transaction(connection):
         return reindex_tables(connection, place=str(path), extract=extract, progress=progress)

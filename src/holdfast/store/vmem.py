@@ -37,7 +37,7 @@ _UUID_VARIANT: Final = 0b10
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Form: TypeAlias = Literal["text", "binary", "bare"]
-"""How ids are written: as text, as the bytes of a UUID behind their length, or as these bytes alone."""
+"""Encodings of ids: text, the bytes of a UUID after their length, or these bytes alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

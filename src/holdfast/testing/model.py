@@ -50,7 +50,7 @@ def _asks(text: str = "hello", *, tools: Sequence[Tool] = ()) -> Prompt:
 
 
 def _ask_after_silence(model: Model) -> Reply:
-    """Ask after a request timed out. If it never reached the provider, this one gets its silence: ask once more."""
+    """Ask after a request timed out. If it never reached the provider, this one gets its silence: ask again."""
     try:
         return model.ask(_asks(), timeout=_PATIENCE, cancel=Event())
     except ModelTimeoutError:

@@ -17,7 +17,7 @@ Json: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A part of a file that could not be used as it is, and how it was handled."""
+    """A part of a file that could not be used, and how it was handled."""
 
     line: int
     what: str
@@ -54,7 +54,7 @@ class Transcript:
         format: The reader's name.
         session: The session's id.
         entries: Every record, in file order.
-        problems: Parts that could not be used as they are.
+        problems: Parts that could not be used.
         cwd: The folder the agent worked in.
         title: The title that the agent gave the session.
         model: The last model named.

@@ -35,7 +35,7 @@ def _make_message(role: Role, parts: Sequence[Part], usage: Any = None, model: s
 
 @dataclass(slots=True)
 class _Log:
-    """What the records of a file add up to: the session's own record, and its messages by id with their lines."""
+    """The combined records of a file: the session's own record, and its messages by id with their lines."""
 
     session: dict[str, Any] = field(default_factory=dict)
     records: dict[str, tuple[int, Json]] = field(default_factory=dict)

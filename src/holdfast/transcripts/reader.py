@@ -210,7 +210,7 @@ def amend_last(delayed: deque[Item], is_meant: Callable[[Entry], bool], change: 
 
 
 def read_block(data: Json, format: str) -> Part:
-    """Read a content block as most agents write it; a block of another kind is carried as it is."""
+    """Read a content block as most agents write it; a block of another kind is kept unchanged."""
     part: Part = Opaque(kind=string(data, "type"), data=data)
     url = text(data, "imageUrl.url", "image_url.url")
     match data.get("type"):

@@ -105,7 +105,7 @@ def _find_database(file: Path, readers: Iterable[Reader]) -> tuple[Reader, Datab
 def stream(path: Path, *, format: str | None = None) -> Iterator[Item]:
     """Read a session record by record; for JSON Lines, memory does not grow with the file.
 
-    A record that cannot be used as it is comes as a Problem in its place. A file that cannot be read, or whose format
+    A record that cannot be used comes as a Problem in its place. A file that cannot be read, or whose format
     is unknown, raises a TranscriptError.
     """
     reader, home = _recognise(path, format=format)

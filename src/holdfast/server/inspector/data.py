@@ -1,4 +1,4 @@
-"""What the pages of the inspector show, read from an engine."""
+"""The data of the inspector's pages, read from an engine."""
 
 from __future__ import annotations
 
@@ -465,7 +465,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """What `holdfast doctor` finds, and the settings in force: name, value and source of each."""
+    """The findings of `holdfast doctor`, and the name, value and source of each setting in force."""
 
     findings: Sequence[tuple[str, str]] = ()
     settings: Sequence[tuple[str, str, str]] = ()
@@ -473,7 +473,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """What the pages show from outside the store."""
+    """Data of the pages that is not from the store."""
 
     health: Callable[[], Health] = Health
     notes: Callable[[], Sequence[Note]] = tuple

@@ -11,7 +11,7 @@ from markdown_it.token import Token
 from markupsafe import Markup, escape
 
 MAX_MARKDOWN: Final = 40_000
-"""Characters from which a text is shown as it is."""
+"""Characters from which a text is shown as plain text."""
 _CONTROLS: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "�")
 _DIRECTIONS: Final = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "�")
 """Marks that turn the direction of the text around them, and so hide what it says."""
@@ -38,12 +38,12 @@ _PARSER: Final = MarkdownIt("commonmark", {"html": False}, renderer_cls=_Rendere
 
 
 def markdown(text: str) -> Markup:
-    """Render Markdown; a very long text is shown as it is."""
+    """Render Markdown; a very long text is shown as plain text."""
     if len(text) > MAX_MARKDOWN:
         return plain(text)
     return Markup(_PARSER.render(clean(text)))  # noqa: S704 - raw HTML is off
 
 
 def plain(text: str) -> Markup:
-    """Show a text as it is."""
+    """Show a text as plain text."""
     return Markup('<pre tabindex="0">{}</pre>').format(clean(text))
