@@ -47,7 +47,7 @@ PATHS = {
     "openai_responses": "/v1/responses",
     "gemini": "/v1beta/models/gemini-x:generateContent",
 }
-SYSTEM_FIELDS = {"anthropic": "system", "openai_responses": "instructions", "gemini": "systemInstruction"}
+SYSTEM_FIELDS = {"anthropic": "system", "gemini": "systemInstruction"}
 STREAMED = ["anthropic", "openai_chat", "openai_responses"]
 """The formats whose streams are collected."""
 
@@ -209,6 +209,21 @@ class TestARequestThatIsTooLong:
         assert len(exchange.body[list_field]) < len(body[list_field])
         assert {**exchange.body, list_field: None} == {**body, list_field: None}
         assert providers.check(exchange.body[list_field], format) == []
+
+    @pytest.mark.parametrize(
+        ("format", "prompt"),
+        [
+            ("anthropic", [{"type": "text", "text": "Be careful.", "cache_control": {"type": "ephemeral"}}]),
+            ("gemini", {"role": "system", "parts": [{"text": "Be careful."}]}),
+        ],
+    )
+    def test_keeps_the_form_of_its_system_prompt(self, engine: Engine, format: str, prompt: Any) -> None:
+        """The marks of the provider's cache among others."""
+        field = SYSTEM_FIELDS[format]
+        body = {**make_body([*tool_conversation(24), user("Which port?")], format), field: prompt}
+        exchange = Exchanges(8_000).begin_body(engine.session("s"), body, format=format)
+        assert exchange.is_changed
+        assert exchange.body[field] == prompt
 
     @every_format
     def test_keeps_as_many_tokens_for_the_reply_as_it_asks_for(self, engine: Engine, format: str) -> None:
@@ -461,6 +476,25 @@ class TestAReplyThatBreaksOff:
         assert [message.text for message in archived(engine)] == ["Hello."]
 
 
+def test_replies_of_overlapping_requests_follow_their_own_request(engine: Engine) -> None:
+    """They may come in any order; a history that repeats one of them adds nothing."""
+    exchanges = Exchanges()
+    session = engine.session("s")
+    histories = {name: [user(f"What is {name}?")] for name in ("one", "two")}
+    begun = {
+        name: exchanges.begin(session, ModelRequest(messages=history, format="pi"))
+        for name, history in histories.items()
+    }
+    for name, exchange in begun.items():
+        exchange.archive([reply("A number.")])
+        histories[name] += [reply("A number."), user(f"And after {name}?")]
+    for history in histories.values():
+        exchanges.begin(session, ModelRequest(messages=history, format="pi"))
+    texts = [message.text for message in archived(engine)]
+    assert texts.count("A number.") == 2
+    assert len(texts) == 6
+
+
 @every_format
 def test_the_usage_of_a_reply_calibrates_the_counter(engine: Engine, format: str) -> None:
     """The next window has the size that the provider counts."""
@@ -535,9 +569,13 @@ class TestComplete:
         def refuse(_: Prompt) -> Answer:
             raise ModelOverflowError("too long", model="m", status=400)
 
+        def fail(**_: Any) -> None:
+            """Leave the window to trimming, which could go on for longer."""
+            raise CompactionError("nothing shorter could be made")
+
         model = Scripted(refuse)
         with pytest.raises(ModelOverflowError, match=r"4 windows were refused.*/new") as caught:
-            self.ask(engine, tool_conversation(24), model, limit=14_000)
+            self.ask(engine, tool_conversation(60), model, compact=fail)
         assert len(model.prompts) == 1 + MAX_RETRIES
         assert (caught.value.status, caught.value.tries) == (400, MAX_RETRIES)
 
