@@ -15,10 +15,10 @@ from typing import Final
 from benchmarks.archive_rows import make_rows
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text
+from holdfast.report import Window
 from holdfast.settings import Settings
 from holdfast.store.base import Scope
 from holdfast.tokens import count_message
-from holdfast.window import Window
 
 __all__ = ["Cost", "measure"]
 

@@ -26,6 +26,7 @@ from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.models.scripted import Scripted
 from holdfast.providers import FORMATS
 from holdfast.providers import check as violations
+from holdfast.report import Window
 from holdfast.settings import Embedding, Recall, Settings
 from holdfast.store.base import Scope, Select, Store
 from holdfast.store.connection import MIGRATIONS, connect, migrate
@@ -35,7 +36,6 @@ from holdfast.store.upkeep import check, reindex
 from holdfast.store.vmem import read_vectors
 from holdfast.testing.processes import acknowledged_until_killed, child, run_writers
 from holdfast.testing.rows import HERE, MODEL, find_messages, make_message, make_query, use_store, vectors, word
-from holdfast.window import Window
 
 __all__ = ["TRIALS", "Crashes", "measure"]
 

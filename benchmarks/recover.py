@@ -23,9 +23,9 @@ from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import CompactionError, InputError, WindowTooSmallError
 from holdfast.messages import Message, Text, ToolCall, ToolResult, units
+from holdfast.report import Window
 from holdfast.settings import Settings, load
 from holdfast.tokens import count_message, count_messages
-from holdfast.window import Window
 
 __all__ = [
     "COMPACTIONS",

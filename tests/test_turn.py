@@ -18,13 +18,13 @@ from holdfast.history import History
 from holdfast.memory.memory import Memory
 from holdfast.memory.sessions import TURN
 from holdfast.messages import Message
+from holdfast.report import Window
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.opening import STORE_NAME
 from holdfast.timeline import Timeline
 from holdfast.tokens import count_text
 from holdfast.turn import Outcome, Request
-from holdfast.window import Window
 from support.conversations import reply, system, user
 from support.failing_stores import FailingStore
 from support.waiting import UNHURRIED

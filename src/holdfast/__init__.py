@@ -93,6 +93,7 @@ if TYPE_CHECKING:
     from holdfast.report import Category as Category
     from holdfast.report import Change as Change
     from holdfast.report import ContextReport as ContextReport
+    from holdfast.report import Window as Window
     from holdfast.report import WorkspaceFile as WorkspaceFile
     from holdfast.search.fuse import Parts as Parts
     from holdfast.session import AutoCompaction as AutoCompaction
@@ -109,7 +110,6 @@ if TYPE_CHECKING:
     from holdfast.transcripts import Entry as Entry
     from holdfast.transcripts import Problem as Problem
     from holdfast.transcripts import Transcript as Transcript
-    from holdfast.window import Window as Window
 
 __version__ = "0.2.0"
 
@@ -140,14 +140,13 @@ _HOMES: Final = {
     "holdfast.models.base": "Model Prompt Reply Tool",
     "holdfast.providers": "Incoming Repair Violation",
     "holdfast.redaction": "redact",
-    "holdfast.report": "Category Change ContextReport WorkspaceFile",
+    "holdfast.report": "Category Change ContextReport Window WorkspaceFile",
     "holdfast.search.fuse": "Parts",
     "holdfast.session": "AutoCompaction Session",
     "holdfast.settings": "ProjectSettings Settings",
     "holdfast.store.base": "FactRow FactType MessageRow Scope Store",
     "holdfast.tokens": "count_messages count_text",
     "holdfast.transcripts": "Entry Problem Transcript",
-    "holdfast.window": "Window",
 }
 _HOME: Final = {name: home for home, names in _HOMES.items() for name in names.split()}
 

@@ -43,9 +43,9 @@ from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import Numbers, believe, is_overflow, is_silent_overflow, numbers
 from holdfast.providers.rules import blocks
 from holdfast.providers.wire import leading_system
+from holdfast.report import Window
 from holdfast.session import Session
 from holdfast.store.base import FactRow, Scope
-from holdfast.window import Window
 
 log = logging.getLogger("holdfast.exchange")
 

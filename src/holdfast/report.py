@@ -1,4 +1,4 @@
-"""Reports about a window: its tokens by category, its changes with their reasons, and its timings.
+"""What a turn returns: the window, and the report with its tokens, its changes with their reasons, and its timings.
 
 A superset of what agents show for `/context`. A report is never part of a conversation.
 """
@@ -14,11 +14,13 @@ from typing import Any, Final, Literal, Self, TypeAlias
 
 import msgspec
 
+from holdfast import providers
 from holdfast.context.budget import Budget, LimitSource
-from holdfast.context.edits import Edit, Item
+from holdfast.context.edits import Edit, Item, tokens
+from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import FormatError
 from holdfast.memory.recall import Hit
-from holdfast.messages import Opaque, Text, ToolCall, ToolResult
+from holdfast.messages import Message, Opaque, Text, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 
 CategoryKind: TypeAlias = Literal["used", "free", "buffer"]
@@ -144,6 +146,57 @@ class ContextReport:
         if self.over_limit:
             shown["over_limit"] = {"tokens_over": self.over_limit, "kind": "hard_limit"}
         return shown
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Window:
+    """The messages and tools that the model receives for one request.
+
+    Attributes:
+        items: The messages in it, with their archive numbers and tokens.
+        provider: The provider whose rules it keeps.
+        valid: The valid form of it for that provider.
+        report: What was kept, pruned, trimmed and recalled, and why.
+        block: What is recalled for a question that is not among the messages: send it before the question.
+        failures: What failed while it was made. The report has it too, next to warnings about the memory as a whole.
+        place: The place of its reply in the conversation, for `after` of `Session.append`; empty if memory failed.
+        has_memory: Whether memory worked. If not, it has the newest messages that fit, and nothing was archived.
+    """
+
+    items: tuple[Item, ...]
+    provider: str
+    valid: ValidWindow
+    report: ContextReport
+    block: str = ""
+    failures: tuple[str, ...] = ()
+    place: str = ""
+    has_memory: bool = True
+
+    def __repr__(self) -> str:
+        return f"<Window of {len(self.messages)} messages, {self.tokens} tokens, for {self.provider!r}>"
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages that are sent, in canonical form."""
+        return self.valid.messages
+
+    @property
+    def tokens(self) -> int:
+        """Its size, by the counter in use."""
+        return tokens(self.items)
+
+    def render(self, format: str | None = None) -> list[Mapping[str, Any]]:
+        """Render the message list of a request, valid for the provider; by default the one it was made for."""
+        return list(self._valid_for(format).wire)
+
+    def request(self, format: str | None = None) -> dict[str, Any]:
+        """Render the fields of a request body, the system prompt where the provider wants it."""
+        return providers.render_request(self._valid_for(format).messages, format or self.provider)
+
+    def _valid_for(self, format: str | None) -> ValidWindow:
+        if format is None or format == self.provider:
+            return self.valid
+        return validate([item.sent for item in self.items], format)
 
 
 def warn_opaque(items: Sequence[Item]) -> list[str]:

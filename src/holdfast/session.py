@@ -40,14 +40,13 @@ from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Message
 from holdfast.providers import Incoming
 from holdfast.redaction import redact
-from holdfast.report import ContextReport
+from holdfast.report import ContextReport, Window
 from holdfast.settings import Settings
 from holdfast.signals import without_questions
 from holdfast.store.base import FactRow, FactType, Job, MessageRow, Scope, Select
 from holdfast.timeline import Timeline, read_reports, rebuild_window
 from holdfast.tokens import TokenCounter, count_json, count_message
 from holdfast.turn import Request, Steps
-from holdfast.window import Window
 
 if TYPE_CHECKING:  # few processes compact: those that do import it then
     from holdfast.compaction.plan import CompactionPlan

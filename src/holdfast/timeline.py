@@ -20,10 +20,9 @@ from holdfast.errors import InputError, InvalidWindowError
 from holdfast.memory.memory import Memory
 from holdfast.memory.sessions import TURN
 from holdfast.messages import Message, count_equal
-from holdfast.report import ContextReport
+from holdfast.report import ContextReport, Window
 from holdfast.store.base import Record, Scope, Select, Store
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
-from holdfast.window import Window
 
 MAX_SENT_TURNS: Final = 4
 """Turns of an earlier process whose new messages are known to have been sent."""

@@ -38,11 +38,10 @@ from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import Shown, find_recall_switch
 from holdfast.memory.recall import NO_WORDS, SHOWN, Hit, Recall, has_words
-from holdfast.report import ContextReport, categories, change, warn_opaque, workspace_files
+from holdfast.report import ContextReport, Window, categories, change, warn_opaque, workspace_files
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow
 from holdfast.timeline import Timeline
-from holdfast.window import Window
 
 MAX_PAUSE: Final = 10**15
 """The longest pause between two requests, in milliseconds, whatever the clock says: more would not fit a duration."""

@@ -41,12 +41,12 @@ from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.models.naming import as_model
 from holdfast.providers.models import cost
 from holdfast.redaction import redact_value
+from holdfast.report import Window
 from holdfast.session import Session
 from holdfast.store.base import FactRow, Scope, Select
 from holdfast.tokens import count_json, count_text
 from holdfast.transcripts.records import is_forgotten, messages_of
 from holdfast.transcripts.session import Context
-from holdfast.window import Window
 from holdfast_agent import session_notes, workspace
 from holdfast_agent.memories import Memories
 from holdfast_agent.notes import Notes

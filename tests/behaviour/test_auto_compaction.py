@@ -15,9 +15,9 @@ from holdfast.engine import Engine
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.providers import check, read
+from holdfast.report import Window
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings
 from holdfast.tokens import count_messages
-from holdfast.window import Window
 from support.waiting import PATIENCE, SHY, until
 
 LIMIT = 32_000

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from holdfast.cli.commands import doctor, import_
 from holdfast.engine import Engine
 from holdfast.messages import Message
+from holdfast.report import Window
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import MessageRow, Scope, Select
-from holdfast.window import Window
 from support.conversations import answer, call, reply, results, user
 from support.waiting import UNHURRIED
 

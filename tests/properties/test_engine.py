@@ -31,10 +31,10 @@ from holdfast.messages import Message
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Hang, Scripted
 from holdfast.providers import FORMATS, check
+from holdfast.report import Window
 from holdfast.settings import Compaction, Embedding, Settings
 from holdfast.store.base import MessageRow, PassageText, Scope, Select
 from holdfast.tokens import count_messages
-from holdfast.window import Window
 from support.conversations import answer, call, reply, results, system, user
 from support.strategies import WIRE, examples
 from support.waiting import UNHURRIED

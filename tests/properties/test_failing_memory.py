@@ -20,13 +20,13 @@ from holdfast.engine import Engine
 from holdfast.errors import FormatError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
+from holdfast.report import Window
 from holdfast.session import MAX_HANGING
 from holdfast.settings import Archive, Compaction, Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_messages
-from holdfast.window import Window
 from support.conversations import answer, call, reply, results, system, user
 from support.failing_stores import FAULTS, FailingStore, HangingStore, open_engine
 from support.strategies import examples

@@ -30,10 +30,10 @@ from holdfast.engine import Engine
 from holdfast.errors import InvalidWindowError, WindowTooSmallError
 from holdfast.messages import Message, Thinking
 from holdfast.providers import FORMATS, check
+from holdfast.report import Window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Recall, Settings, Trim
 from holdfast.tokens import count_messages
-from holdfast.window import Window
 from support.conversations import answer, call, items, messages_of, reply, results, system, user
 from support.strategies import WIRE, conversations, examples
 

@@ -21,11 +21,11 @@ from openai import OpenAI
 from holdfast import Engine, providers
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, ScriptedReply
+from holdfast.report import Window
 from holdfast.settings import ModelSettings, Settings
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, Raw, Step, overflow
 from holdfast.tokens import count_messages
-from holdfast.window import Window
 from support import patient
 from support.failing_stores import FAULTS
 from support.waiting import until

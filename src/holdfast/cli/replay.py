@@ -25,12 +25,11 @@ from holdfast.engine import Engine
 from holdfast.errors import InputError, InvalidWindowError, WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
-from holdfast.report import ContextReport, workspace_files
+from holdfast.report import ContextReport, Window, workspace_files
 from holdfast.settings import Settings
 from holdfast.text import printable
 from holdfast.tokens import human_tokens
 from holdfast.transcripts import Transcript
-from holdfast.window import Window
 
 _CUTS = {"trimmed", "compacted"}
 

@@ -25,10 +25,10 @@ from holdfast import __version__, providers
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
+from holdfast.report import Window
 from holdfast.session import CALLER, Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
 from holdfast.turn import MIN_BLOCK
-from holdfast.window import Window
 
 log = logging.getLogger("holdfast.server")
 

@@ -22,12 +22,11 @@ from holdfast.memory import facts as versions
 from holdfast.memory.recall import Hit, Recall
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.models import cost
-from holdfast.report import ContextReport
+from holdfast.report import ContextReport, Window
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
 from holdfast.timeline import WINDOW, WindowSource
-from holdfast.window import Window
 
 PAGE: Final = 60
 """Rows of a list that are sent at a time."""
