@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from holdfast.errors import FormatError, InputError, SettingsError, WindowTooSma
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Compaction, Embedding, ModelSettings, Settings, load
 from holdfast.store.base import Record
+from support.command import run_command
 from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
@@ -228,13 +227,12 @@ class TestCommands:
     def test_bad_arguments_have_an_exit_code_and_a_line(
         self, tmp_path: Path, arguments: tuple[str, ...], code: int, words: str
     ) -> None:
-        """1 where it could not be done, 2 where it was called wrongly; no trace."""
+        """1 if it failed, 2 if it was called wrongly; no traceback."""
         (tmp_path / "nothing").mkdir()
         (tmp_path / "nothing" / "readme.txt").write_text("no session")
         environ = {**os.environ, "HOME": str(tmp_path), "HOLDFAST_HOME": str(tmp_path / "memory")}
         Engine.open(tmp_path / "memory", settings=Settings(), background=False).close()
-        command = [sys.executable, "-m", "holdfast", *arguments]
-        done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+        done = run_command(*arguments, folder=tmp_path, environ=environ)
         assert done.returncode == code, done.stderr
         assert words in done.stderr
         assert "Traceback" not in done.stderr

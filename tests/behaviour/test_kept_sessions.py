@@ -106,7 +106,9 @@ def test_a_session_that_was_dropped_goes_on_as_before(tmp_path: Path) -> None:
     assert run(tmp_path / "dropped", 0) == run(tmp_path / "kept", 256 * KB * KB)
 
 
-@pytest.mark.parametrize("kind", ["small", "long", "tools", "pictures", "cjk"])
+@pytest.mark.parametrize(
+    "kind", ["tools", "pictures", *(pytest.param(kind, marks=pytest.mark.nightly) for kind in ("small", "long", "cjk"))]
+)
 def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) -> None:
     """By less than a factor of two, for many small messages and for a few large ones."""
     messages: list[dict[str, Any]] = []

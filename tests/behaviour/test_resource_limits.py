@@ -97,6 +97,7 @@ def test_a_command_on_a_device_says_so(call: Callable[..., Result]) -> None:
     assert "not a regular file" in f"{done.output}\n{done.exception}"
 
 
+@pytest.mark.nightly
 def test_a_line_of_100_megabytes_is_skipped_and_reported(call: Callable[..., Result], tmp_path: Path) -> None:
     """What stands before and after it is imported, and memory stays bounded."""
     with gzip.open(tmp_path / "talk.jsonl.gz", "wb", compresslevel=1) as file:
