@@ -26,6 +26,7 @@ from holdfast.exchange import (
     complete,
     find_refusal,
     find_refusal_in,
+    make_summary_body,
     read_body,
 )
 from holdfast.messages import Message, Usage
@@ -401,6 +402,16 @@ class TestAMemoryThatFails:
         assert model_server.check() == []
         assert any("left out until memory works again" in warning for warning in client.warnings)
 
+    def test_passes_a_request_as_it_came_whose_conversation_the_provider_has(self, engine: Engine) -> None:
+        """There is nothing to cut from it."""
+        body = {**make_body([user("And now?")], "openai_responses"), "previous_response_id": "resp_1"}
+        session = engine.session("s")
+        shutil.rmtree(engine._memory.home)
+        exchange = Exchanges().begin_body(session, body, format="openai_responses")
+        assert exchange.body is body
+        assert exchange.window is None
+        assert exchange.error is not None
+
     def test_before_the_session_is_known_leaves_one_too(self, engine: Engine) -> None:
         request = read_body(make_body([*tool_conversation(24), user("And now?")], "anthropic"), format="anthropic")
         warnings: list[str] = []
@@ -453,6 +464,34 @@ class TestAMemoryThatFails:
         exchange = Exchanges(8_000).begin_body(engine.session("s"), body, format="anthropic", warn=warnings.append)
         assert exchange.body is body
         assert "what must stay in the window" in warnings[0]
+
+
+# --- summaries -----------------------------------------------------------------------------
+
+
+class TestTheRequestForASummary:
+    @every_format
+    def test_says_what_the_request_of_the_client_says_about_storage_and_price(self, format: str) -> None:
+        body = {**make_body([user("Hello.")], format), "store": False, "service_tier": "flex", "temperature": 1}
+        made = make_summary_body(body, [system("Summarise."), user("Hello.")], format=format, max_tokens=700)
+        assert {key: made[key] for key in ("model", "store", "service_tier")} == {
+            "model": "model-x",
+            "store": False,
+            "service_tier": "flex",
+        }
+        assert "temperature" not in made
+        assert [message.text for message in providers.read_request(made, format=format)] == ["Summarise.", "Hello."]
+
+    def test_has_the_first_system_block_of_a_client_that_needs_it(self) -> None:
+        body = {"model": "m", "system": [{"type": "text", "text": "You are a client."}, {"type": "text", "text": "x"}]}
+        made = make_summary_body(body, [system("Summarise."), user("Hello.")], format="anthropic", max_tokens=700)
+        assert [block["text"] for block in made["system"]] == ["You are a client.", "Summarise."]
+        assert made["max_tokens"] == 700
+
+    def test_does_not_have_a_long_system_prompt_of_the_client(self) -> None:
+        body = {"model": "m", "system": [{"type": "text", "text": "word " * 100}]}
+        made = make_summary_body(body, [system("Summarise."), user("Hello.")], format="anthropic", max_tokens=700)
+        assert made["system"] == "Summarise."
 
 
 # --- replies -------------------------------------------------------------------------------

@@ -65,6 +65,15 @@ MAX_LEARNED: Final = 1_000
 """Conversations whose refused windows are remembered."""
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 """The fields of a body that have the maximum length of the reply."""
+SUMMARY_REPLY_FIELDS: Final[Mapping[str, Sequence[str]]] = {
+    "anthropic": ("max_tokens",),
+    "openai_chat": ("max_tokens", "max_completion_tokens"),
+}
+"""Those of them that a request for a summary may have. Some services of the Responses API refuse theirs."""
+SUMMARY_FIELDS: Final = ("model", "metadata", "store", "service_tier")
+"""Other fields of the client's request that a request for a summary has too."""
+MAX_IDENTITY_CHARS: Final = 200
+"""A first system block up to this length names the client; some keys are only for requests that have it."""
 
 
 class Compact(Protocol):
@@ -170,6 +179,28 @@ def change_body(body: Json, messages: Sequence[Message], window: Sequence[Messag
     if not changed:
         return body
     return {**body, **changed}
+
+
+def make_summary_body(body: Json, messages: Sequence[Message], *, format: str, max_tokens: int) -> dict[str, Any]:
+    """Make the body of a request that lets the model of a client's request write a summary of its conversation."""
+    made: dict[str, Any] = {key: body[key] for key in SUMMARY_FIELDS if key in body}
+    for key in SUMMARY_REPLY_FIELDS.get(format, ()):
+        if key in body or format == "anthropic":  # it must say how long a reply may be
+            made[key] = max_tokens
+    made |= providers.render_request(messages, format)
+    identity = _find_identity(body)
+    if identity and "system" in made:
+        made["system"] = [{"type": "text", "text": identity}, {"type": "text", "text": str(made["system"])}]
+    return made
+
+
+def _find_identity(body: Json) -> str:
+    """Return the system block by which a client says what it is; empty if there is none."""
+    for block in blocks(body.get("system"))[:1]:
+        text = str(block.get("text"))
+        if len(text) <= MAX_IDENTITY_CHARS:
+            return text
+    return ""
 
 
 def _has_same_parts(messages: Sequence[Message], window: Sequence[Message]) -> bool:

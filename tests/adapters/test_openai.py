@@ -210,6 +210,8 @@ def test_a_window_that_is_refused_inside_a_stream_is_sent_smaller(
     else:
         events = list(client(model_server, engine, limit=16_000, max_retries=0).responses.create(**arguments))
     assert events[-1].response.output_text == "Fine."
+    summaries = [body for body in model_server.bodies if not body.get("stream")]
+    assert [body.get("store") for body in summaries] == [False] * len(summaries), "what must not be stored is not"
     first, *_, last = [body for body in model_server.bodies if body.get("stream")]
     assert len(json.dumps(last)) < len(json.dumps(first))
     assert [message.text for message in archived(engine.session("s1"))][-2:] == ["And now?", "Fine."]

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias
 import httpx2 as httpx
 
 from holdfast import providers
-from holdfast.exchange import Exchange, Json, Write, find_refusal
+from holdfast.exchange import Exchange, Json, Write, find_refusal, make_summary_body
 from holdfast.providers.overflow import Numbers
 from holdfast.providers.replies import ReplyCollector, is_stream, load_json, read_reply
 
@@ -18,18 +18,14 @@ Send: TypeAlias = Callable[[dict[str, Any]], Json]
 
 SUMMARY_TOKENS: Final = 4_096
 """The maximum length of a summary."""
-SUMMARY_FIELDS: Final = {"anthropic": "max_tokens", "openai_responses": "max_output_tokens"}
-"""The field for the length of a reply, by format. In Chat Completions its name depends on the model."""
 
 
 def make_writer(send: Send, body: Json, *, format: str) -> Write:
     """Return a function that lets the model of a request write a summary."""
 
     def write_summary(messages: list[dict[str, Any]]) -> str:
-        prompt = providers.render_request(providers.read(messages, format="openai_chat"), format)
-        summary_body = {"model": body.get("model"), **prompt}
-        if format in SUMMARY_FIELDS:
-            summary_body[SUMMARY_FIELDS[format]] = SUMMARY_TOKENS
+        prompt = providers.read(messages, format="openai_chat")
+        summary_body = make_summary_body(body, prompt, format=format, max_tokens=SUMMARY_TOKENS)
         reply = providers.read(read_reply(send(summary_body), format), format=format)
         return "\n".join(message.text for message in reply)
 

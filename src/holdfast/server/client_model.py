@@ -14,6 +14,7 @@ import httpx2 as httpx
 from holdfast import providers
 from holdfast.calls import Deadline
 from holdfast.errors import InputError, ModelBusyError, ModelError
+from holdfast.exchange import make_summary_body
 from holdfast.messages import Message, Text
 from holdfast.models.base import OnText, Prompt, Reply, check_cancelled, check_deadline
 from holdfast.models.client import error_from_response
@@ -22,14 +23,8 @@ from holdfast.providers.replies import ReplyCollector, is_stream, load_json
 from holdfast.server.bodies import BodyTooLargeError, read_reply
 
 POLL_SECONDS: Final = 0.05
-KEPT_FIELDS: Final = ("model", "metadata", "store", "service_tier")
-"""Fields of the client's request that a request for a summary has too."""
-REPLY_FIELDS: Final = {"anthropic": ("max_tokens",), "openai_chat": ("max_tokens", "max_completion_tokens")}
-"""The fields for the length of a reply, by format; some services of the Responses API refuse theirs."""
 MAX_SUMMARY_BYTES: Final = 16 * 2**20
 """Bytes of a reply with a summary, with all of its events."""
-MAX_IDENTITY_CHARS: Final = 200
-"""A first system block up to this length names the client; some keys are only for requests that have it."""
 
 
 class ClientModel:
@@ -76,15 +71,8 @@ class ClientModel:
             call.cancel()
 
     def _make_body(self, prompt: Prompt) -> bytes:
-        kept = {key: self._body[key] for key in KEPT_FIELDS if key in self._body}
-        fields = providers.render_request(prompt.messages, self.provider)
-        system = self._body.get("system")
-        first = system[0] if isinstance(system, list) and system else None
-        if isinstance(first, dict) and "system" in fields and len(str(first.get("text"))) <= MAX_IDENTITY_CHARS:
-            fields["system"] = [{"type": "text", "text": str(text)} for text in (first.get("text"), fields["system"])]
-        known = REPLY_FIELDS.get(self.provider, ())
-        length = {key: prompt.max_tokens for key in known if key in self._body or self.provider == "anthropic"}
-        return json.dumps({**kept, **length, **fields, "stream": True}).encode()
+        body = make_summary_body(self._body, prompt.messages, format=self.provider, max_tokens=prompt.max_tokens)
+        return json.dumps({**body, "stream": True}).encode()
 
     async def _ask(self, content: bytes) -> Reply:
         try:
