@@ -231,11 +231,11 @@ def test_a_plan_that_is_not_ready_is_an_error() -> None:
 
 
 def test_a_summary_that_cannot_be_shorter_is_an_error() -> None:
-    """Where the frame alone takes more than there is, history stays."""
+    """If the frame alone is longer than the history, the history stays."""
     made = planned(conversation(5), keep=30)
-    with pytest.raises(CompactionError, match="no shorter"):
+    with pytest.raises(CompactionError, match="would not be shorter"):
         summed_up(replace(made, replaced=30, summary_tokens=20), None)
-    with pytest.raises(CompactionError, match="takes"):
+    with pytest.raises(CompactionError, match="is not shorter than the messages it replaces"):
         summed_up(replace(made, replaced=100, summary_tokens=400), None)
 
 

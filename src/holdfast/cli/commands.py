@@ -18,7 +18,7 @@ _NO_CONVERSATION: Final = "name a transcript FILE, or a stored session with --se
 _file: Final = click.argument("file", type=click.Path(path_type=Path))
 _file_or_session: Final = click.argument("file", type=click.Path(path_type=Path), required=False)
 _format: Final = click.option(
-    "--format", "format_", metavar="NAME", help="The format of the file; default: recognise it."
+    "--format", "format_", metavar="NAME", help="The format of the file (default: detect it)."
 )
 _replayed: Final = add_options(
     click.option("--turn", type=click.IntRange(min=1), help="Up to this request of the file; default the last."),
@@ -34,7 +34,7 @@ _replayed: Final = add_options(
 @click.command()
 @_file
 @_format
-@click.option("--full", is_flag=True, help="Show every message whole.")
+@click.option("--full", is_flag=True, help="Show every message in full.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
 @as_json
 def show(**options: Any) -> None:
@@ -63,8 +63,8 @@ def tokens(**options: Any) -> None:
 @_replayed
 @click.option("--session", help="Instead of a FILE: a stored session.")
 @tenant_option
-@click.option("--project", default=None, help="The project of the stored session, where several have its name.")
-@click.option("--agent", default=None, help="The agent of the stored session, where several have its name.")
+@click.option("--project", default=None, help="The project of the stored session, if several have its name.")
+@click.option("--agent", default=None, help="The agent of the stored session, if several have its name.")
 @as_json
 def context(*, file: Path | None, session: str | None, **options: Any) -> None:
     """Draw the window of a request of the transcript FILE, or of a stored session (--session)."""

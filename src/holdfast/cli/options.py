@@ -45,11 +45,11 @@ def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 owned_by: Final = add_options(
     home_option,
     tenant_option,
-    click.option("--project", default=None, help="The project; default all, for a new row none."),
-    click.option("--agent", default=None, help="The agent; default all, for a new row main."),
+    click.option("--project", default=None, help="Only this project (default: all). New rows have none unless set."),
+    click.option("--agent", default=None, help="Only this agent (default: all). New rows belong to main unless set."),
 )
 """Adds the options that select a memory, a tenant, a project and an agent to a command."""
 opens_memory: Final = add_options(
-    owned_by, click.option("--session", default=None, help="Only the session of this name; default all.")
+    owned_by, click.option("--session", default=None, help="Only the session with this name (default: all).")
 )
 """Adds the options that select a memory and its owner to a command."""

@@ -28,16 +28,16 @@ _folder_option: Final = click.option(
     "--socket",
     "socket_path",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="A Unix socket to listen on instead of a port, for you alone: its mode is 0600.",
+    help="A Unix socket to listen on instead of a port, for you only: its mode is 0600.",
 )
 @click.option(
     "--upstream",
     "upstreams",
     multiple=True,
     metavar="[VENDOR=]URL",
-    help="Where model requests go: for all, or for anthropic= or openai= alone; default the vendors' own addresses.",
+    help="Where model requests go: for all, or only for anthropic= or openai= (default: the vendors' addresses).",
 )
-@click.option("--shadow", is_flag=True, help="Send every request as it came; only record what would have been done.")
+@click.option("--shadow", is_flag=True, help="Send every request unchanged; only record what would have been done.")
 @click.option("--idle", type=click.FloatRange(min=1), default=None, help="Stop after this many seconds without use.")
 @_folder_option
 @home_option

@@ -126,9 +126,7 @@ def migrate(*, source: str, target: str, tenants: tuple[str, ...], as_json: bool
         progress.set_total(max(1, total))
         names = tenants or tuple(filter(None, old.tenants()))  # records of the store itself have none
         if len(names) > 1 and isinstance(new, SqliteStore):
-            raise InputError(
-                "tenants number their messages from 1, so a file takes one: name it with --tenant, each with a TARGET"
-            )
+            raise InputError("a file holds one tenant: choose it with --tenant, and give each tenant its own TARGET")
         found = [move(old, new, name, progress=lambda table, count: progress.advance(count, table)) for name in names]
     if as_json:
         emit_json([asdict(one) for one in found])

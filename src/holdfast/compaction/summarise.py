@@ -217,12 +217,14 @@ class Summariser:
         replaced = self.plan.replaced
         limit = self.plan.summary_tokens - self._count_framed("")
         if limit < _MIN_ROOM:
-            raise CompactionError(f"a summary of {replaced:,} tokens of history would be no shorter")
+            raise CompactionError(f"a summary of {replaced:,} tokens of history would not be shorter")
         text = escape_frame(pack([*sections, *self._appendix], limit=limit, count=self.count))
         text = cut_to(text, limit=limit, count=self.count)
         tokens = self._count_framed(text)
         if not text or tokens >= replaced:
-            raise CompactionError(f"the summary takes {tokens:,} tokens, what it would stand for {replaced:,}")
+            raise CompactionError(
+                f"the summary ({tokens:,} tokens) is not shorter than the messages it replaces ({replaced:,} tokens)"
+            )
         return text, tokens
 
     def _count_framed(self, text: str) -> int:

@@ -114,7 +114,7 @@ class TestSessions:
         assert find_sessions(tmp_path / "none") == []
 
     def test_half_characters_become_whole(self, tmp_path: Path) -> None:
-        """JSON can carry half of a character; the index cannot."""
+        """JSON can contain a lone surrogate; the index cannot."""
         session = begin(tmp_path)
         session.append_message(says("zebra x"))
         session.file.write_bytes(session.file.read_bytes().replace(b"zebra x", b"zebra \\ud83e x"))
