@@ -441,7 +441,9 @@ class TestUnnamed:
             assert session_of(ask(server, path, "hello")) != session_of(first)
 
     @every_format
-    @streamed_and_not
+    @pytest.mark.parametrize(
+        "stream", [pytest.param(True, id="stream"), pytest.param(False, id="whole", marks=pytest.mark.nightly)]
+    )
     def test_a_history_that_grows_is_one_session(self, start: Start, path: str, *, stream: bool) -> None:
         """Also after a restart, and if replies come back without their spaces."""
         names: set[str] = set()

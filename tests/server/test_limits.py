@@ -216,7 +216,7 @@ class TestRequests:
         assert "the request passed unchanged" in reply.headers["x-holdfast-warning"]
         assert [seen.body for seen in small.upstream.seen] == [content]
 
-    @pytest.mark.parametrize("path", PATHS)
+    @pytest.mark.parametrize("path", [PATHS[0], *(pytest.param(path, marks=pytest.mark.nightly) for path in PATHS[1:])])
     def test_one_that_is_refused_or_unreadable_leaves_nothing_in_memory(self, small: Pair, path: str) -> None:
         """Not even until the garbage collector runs: nothing tells it that a few small objects hold a large buffer."""
         whole = gzip.compress(say("x" * MB))
