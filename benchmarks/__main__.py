@@ -212,6 +212,17 @@ def other_words(*, path: Path | None, half: Any, processes: int, as_json: bool) 
 
 
 @bench.command()
+@as_json
+def corrections(*, as_json: bool) -> None:
+    """How often the window shows the newest of two statements about one subject, and how often the old one alone."""
+    from benchmarks.corrections import count_questions, measure  # noqa: PLC0415 - as above
+
+    with Progress(count_questions()) as progress:
+        found = measure(progress=progress.advance)
+    show(found, found["systems"], first="conversation", as_json=as_json)
+
+
+@bench.command()
 @click.option("--messages", type=click.IntRange(min=20), default=300, show_default=True, help="Messages around them.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json

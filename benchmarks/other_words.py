@@ -19,12 +19,13 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, Final, Literal, TypeAlias
 
-from holdfast import Engine, transcripts
+from holdfast import Engine, Window, transcripts
 from holdfast.errors import InputError
 from holdfast.messages import Message
 from holdfast.settings import Settings
@@ -38,7 +39,9 @@ __all__ = [
     "make_talk",
     "make_tool_loop",
     "measure",
+    "open_copies",
     "read_session",
+    "read_window",
     "read_words",
 ]
 
@@ -277,25 +280,46 @@ def measure(
     return {"half": half, "limit": LIMIT, "systems": systems, "missed": _list_missed(groups["all"])}
 
 
-def _ask_archive(archive: Archive, unrelated: Sequence[str], settings: Settings) -> dict[str, Any]:
-    """Ask the questions of one archive, each of a copy of the same memory, so that no question finds another."""
+@contextmanager
+def open_copies(
+    history: Sequence[Message | Mapping[str, Any]], settings: Settings, *, limit: int = LIMIT
+) -> Iterator[Callable[[str], Window]]:
+    """Archive a history, and yield a function that returns the window of a question.
+
+    Each question is asked of a copy of the same memory, so that no question finds another.
+    """
     with tempfile.TemporaryDirectory() as temporary:
         home = Path(temporary) / "home"
         with Engine.open(home, settings=settings, background=False) as engine:
-            engine.session("s").assemble(archive.history, limit=LIMIT, recall=False)  # the block is the question's
+            engine.session("s").assemble(history, limit=limit, recall=False)  # the block is the question's
             engine.work()
 
-        def ask(text: str, answer: str) -> _Answer:
+        def open_window(text: str) -> Window:
             copy = Path(temporary) / "copy"
             shutil.copytree(home, copy)
             try:
                 with Engine.open(copy, settings=settings, background=False) as engine:
                     question = {"role": "user", "content": text}
-                    window = engine.session("s").assemble([*archive.history, question], limit=LIMIT)
+                    return engine.session("s").assemble([*history, question], limit=limit)
             finally:
                 shutil.rmtree(copy)
-            shown = "\n".join(read_words(message).replace(text, "") for message in window.messages)
+
+        yield open_window
+
+
+def read_window(window: Window, *, without: str) -> str:
+    """Return what a model reads of a window, without the question."""
+    return "\n".join(read_words(message).replace(without, "") for message in window.messages)
+
+
+def _ask_archive(archive: Archive, unrelated: Sequence[str], settings: Settings) -> dict[str, Any]:
+    """Ask the questions of one archive."""
+    with open_copies(archive.history, settings) as open_window:
+
+        def ask(text: str, answer: str) -> _Answer:
+            window = open_window(text)
             recalled = next((part.tokens for part in window.report.categories if part.name == "recall"), 0)
+            shown = read_window(window, without=text)
             return _Answer(is_answered=re.search(answer, shown) is not None, block_tokens=recalled)
 
         own = [(one, ask(one.own, one.answer)) for one in archive.questions]

@@ -136,16 +136,20 @@ def test_what_was_said_at_an_unknown_time_is_never_too_old(tmp_path: Path) -> No
 def test_neighbours_come_along_as_far_as_allowed(store: SqliteStore) -> None:
     """`recall.neighbours` says how far: a passage with none of the words comes with the one beside it, or not."""
 
-    def texts(fusion: str, neighbours: int) -> list[str]:
+    def texts(fusion: str, neighbours: int, question: str = "8080") -> list[str]:
         found = recalled(
             store,
-            "8080",
+            question,
             search={"fusion": fusion},
             recall={"neighbours": neighbours, "min_score": 0, "max_facts": 0, "fill": "full"},
         )
         return [hit.text.split()[0] for hit in found.hits]
 
-    for fusion in ("recipe", "weighted", "rrf"):
+    # By default "8080" also recalls the ports that took its place.
+    assert texts("recipe", 0, "winding evening") == ["Well,"]
+    assert texts("recipe", 1, "winding evening") == ["The", "Well,", "The"]
+    assert texts("recipe", 2, "winding evening") == ["The", "Well,", "The", "The"]
+    for fusion in ("weighted", "rrf"):
         assert texts(fusion, 0) == ["The"]
         assert texts(fusion, 1) == ["The", "Well,"]
         assert texts(fusion, 2) == ["The", "Well,", "The"]

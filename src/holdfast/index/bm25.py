@@ -71,11 +71,12 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of a query: where it occurs, its weight, and related terms, each with its share of that weight."""
+    """A term of a query: where it occurs, its weight, related terms with their shares of that weight, and its word."""
 
     postings: Postings
     weight: float
     related: Sequence[tuple[Postings, float]] = ()
+    word: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,8 @@ class Keywords:
     """The scores of the visible passages for the terms of a query, and the postings of each term with its weight.
 
     `passages` and `sessions` are BM25; `share` is the share of the query (by inverse document frequency) in each
-    passage, and `together` that in its best window, reduced for one or two words.
+    passage, and `together` that in its best window, reduced for one or two words. `rarity` is the inverse document
+    frequency of each word, without its weight.
     """
 
     passages: Floats
@@ -91,6 +93,7 @@ class Keywords:
     share: Floats
     together: Floats
     terms: list[tuple[Postings, float]]
+    rarity: dict[str, float]
 
     def windows(self, numbers: npt.NDArray[np.int64], columns: Columns) -> Floats:
         """Return BM25 of windows (in ascending order), to choose the part of a passage to quote."""
@@ -136,8 +139,9 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     _add_related(scores, terms, idf.tolist(), corpus)
 
     total = max(corpus.total, MIN_IDF_PASSAGES)
-    rarity = weights * [_idf(frequency, total) for frequency in frequencies]
-    share = (rarity / (rarity.sum() or 1)).astype(np.float32)
+    rarity = [_idf(frequency, total) for frequency in frequencies]
+    weighted = weights * rarity
+    share = (weighted / (weighted.sum() or 1)).astype(np.float32)
     found_terms: list[tuple[Postings, float]] = []
     for one, weight in zip(postings, idf.tolist(), strict=True):
         if len(one.passages):
@@ -148,6 +152,7 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
         share=_sums(passages, np.repeat(share, frequencies), columns.passages),
         together=_best_window(postings, share, columns),
         terms=found_terms,
+        rarity={term.word: value for term, value in zip(terms, rarity, strict=True)},
     )
 
 
@@ -240,7 +245,7 @@ def _select_terms(terms: Sequence[Term], corpus: Corpus) -> Sequence[Term]:
     chosen: list[Term] = []
     for term in terms:
         related = [(_keep_visible(one, corpus), share) for one, share in term.related]
-        chosen.append(Term(_keep_visible(term.postings, corpus), term.weight, related))
+        chosen.append(Term(_keep_visible(term.postings, corpus), term.weight, related, term.word))
     return chosen
 
 

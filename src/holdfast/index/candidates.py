@@ -74,6 +74,7 @@ def select_candidates(
         total_windows=total,
         embedded_windows=0 if centre is None else round(centre.known * total),
         score_windows=score_windows,
+        rarity=keywords.rarity,
     )
 
 

@@ -234,7 +234,7 @@ def _make_terms(query: SearchQuery, numbers: Mapping[str, int], postings: Mappin
             found = postings.get(numbers[other])
             if found is not None:
                 related.append((found, share))
-        terms.append(Term(own, weight, related))
+        terms.append(Term(own, weight, related, word))
     return terms
 
 

@@ -9,6 +9,8 @@ A passage follows its time and its speaker, `[2026-02-10 14:31 user] `, after a 
 of the same day and session follows on the next line without the date, `[14:35 assistant] `, and one of the same minute
 with its speaker alone, `[assistant] `.
 
+A fact or a passage that a later statement takes the place of is followed by `(superseded: see the later statement)`.
+
 A block is recognised by the mark in its tags. A mark is a digest of the block and a proof made with a key of the store,
 so every process that opens the store recognises its blocks without a list of them, the same block always has the same
 mark, and nobody can forge one. Text that only looks like a block is text.
@@ -22,7 +24,7 @@ import hmac
 import re
 from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from operator import attrgetter
@@ -92,6 +94,14 @@ _MINUTE: Final = 60_000
 _DAY: Final = 86_400_000
 
 Style: TypeAlias = Literal["compact", "full"]
+Superseded: TypeAlias = Literal["no", "partly", "wholly"]
+"""Whether a later statement takes the place of a quoted one."""
+SUPERSEDED: Final[Mapping[Superseded, str]] = {
+    "no": "",
+    "partly": " (partly superseded: see the later statement)",
+    "wholly": " (superseded: see the later statement)",
+}
+"""What follows the text of an entry."""
 Header: TypeAlias = tuple[Hashable | None, str]
 _TAG: Final = tag_pattern(r"recalled-context\w*", "knowledge", "detail")
 _TIME: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
@@ -107,35 +117,50 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One line of knowledge."""
+    """One line of knowledge, and whether a later statement takes its place."""
 
     type: str
     text: str
+    superseded: Superseded = "no"
 
 
 class Detail(Struct, frozen=True, kw_only=True):
-    """A quoted passage: its speaker, time (Unix milliseconds, 0 where unknown), text and session."""
+    """A quoted passage: its speaker, time (Unix milliseconds, 0 where unknown), text and session.
+
+    `superseded` tells whether a later statement takes its place, or that of a sentence in it.
+    """
 
     role: str
     time: int
     text: str
     session: int = 0
+    superseded: Superseded = "no"
 
 
 def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, style: Style = "compact") -> str:
     """Render a block; an empty text where there is nothing to quote.
 
-    Passages are rendered oldest first; a compact block keeps those of a day and session together.
+    Passages are rendered oldest first. A compact block keeps those of a day and session together, unless one of that
+    day is superseded: the statement that takes its place comes after it, whatever session it is from.
     """
     parts: list[str] = []
     if facts:
         parts.append("\n".join(["<knowledge>", *map(fact_line, facts), "</knowledge>"]))
     ordered = sorted(details, key=attrgetter("time"))  # stable: those of one moment stay in order
     if style == "compact":
-        ordered.sort(key=lambda detail: (detail.time // _DAY, detail.session, detail.time // _MINUTE))
+        mixed = {detail.time // _DAY for detail in ordered if detail.superseded != "no"}
+
+        def key(detail: Detail) -> tuple[int, int, int]:
+            day = detail.time // _DAY
+            return day, 0 if day in mixed else detail.session, detail.time // _MINUTE
+
+        ordered.sort(key=key)
     shown: set[Hashable] = set()
-    each = ((headers(one.role, one.time, one.session, style), one.text) for one in ordered)
-    if entries := "".join(choose_header(found, shown) + _quote(text) for found, text in each):
+    entries = ""
+    for one in ordered:
+        header = choose_header(headers(one.role, one.time, one.session, style), shown)
+        entries += header + _quote(one.text) + SUPERSEDED[one.superseded]
+    if entries:
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
         return ""
@@ -146,7 +171,8 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
 
 def fact_line(fact: Fact) -> str:
     """Render a fact: `- [decision] Use Stripe`."""
-    return f"- [{_name(fact.type)}] {_quote(_BREAK.sub(' ', remove_controls(fact.text).strip()))}"
+    text = _quote(_BREAK.sub(" ", remove_controls(fact.text).strip()))
+    return f"- [{_name(fact.type)}] {text}{SUPERSEDED[fact.superseded]}"
 
 
 @lru_cache(maxsize=4096)

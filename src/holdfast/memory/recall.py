@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache
-from itertools import islice, pairwise
+from itertools import chain, islice, pairwise
 from operator import attrgetter
 from typing import Final
 
@@ -27,8 +27,9 @@ from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
 from holdfast.memory.query import RecallQuery, asks_nothing, count_words, measure_reference, weigh_terms
-from holdfast.search.arrays import Ints
+from holdfast.search.arrays import Bools, Ints
 from holdfast.search.candidates import Candidates
+from holdfast.search.corrections import Earlier, Later, Rarity, Statement, choose_statement, split_statements
 from holdfast.search.dates import find_dates
 from holdfast.search.fuse import Parts, Ranking, Signals, measure_chat, rank, relative, top
 from holdfast.search.mmr import Item, mmr
@@ -207,6 +208,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     kept_facts, cost = _fit_facts(fact_hits, whole_room * query.knowledge_share)
     room = min(passage_tokens - _frame_tokens(), whole_room - cost)
     quotes: list[Quote] = []
+    newest = _Newest(found=found)
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
     known += query.shown.blocks
     if passage_tokens:
@@ -222,8 +224,12 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
         quotes = leads.pack(room=part, known=known, after=quotes, limit=_MAX_LEADS)
         others = _Quoter(store, query, found, pace.end, excerpt_chars=excerpt_chars)
         quotes = others.pack(room=room, known=known, after=quotes)
+        if query.order.fusion == "recipe" and not pace.words_alone.is_over:
+            newest = _find_newest(store, query, found, quotes, facts=kept_facts, hidden=hidden.messages)
+            corrections = _Quoter(store, query, newest.found, pace.end, excerpt_chars=MIN_EXCERPT_CHARS)
+            quotes = _insert_newest(corrections.pack(room=room, known=known), quotes, newest, room=room)
     pace.end.check()
-    return _compose(kept_facts, quotes, query=query, marks=marks, found=found, nothing=nothing)
+    return _compose(kept_facts, quotes, query=query, marks=marks, found=found, newest=newest, nothing=nothing)
 
 
 def _interpolate(start: float, stop: float, share: float) -> float:
@@ -382,6 +388,169 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
     gained = np.maximum(scores - hits[:-1], np.float32(0))
     stages = {**ranking.stages, "neighbours": gained}
     return Ranking(order=top(scores, _MAX_RANKED), scores=scores, stages=stages)
+
+
+# --- the newest statement ----------------------------------------------------------------
+
+_MIN_SEED: Final = 0.3
+"""A quote is about the question if it matches this much of what the best passage does."""
+_MAX_SEEDS: Final = 5
+"""The number of such quotes that are compared with later statements,"""
+_MAX_SEED_TERMS: Final = 12
+"""with no more terms once there are this many,"""
+_SEED_DECAY: Final = 0.7
+"""each of which counts this much less than the one before it when they are looked for,"""
+_MAX_LATER: Final = 8
+"""the number of passages that are looked at because they have words of those quotes,"""
+_MAX_RANKED_LATER: Final = 10
+"""the number of those that match the question best and are looked at as well, if they were read anyway,"""
+_MAX_FIRST: Final = 3
+"""and the number of them that are quoted before anything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Newest:
+    """Later statements about what is quoted.
+
+    Attributes:
+        found: The passages with those statements, ranked to be quoted first.
+        passages: For the place of a passage, the places of those that take its place.
+        facts: The same for the id of a fact.
+    """
+
+    found: _Found
+    passages: Mapping[int, Collection[int]] = field(default_factory=dict)
+    facts: Mapping[str, Collection[int]] = field(default_factory=dict)
+
+    def judge(self, places: Collection[int] | None, quoted: Collection[int], *, text: str) -> block.Superseded:
+        """Tell whether one of some later statements is `quoted` or in the window, so that a text is superseded."""
+        eligible = self.found.candidates.eligible
+        if not any(place in quoted or not eligible[place] for place in places or ()):
+            return "no"
+        return "wholly" if len(split_statements(text)) == 1 else "partly"
+
+
+def _find_newest(
+    store: Store,
+    query: RecallQuery,
+    found: _Found,
+    quotes: Sequence[Quote],
+    *,
+    facts: Sequence[FactHit],
+    hidden: Collection[int],
+) -> _Newest:
+    """Find the statements that take the place of what is quoted, or of what the window shows.
+
+    A correction may have no word of the question: "Unleash is no longer used" after "feature flags live in Unleash". So
+    passages are searched again, for the words of the best statements that are not in the question.
+    """
+    candidates = found.candidates
+    is_open = candidates.human & ~np.isin(candidates.messages, list(hidden))
+    seeds = _choose_seeds(candidates, quotes, is_open=is_open)
+    _read_more(store, query, found, seeds)
+    chosen: dict[int, Statement] = {}
+    terms: dict[str, float] = {}
+    for place in seeds:
+        if place not in found.texts:
+            continue
+        statement = choose_statement(split_statements(found.texts[place].text), found.weights)
+        if statement is None:
+            continue
+        weight = _SEED_DECAY ** len(chosen)
+        chosen[place] = statement
+        if len(terms) < _MAX_SEED_TERMS:
+            answer = [term for term in statement.terms if term not in found.weights]
+            terms |= dict.fromkeys(answer, weight) | terms
+    again = store.search(SearchQuery(scope=query.scope, across=query.across, terms=terms))
+    near = again.passages[top(again.keyword * again.human, _MAX_LATER)]
+    later = [place for place in np.searchsorted(candidates.passages, near).tolist() if place < len(candidates)]
+    oldest = min((int(candidates.times[place]) for place in chosen), default=0)
+    later = [place for place in later if is_open[place] and candidates.times[place] >= oldest]
+    _read_more(store, query, found, later)
+    said: dict[int, Later] = {}
+    for place in [*seeds, *later, *found.ranking.order[:_MAX_RANKED_LATER].tolist()]:
+        if place in found.texts and is_open[place] and place not in said:
+            said[place] = Later.read(found.texts[place].text)
+    rarity = Rarity.of({**candidates.rarity, **again.rarity})
+    moments = {place: (int(candidates.times[place]), place) for place in said}
+
+    def find_later(statement: Statement, moment: tuple[int, int], *, speaker: str | None = None) -> list[int]:
+        earlier = Earlier.read(statement, rarity, asked=found.weights)
+        places: list[int] = []
+        for place, text in said.items():
+            is_later = moments[place] > moment and speaker in {None, found.texts[place].speaker}
+            if is_later and earlier.is_superseded(text):
+                places.append(place)
+        return places
+
+    passages = {
+        place: find_later(statement, moments[place], speaker=found.texts[place].speaker)
+        for place, statement in chosen.items()
+    }
+    # Many statements that differ in a number, such as the lines of a log, are a series.
+    many = [[place, *later] for place, later in passages.items() if len(later) > _MAX_FIRST]
+    series = set(chain.from_iterable(many))
+    passages = {place: later for place, later in passages.items() if place not in series}
+    lines = {
+        hit.fact.id: find_later(Statement.read(hit.fact.content), (hit.fact.time, len(candidates)))
+        for hit in facts
+        if hit.fact.time
+    }
+    every = dict.fromkeys(chain(*passages.values(), *lines.values()))
+    order = [place for place in every if candidates.eligible[place]][:_MAX_FIRST]
+    scores = found.ranking.scores.copy()
+    scores[order] = max(1.0, float(scores.max(initial=0)))
+    ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
+    first = replace(found, ranking=ranking, weights={**terms, **found.weights})
+    return _Newest(found=first, passages=passages, facts=lines)
+
+
+def _choose_seeds(candidates: Candidates, quotes: Sequence[Quote], *, is_open: Bools) -> list[int]:
+    """Choose the statements for which a later one is looked for: the best quotes, and the best one in the window."""
+    promise = _promise(candidates) * is_open
+    enough = _MIN_SEED * float(promise.max(initial=0))
+    shown = top(promise * ~candidates.eligible, 1).tolist()
+    places = dict.fromkeys([*shown, *(quote.passage for quote in quotes)])
+    return [place for place in places if promise[place] > 0 and promise[place] >= enough][:_MAX_SEEDS]
+
+
+def _insert_newest(
+    corrections: Sequence[Quote], quotes: Sequence[Quote], newest: _Newest, *, room: float
+) -> list[Quote]:
+    """Put each correction before what it takes the place of; the last quotes that do not fit into the room are dropped.
+
+    A correction of what only the window or a fact says comes first.
+    """
+    left = {quote.passage: quote for quote in corrections}
+    quoted = {quote.passage for quote in quotes}
+    places = [place for earlier, later in newest.passages.items() if earlier in quoted for place in later]
+    chosen = [left.pop(place) for place in list(left) if place not in places]
+    for quote in quotes:
+        for place in newest.passages.get(quote.passage, ()):
+            if place in left:
+                chosen.append(left.pop(place))
+        if quote.passage not in {one.passage for one in chosen}:
+            left.pop(quote.passage, None)
+            chosen.append(quote)
+    spent = sum(quote.tokens for quote in chosen)
+    while spent > room and len(chosen) > 1:
+        spent -= chosen.pop().tokens
+    return chosen
+
+
+def _promise(candidates: Candidates) -> Floats:
+    """Return how well passages match by words and by vector, whether the window shows them or not."""
+    promise: Floats = relative(candidates.keyword) + candidates.together
+    if candidates.cosine is not None:
+        promise = promise + relative(candidates.cosine)
+    return promise
+
+
+def _read_more(store: Store, query: RecallQuery, found: _Found, places: Iterable[int]) -> None:
+    """Read the passages that were not read yet."""
+    unread = [place for place in places if place not in found.texts]
+    if unread:
+        found.texts.update(_read_passages(store, query, found.candidates, unread))
 
 
 # --- quoting passages ------------------------------------------------------------------
@@ -601,17 +770,28 @@ def _compose(
     query: RecallQuery,
     marks: Marks,
     found: _Found,
+    newest: _Newest,
     nothing: Recall,
 ) -> Recall:
     """Make the block of what was chosen, best first. What the cap does not hold after all is dropped from the end."""
     chosen = list(quotes)
-    lines = [block.Fact(type=hit.fact.type, text=hit.fact.content) for hit in kept_facts]
     while True:
+        quoted = {quote.passage for quote in chosen}
+        lines: list[block.Fact] = []
+        for hit in kept_facts:
+            superseded = newest.judge(newest.facts.get(hit.fact.id), quoted, text=hit.fact.content)
+            lines.append(block.Fact(type=hit.fact.type, text=hit.fact.content, superseded=superseded))
         details: dict[int, block.Detail] = {}
         for quote in sorted(chosen, key=attrgetter("passage")):
             place, passage = quote.passage, found.texts[quote.passage]
             session = int(found.candidates.sessions[place])
-            details[place] = block.Detail(role=passage.speaker, time=passage.time, text=quote.text, session=session)
+            details[place] = block.Detail(
+                role=passage.speaker,
+                time=passage.time,
+                text=quote.text,
+                session=session,
+                superseded=newest.judge(newest.passages.get(place), quoted, text=quote.text),
+            )
         text = block.render(lines, details.values(), marks, style=query.header)
         tokens = count_text(text)
         if tokens <= query.cap or not chosen:

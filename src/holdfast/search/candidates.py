@@ -6,8 +6,8 @@ and packing are above it and are the same for all stores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Self, TypeAlias
 
 import numpy as np
@@ -38,6 +38,7 @@ class Candidates:
         total_windows, embedded_windows: How many windows the reader sees, and how many have a vector, by a sample.
         score_windows: Returns BM25 and cosine of each window of the passages at the given places (ascending), one
             after the other.
+        rarity: The inverse document frequency of each term of the query.
     """
 
     passages: Ints
@@ -59,6 +60,7 @@ class Candidates:
     total_windows: int
     embedded_windows: int
     score_windows: Callable[[Ints], WindowScores]
+    rarity: Mapping[str, float] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.passages)

@@ -1,0 +1,218 @@
+"""Find the later of two statements about the same subject.
+
+A statement is a sentence. A later one takes the place of an earlier one if they have enough words in common, by how
+rare the words are, and it says so ("no longer", "from now on", 改成), or gives another number of the same unit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Final
+
+from holdfast.patterns import compile_once, load
+from holdfast.search.passages import SENTENCE_END
+from holdfast.text import is_unsegmented, terms
+
+MIN_STRONG_SHARE: Final = 0.2
+"""The share of an earlier statement that one with a strong word of correction must have in common with it,"""
+MIN_NUMBER_SHARE: Final = 0.3
+"""that one with another number of the same unit must have,"""
+MIN_BOTH_SHARE: Final = 0.12
+"""that one with both, or with a number and a weak word, must have,"""
+MIN_PLAIN_SHARE: Final = 0.7
+"""and that any other must have."""
+MIN_ANSWER_SHARE: Final = 0.5
+"""With a strong word, this share of what an earlier statement says beyond the question is enough."""
+MAX_STATEMENT_CHARS: Final = 300
+"""A longer sentence is no plain statement."""
+_MAX_SENTENCES: Final = 12
+"""The number of sentences of a passage that are read."""
+_MIN_NAME_DIGITS: Final = 4
+"""A number of this many digits may be a name, such as that of a port or a ticket."""
+_DIGIT: Final = re.compile(r"\d")
+_UNIT_CHARS: Final = 3
+"""Enough to tell units apart, and the same in singular and plural."""
+_FLAGS: Final = re.IGNORECASE | re.VERBOSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Statement:
+    """A sentence, or two of them, and the terms that say what it is about."""
+
+    text: str
+    terms: frozenset[str]
+
+    @classmethod
+    def read(cls, text: str) -> Statement:
+        """Read a sentence."""
+        return cls(text=text, terms=frozenset(filter(_is_telling, terms(text))))
+
+
+def _is_telling(term: str) -> bool:
+    """Tell whether a term says what a sentence is about. Short numbers do not: they are what changes."""
+    if term.isdigit():
+        return len(term) >= _MIN_NAME_DIGITS
+    return len(term) > 1 or term.isascii()
+
+
+def split_statements(text: str) -> list[Statement]:
+    """Split a text into sentences; questions and very long ones are left out."""
+    sentences: list[Statement] = []
+    start = 0
+    for stop in chain((match.end() for match in SENTENCE_END.finditer(text)), (len(text),)):
+        sentence = text[start:stop].strip()
+        start = stop
+        if sentence and len(sentence) <= MAX_STATEMENT_CHARS and not sentence.endswith(("?", "？")):
+            sentences.append(Statement.read(sentence))
+        if len(sentences) == _MAX_SENTENCES:
+            break
+    return sentences
+
+
+def choose_statement(statements: Sequence[Statement], weights: Mapping[str, float]) -> Statement | None:
+    """Return the statement that has most of a query; None if there is none."""
+    if not statements:
+        return None
+    return max(statements, key=lambda one: sum(weights.get(term, 0.0) for term in one.terms))
+
+
+@dataclass(frozen=True, slots=True)
+class Rarity:
+    """How rare terms are; one that is not known counts as the rarest."""
+
+    values: Mapping[str, float]
+    unknown: float
+
+    @classmethod
+    def of(cls, values: Mapping[str, float]) -> Rarity:
+        """Return the rarity of terms by their inverse document frequencies."""
+        return cls(values, max(values.values(), default=1.0))
+
+    def weigh(self, found: Iterable[str]) -> float:
+        """Return the weight of some terms together."""
+        return sum([self.values.get(term, self.unknown) for term in found])
+
+    def share(self, some: Iterable[str], *, of: Iterable[str]) -> float:
+        """Return the share that some of the terms have in the weight of all, 0 to 1."""
+        whole = self.weigh(of)
+        return self.weigh(some) / whole if whole else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later:
+    """A text with statements that may take the place of an earlier one, and all of its terms."""
+
+    text: str
+    terms: frozenset[str]
+
+    @classmethod
+    def read(cls, text: str) -> Later:
+        """Read a text; its sentences are read if they are needed."""
+        return cls(text=text, terms=frozenset(terms(text)))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Earlier:
+    """A statement that may be superseded, as the answer to a question with the terms `asked`."""
+
+    statement: Statement
+    answer: frozenset[str]
+    asked: Container[str]
+    rarity: Rarity
+    weight: float
+
+    @classmethod
+    def read(cls, statement: Statement, rarity: Rarity, *, asked: Container[str]) -> Earlier:
+        """Return a statement with what it says beyond the question."""
+        answer = frozenset(term for term in statement.terms if term not in asked)
+        weight = rarity.weigh(statement.terms) or 1.0
+        return cls(statement=statement, answer=answer, asked=asked, rarity=rarity, weight=weight)
+
+    def measure(self, shared: Iterable[str]) -> float:
+        """Return the share of the statement that some of its terms are, 0 to 1."""
+        return self.rarity.weigh(shared) / self.weight
+
+    def is_superseded(self, later: Later) -> bool:
+        """Tell whether one of the statements of a later text takes its place.
+
+        What a correction is about may be in the sentence before it: "Nora left. Write to Emil instead."
+        """
+        terms = self.statement.terms
+        if self.measure(terms & later.terms) < MIN_BOTH_SHARE:
+            return False
+        before: Statement | None = None
+        for one in split_statements(later.text):
+            if one.text == self.statement.text:  # it is said again
+                return False
+            is_new = any(term not in self.asked for term in one.terms - terms)  # a question asked again is not
+            is_new = is_new or bool(_find_other_numbers(one.text, self.statement.text))
+            if is_new and self._is_superseded_by(one, before=before):
+                return True
+            before = one
+        return False
+
+    def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
+        earlier = self.statement
+        shared = earlier.terms & later.terms
+        near = shared if before is None else shared | (earlier.terms & before.terms)
+        near_share = self.measure(near)
+        if near_share < MIN_BOTH_SHARE:
+            return False
+        # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
+        has_answer = bool(self.answer) and self.rarity.share(near & self.answer, of=self.answer) >= MIN_ANSWER_SHARE
+        if (has_answer or near_share >= MIN_STRONG_SHARE) and _is_correction(later.text):
+            return True
+        units = _find_other_numbers(later.text, earlier.text)
+        if units:
+            told = [term for term in shared if not term.startswith(tuple(units))]  # many things are counted in percent
+            share = self.measure(told)
+            if share < MIN_BOTH_SHARE:
+                return False
+            return share >= MIN_NUMBER_SHARE or _has_word("weak", later.text) or _is_correction(later.text)
+        if self.measure(shared) < MIN_PLAIN_SHARE or 2 * len(shared) < len(later.terms):
+            return False
+        return _has_word("plain", later.text) and _has_word("plain", earlier.text)
+
+
+def _is_correction(text: str) -> bool:
+    folded = text.casefold()
+    return any(hint in folded for hint in load("corrections")["words"]["hints"]) and _has_word("strong", folded)
+
+
+def _has_word(kind: str, text: str) -> bool:
+    return compile_once(load("corrections")["words"][kind], _FLAGS).search(text) is not None
+
+
+def _find_other_numbers(later: str, earlier: str) -> list[str]:
+    """Return the units of which a text has none of the numbers that another has."""
+    old = _find_quantities(earlier)
+    if not old:
+        return []
+    new = _find_quantities(later)
+    return [unit for unit, numbers in old.items() if unit in new and not numbers & new[unit]]
+
+
+def _find_quantities(text: str) -> dict[str, set[str]]:
+    """Return the numbers in a text by what they count."""
+    found: dict[str, set[str]] = {}
+    if text.isascii() and not _DIGIT.search(text):
+        return found
+    tables = load("corrections")["quantities"]
+    for match in compile_once(tables["spaced"], _FLAGS).finditer(text):
+        if match["clock"]:
+            found.setdefault("clock", set()).add(match["clock"])
+        elif match["day"]:
+            found.setdefault("day", set()).add(match["day"])
+        elif not is_unsegmented(match["unit"][0]):
+            found.setdefault(match["unit"].casefold()[:_UNIT_CHARS], set()).add(match["number"])
+    if text.isascii():
+        return found
+    for match in compile_once(tables["unsegmented"], _FLAGS).finditer(text):
+        if match["number"]:
+            found.setdefault(match["unit"], set()).add(match["number"])
+        else:
+            found.setdefault("weekday", set()).add(match["weekday"] or match["day_of_week"])
+    return found

@@ -1,0 +1,101 @@
+"""Of two statements about the same subject, the newest is recalled, and the older one is marked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.other_words import make_tool_loop
+from holdfast import Engine
+from holdfast.memory.block import Detail, Fact, Marks, render, strip_text
+from holdfast.settings import Recall, Settings
+
+LIMIT = 8_000
+MARK = "superseded: see the later statement"
+OTHERS = ("The mobile app is built with Flutter.", "Log lines are JSON.", "Screenshots are taken at 1440 by 900.")
+
+
+def ask(folder: Path, statements: list[str], question: str, *, cap: int = 4_000) -> str:
+    """Return the lines of the block for a question, asked long after some statements."""
+    history: list[dict[str, Any]] = make_tool_loop([*statements, *OTHERS], turns=30)
+    settings = Settings(recall=Recall(hard_cap_tokens=cap, deadline_ms=600_000))
+    with Engine.open(folder, settings=settings, background=False) as engine:
+        session = engine.session("s")
+        session.assemble(history, limit=LIMIT, recall=False)
+        engine.work()
+        window = session.assemble([*history, {"role": "user", "content": question}], limit=LIMIT)
+    shown = "\n".join(message.text for message in window.messages)
+    start = shown.index("<recalled-context")
+    return shown[start : shown.index("</recalled-context")]
+
+
+@pytest.mark.parametrize(
+    ("statements", "question", "new"),
+    [
+        (
+            ["Feature flags live in Unleash.", "Unleash is no longer used, LaunchDarkly took over."],
+            "Where do feature flags live?",
+            "LaunchDarkly",
+        ),
+        (
+            ["The discount of Nordwind AB is 12 percent.", "The discount of Nordwind AB is 15 percent now."],
+            "What is the discount of Nordwind AB?",
+            "15 percent",
+        ),
+        (
+            ["支付模块的值班人员是孙佳宁。", "孙佳宁休假了，扣款出问题改找何俊杰。"],
+            "支付模块的值班人员是谁？",
+            "何俊杰",
+        ),
+        (["退款期限是收货后二十八天。", "退款期限改成收货后三十五天。"], "退款期限是收货后多少天？", "三十五天"),
+    ],
+    ids=["another name", "another number", "Chinese, another name", "Chinese, another number"],
+)
+@pytest.mark.parametrize("cap", [300, 4_000])
+def test_a_correction_is_recalled_and_the_old_statement_marked(
+    tmp_path: Path, statements: list[str], question: str, new: str, cap: int
+) -> None:
+    """The correction may have no word of the question, and the newest statement is the last."""
+    lines = ask(tmp_path, statements, question, cap=cap).splitlines()
+    places = [number for number, line in enumerate(lines) if new in line]
+    assert places
+    assert MARK not in lines[places[-1]]
+    for number, line in enumerate(lines):
+        if statements[0] in line:
+            assert MARK in line
+            assert number < places[-1]
+
+
+def test_the_newest_statement_has_priority_in_a_small_block(tmp_path: Path) -> None:
+    """With room for one of them, the old value is the one that is left out."""
+    first = "The retry limit of the importer is a cap at 6 attempts."
+    block = ask(tmp_path, [first, "The retry limit is raised to 22 attempts."], "retry limit of the importer?", cap=140)
+    assert "raised to 22" in block
+
+
+def test_what_is_only_related_is_not_marked(tmp_path: Path) -> None:
+    """The same words do not make a correction, nor does the question that was asked before."""
+    first = "The canary gets 5 percent of the traffic for 40 minutes."
+    statements = [first, "Tell me how long the canary gets traffic.", "The canary of the shop is drawn by Freja Lund."]
+    assert MARK not in ask(tmp_path, statements, "For how many minutes does the canary get traffic?")
+
+
+def test_a_series_is_not_a_correction(tmp_path: Path) -> None:
+    """Lines that differ in their numbers stand next to each other."""
+    statements = [f"Migration of the ledger took {number} seconds." for number in (11, 12, 13, 14, 15, 16)]
+    assert MARK not in ask(tmp_path, statements, "How many seconds did the migration of the ledger take?")
+
+
+def test_a_marked_block_is_removed_when_it_comes_back() -> None:
+    """The mark is a part of the signed text."""
+    marks = Marks((b"key",))
+    details = [
+        Detail(role="user", time=1_770_733_860_000, text="The port is 8080.", session=2, superseded="wholly"),
+        Detail(role="user", time=1_770_734_860_000, text="The port is 9090.", session=1),
+    ]
+    block = render([Fact(type="decision", text="Use 8080", superseded="wholly")], details, marks)
+    assert "- [decision] Use 8080 (superseded: see the later statement)" in block
+    assert block.index("The port is 8080. (superseded: see the later statement)") < block.index("The port is 9090.")
+    assert strip_text(f"Hello\n\n{block}", marks) == "Hello"
