@@ -109,3 +109,13 @@ def test_the_table_is_made_from_a_static_model(tmp_path: Path) -> None:
     assert sorted(json.loads(rows)) == [line.split()[0] for line in lines]
     assert "kitten" in next(line for line in lines if line.startswith("cat "))
     assert all(line.split()[0] not in line.split()[1:] for line in lines)
+
+
+def test_the_excerpt_of_a_long_passage_has_the_related_words(tmp_path: Path) -> None:
+    """The sentences that are quoted are chosen by related words too, not only the passage."""
+    filler = [f"Paragraph {number} says that lunch in the canteen was good on day {number}." for number in range(60)]
+    filler[40] = "The message queue is RabbitMQ 3.13."
+    with Engine.open(tmp_path / "store", settings=Settings(embedding=Embedding(provider="none"))) as engine:
+        session = engine.session("one")
+        session.append([{"role": "user", "content": " ".join(filler)}])
+        assert "RabbitMQ" in session.recall("Which broker do we use?", cap=300).block

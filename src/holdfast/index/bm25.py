@@ -32,6 +32,11 @@ word that occurs in one of them would not look rare."""
 FEW_TERMS: Final = 2.5
 """Fewer terms than this may occur together by chance."""
 
+WINDOW_SHARE: Final = 0.5
+"""How much a related term counts for a window, next to what it counts for a passage. A window has the part of a passage
+that is quoted. Chosen with `python -m benchmarks other-words --half choose`: with 1.0, fewer questions in own words are
+answered."""
+
 MAX_POSTINGS: Final = 300_000
 """The number of windows that are read for one query, those of its rarest terms first: in a large store common terms
 cost more than they contribute."""
@@ -85,7 +90,7 @@ class Keywords:
 
     `passages` and `sessions` are BM25; `share` is the share of the query (by inverse document frequency) in each
     passage, and `together` that in its best window, reduced for one or two words. `rarity` is the inverse document
-    frequency of each word, without its weight.
+    frequency of each word, without its weight. `terms` has related terms too.
     """
 
     passages: Floats
@@ -146,6 +151,11 @@ def score(terms: Sequence[Term], corpus: Corpus) -> Keywords:
     for one, weight in zip(postings, idf.tolist(), strict=True):
         if len(one.passages):
             found_terms.append((one, weight))
+    for term, max_idf in zip(terms, idf.tolist(), strict=True):
+        for one, related_share in term.related:
+            if len(one.passages):
+                weight = min(max_idf, term.weight * _idf(len(one.passages), corpus.total)) * related_share
+                found_terms.append((one, WINDOW_SHARE * weight))
     return Keywords(
         passages=scores,
         sessions=_score_sessions(passages, times, weights=weights, frequencies=frequencies, corpus=corpus),

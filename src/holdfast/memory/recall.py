@@ -260,11 +260,20 @@ _DAY: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """The result of a search: signals, ranking, weights of terms, the passages read so far by place, and warnings."""
+    """The result of a search.
+
+    Attributes:
+        signals, ranking: What the passages were ranked by, and their order.
+        weights: The weights of the terms of the question.
+        quote_weights: The same with related words: the sentences of an excerpt are chosen by them.
+        texts: The passages read so far, by place.
+        warnings: What the search had to do without.
+    """
 
     signals: Signals
     ranking: Ranking
     weights: dict[str, float]
+    quote_weights: dict[str, float]
     texts: dict[int, PassageText]
     warnings: tuple[str, ...]
 
@@ -282,11 +291,12 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
             warning=f"embedding the question took longer than {_name(pace.words_alone)}: by words alone"
         )
     days = query.days
+    related = find_related(weights) if query.order.fusion == "recipe" else {}
     question = SearchQuery(
         scope=query.scope,
         across=query.across,
         terms=weights,
-        related=find_related(weights) if query.order.fusion == "recipe" else {},
+        related=related,
         vector=embedded.vector,
         space=embedded.space,
         without_messages=query.shown.messages,
@@ -313,7 +323,22 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
         times = f"{_FEW_AFTER} times {_name(pace.words_alone)}"
         warnings.append(f"the search took longer than {times}: of the best {_FEW} passages alone")
     pace.end.check()
-    return _Found(signals, ranking, weights, {}, tuple(warnings))
+    quote_weights = _add_related(weights, related)
+    return _Found(signals, ranking, weights, quote_weights, {}, tuple(warnings))
+
+
+_QUOTED_SHARE: Final = 0.5
+"""How much a related word counts, times its own share, when the sentences of an excerpt are chosen."""
+
+
+def _add_related(weights: Mapping[str, float], related: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Add the related words of a question to its weights."""
+    found = dict(weights)
+    for term, row in related.items():
+        for other, share in row.items():
+            weight = _QUOTED_SHARE * share * weights[term]
+            found[other] = max(weight, found.get(other, 0.0))
+    return found
 
 
 def _name(deadline: Deadline) -> str:
@@ -648,7 +673,7 @@ class _Quoter:
             order,
             self._read,
             room=room,
-            weights=self._found.weights,
+            weights=self._found.quote_weights,
             measure=measure_text,
             known=known,
             after=after,
