@@ -213,6 +213,16 @@ def other_words(*, path: Path | None, half: Any, processes: int, as_json: bool) 
 
 @bench.command()
 @as_json
+def broad(*, as_json: bool) -> None:
+    """How many of 25 facts are in the blocks of questions that ask for all there is on a subject."""
+    from benchmarks.broad import measure  # noqa: PLC0415 - as above
+
+    found = measure()
+    show(found, found["systems"], first="archive", as_json=as_json)
+
+
+@bench.command()
+@as_json
 def corrections(*, as_json: bool) -> None:
     """How often the window shows the newest of two statements about one subject, and how often the old one alone."""
     from benchmarks.corrections import count_questions, measure  # noqa: PLC0415 - as above

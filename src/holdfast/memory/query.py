@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final, Literal
 
 from holdfast.memory.archive import is_acknowledgement, unwrap
+from holdfast.patterns import compile_once, load
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import EAGERNESS, NORMAL, Eagerness
 from holdfast.settings import Settings
@@ -58,6 +59,7 @@ class RecallQuery:
         newest, days: Search only the newest N passages, or those of the last N days or without a time; None for all.
         seconds: The deadline after which nothing is recalled; None for none.
         facts: Facts that the caller has chosen; they come before those that are found.
+        is_broad: Whether all there is on a subject, the only text, is asked for.
     """
 
     texts: Sequence[str]
@@ -78,6 +80,7 @@ class RecallQuery:
     days: int | None = None
     seconds: float | None = None
     facts: Sequence[FactRow] = ()
+    is_broad: bool = False
 
 
 def find_recall_switch(settings: Settings, *, automatic: bool = True) -> str:
@@ -169,6 +172,19 @@ def select_texts(messages: Iterable[str], *, most: int) -> tuple[str, ...]:
 def asks_nothing(text: str) -> bool:
     """Tell whether a message needs nothing of memory: an acknowledgement, a greeting, "go on"."""
     return is_acknowledgement(unwrap(text))
+
+
+def find_subject(text: str) -> str:
+    """Return the subject of a question that asks for all there is on it; empty for any other question.
+
+    "Tell me everything about the payment service" is about the payment service, and its other words are in no answer.
+    """
+    question = unwrap(text).strip()
+    for pattern in load("questions")["broad"]:
+        match = compile_once(pattern, re.IGNORECASE | re.VERBOSE).match(question)
+        if match is not None:
+            return match["subject"].strip()
+    return ""
 
 
 _WE: Final = re.compile(

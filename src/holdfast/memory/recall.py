@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,7 +27,14 @@ from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
-from holdfast.memory.query import RecallQuery, asks_nothing, count_words, measure_reference, weigh_terms
+from holdfast.memory.query import (
+    RecallQuery,
+    asks_nothing,
+    count_words,
+    find_subject,
+    measure_reference,
+    weigh_terms,
+)
 from holdfast.search.arrays import Bools, Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.corrections import Earlier, Later, Rarity, Statement, choose_statement, split_statements
@@ -141,6 +149,10 @@ def recall(
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
     if query.texts and asks_nothing(query.texts[-1]) and not query.facts:
         return Recall(reason="the message asks nothing")
+    subject = find_subject(query.texts[-1]) if query.order.fusion == "recipe" else ""
+    if subject:
+        # Of many passages about it, those come first that differ from each other.
+        query = replace(query, texts=(subject,), is_broad=True, order=replace(query.order, variety=_BROAD_VARIETY))
     pace = _Pace.start(query.seconds, timer)
     try:
         return _recall_with_context(store, query, marks, embedder, pace)
@@ -211,7 +223,11 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     newest = _Newest(found=found)
     known = [text for hit in kept_facts for text in (hit.fact.content, hit.fact.quote) if text]
     known += query.shown.blocks
-    if passage_tokens:
+    if passage_tokens and query.is_broad and len(_spread(found)):
+        spread = replace(found, ranking=replace(found.ranking, order=_spread(found)))
+        full = replace(query, fill="full")
+        quotes = _Quoter(store, full, spread, pace.end, excerpt_chars=MIN_EXCERPT_CHARS).pack(room=room, known=known)
+    elif passage_tokens:
         # The best passages by words alone are always quoted: vectors may rank others higher that only sound alike.
         alone = _search_by_words(store, query, found)
         chat = measure_chat(found.candidates)
@@ -236,12 +252,39 @@ def _interpolate(start: float, stop: float, share: float) -> float:
     return start + (stop - start) * share
 
 
+_BROAD_VARIETY: Final = 0.3
+"""The weight of relevance against variety for a question that asks for all there is on a subject."""
+_MIN_SUBJECT: Final = 0.6
+"""The share of a subject that a passage must have."""
+
+
+def _spread(found: _Found) -> Ints:
+    """Return the passages about a subject, best first, one of each session before the second of any.
+
+    What a person said comes first: a log may name the subject in every line.
+    """
+    candidates = found.candidates
+    ranked = found.ranking.order
+    ranked = ranked[candidates.share[ranked] >= _MIN_SUBJECT]
+    ranked = np.concatenate([ranked[candidates.human[ranked]], ranked[~candidates.human[ranked]]])
+    turns: Counter[tuple[int, bool]] = Counter()
+    rounds: list[int] = []
+    for place in ranked.tolist():
+        group = (int(candidates.sessions[place]), bool(candidates.human[place]))
+        rounds.append(turns[group])
+        turns[group] += 1
+    keys = np.array(rounds, np.int64) + len(ranked) * ~candidates.human[ranked]
+    return ranked[np.argsort(keys, kind="stable")]
+
+
 def _choose_size(found: _Found, query: RecallQuery, *, confidence: float) -> int:
     """Return the most tokens of a block with passages, by confidence; 0 for no passages."""
     if query.order.fusion == "weighted":  # this formula tests each passage itself
         return query.cap if len(found.ranking.order) > 0 else 0
     if not (find_relevant(found.signals) & found.candidates.eligible).any():
         return 0
+    if query.is_broad and len(_spread(found)):
+        return query.cap
     return query.eagerness.choose_size(confidence, cap=query.cap, scale=scale_smallest_block(found.signals))
 
 
