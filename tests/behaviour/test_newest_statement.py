@@ -88,6 +88,12 @@ def test_a_series_is_not_a_correction(tmp_path: Path) -> None:
     assert MARK not in ask(tmp_path, statements, "How many seconds did the migration of the ledger take?")
 
 
+def test_a_pasted_log_is_not_corrected(tmp_path: Path) -> None:
+    """Lines of a log differ in their numbers, and none takes the place of another."""
+    logs = [f"2026-03-09T03:{minute}:07Z INFO [upload-29] upload {minute} ms finished" for minute in (31, 42)]
+    assert MARK not in ask(tmp_path, logs, "When was upload-29 finished?")
+
+
 def test_a_marked_block_is_removed_when_it_comes_back() -> None:
     """The mark is a part of the signed text."""
     marks = Marks((b"key",))

@@ -28,6 +28,8 @@ MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
 MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is no plain statement."""
+MIN_LETTERS: Final = 0.8
+"""The share of letters, spaces aside, of a sentence that a person wrote; lines of logs and code have fewer."""
 _MAX_SENTENCES: Final = 12
 """The number of sentences of a passage that are read."""
 _MIN_NAME_DIGITS: Final = 4
@@ -59,14 +61,16 @@ def _is_telling(term: str) -> bool:
 
 
 def split_statements(text: str) -> list[Statement]:
-    """Split a text into sentences; questions and very long ones are left out."""
+    """Split a text into sentences; questions, very long ones and lines of logs, tables and code are left out."""
     sentences: list[Statement] = []
     start = 0
     for stop in chain((match.end() for match in SENTENCE_END.finditer(text)), (len(text),)):
         sentence = text[start:stop].strip()
         start = stop
         if sentence and len(sentence) <= MAX_STATEMENT_CHARS and not sentence.endswith(("?", "？")):
-            sentences.append(Statement.read(sentence))
+            letters = sum(map(str.isalpha, sentence))
+            if letters >= MIN_LETTERS * (len(sentence) - sentence.count(" ")):
+                sentences.append(Statement.read(sentence))
         if len(sentences) == _MAX_SENTENCES:
             break
     return sentences
