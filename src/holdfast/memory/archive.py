@@ -325,7 +325,7 @@ def identify(
     before: Sequence[Key] = (),
     place: str = FIRST,
     placing: Placing = "history",
-    hints: Hints = Hints(),  # noqa: B008 - it is frozen
+    hints: Hints = Hints(),
 ) -> list[Key]:
     """Give each message its key; for the arguments see `append`.
 

@@ -210,7 +210,7 @@ class Ranking:
         return list(map(Parts, *columns))
 
 
-def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:  # noqa: B008 - frozen
+def rank(signals: Signals, *, order: Order = Order(), limit: int = 400) -> Ranking:
     """Rank the candidates. Those with a score of 0 are left out."""
     found = signals.candidates
     words = relative(found.keyword * found.eligible)
