@@ -569,7 +569,7 @@ def _find_newest(
     scores = found.ranking.scores.copy()
     scores[order] = max(1.0, float(scores.max(initial=0)))
     ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
-    first = replace(found, ranking=ranking, weights={**terms, **found.weights})
+    first = replace(found, ranking=ranking, quote_weights={**terms, **found.quote_weights})
     return _Newest(found=first, passages=passages, facts=lines)
 
 
