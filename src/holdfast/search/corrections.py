@@ -28,6 +28,8 @@ MIN_ANSWER_SHARE: Final = 0.5
 """With a strong word, this share of what an earlier statement says beyond the question is enough."""
 MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is no plain statement."""
+MAX_BEFORE_CHARS: Final = 60
+"""A sentence before a correction that is longer than this is about something of its own."""
 MIN_LETTERS: Final = 0.8
 """The share of letters, spaces aside, of a sentence that a person wrote; lines of logs and code have fewer."""
 _MAX_SENTENCES: Final = 12
@@ -155,7 +157,7 @@ class Earlier:
             is_new = is_new or bool(_find_other_numbers(one.text, self.statement.text))
             if is_new and self._is_superseded_by(one, before=before):
                 return True
-            before = one
+            before = one if len(one.text) <= MAX_BEFORE_CHARS else None
         return False
 
     def _is_superseded_by(self, later: Statement, *, before: Statement | None) -> bool:
