@@ -24,7 +24,7 @@ __all__ = ["Correction", "Outcome", "count_questions", "judge", "load_correction
 
 SMALL_CAP: Final = 300
 """`recall.hard_cap_tokens` of a small block."""
-SUPERSEDED: Final = "superseded"
+SUPERSEDED: Final = "outdated"
 """The word that marks an older statement in a block."""
 
 _TURNS: Final = 120

@@ -13,7 +13,7 @@ from holdfast.memory.block import Detail, Fact, Marks, render, strip_text
 from holdfast.settings import Recall, Settings
 
 LIMIT = 8_000
-MARK = "superseded: see the later statement"
+MARK = "outdated: see the later statement"
 OTHERS = ("The mobile app is built with Flutter.", "Log lines are JSON.", "Screenshots are taken at 1440 by 900.")
 
 
@@ -102,6 +102,8 @@ def test_a_marked_block_is_removed_when_it_comes_back() -> None:
         Detail(role="user", time=1_770_734_860_000, text="The port is 9090.", session=1),
     ]
     block = render([Fact(type="decision", text="Use 8080", superseded="wholly")], details, marks)
-    assert "- [decision] Use 8080 (superseded: see the later statement)" in block
-    assert block.index("The port is 8080. (superseded: see the later statement)") < block.index("The port is 9090.")
+    assert "- [decision] Use 8080 (may be outdated: see the later statement)" in block
+    assert block.index("The port is 8080. (may be outdated: see the later statement)") < block.index(
+        "The port is 9090."
+    )
     assert strip_text(f"Hello\n\n{block}", marks) == "Hello"

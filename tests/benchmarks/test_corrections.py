@@ -24,5 +24,7 @@ def test_a_window_is_judged_by_its_values() -> None:
     one = Correction(words="own", first="It is 1a.", correction="It is 2b.", own="?", other="?", old="1a", new="2b")
     stale = judge(one, '<recalled-context mark="x">\nIt is 1a.\n</recalled-context>', block_tokens=9)
     assert (stale.has_old, stale.has_new, stale.is_unmarked) == (True, False, True)
-    marked = judge(one, "<recalled-context>\nIt is 1a. (superseded)\nIt is 2b.\n</recalled-context>", block_tokens=9)
+    marked = judge(
+        one, "<recalled-context>\nIt is 1a. (may be outdated)\nIt is 2b.\n</recalled-context>", block_tokens=9
+    )
     assert (marked.has_old, marked.has_new, marked.is_unmarked) == (True, True, False)

@@ -9,7 +9,7 @@ A passage follows its time and its speaker, `[2026-02-10 14:31 user] `, after a 
 of the same day and session follows on the next line without the date, `[14:35 assistant] `, and one of the same minute
 with its speaker alone, `[assistant] `.
 
-A fact or a passage that a later statement takes the place of is followed by `(superseded: see the later statement)`.
+A fact or a passage that a later statement replaces is followed by `(may be outdated: see the later statement)`.
 
 A block is recognised by the mark in its tags. A mark is a digest of the block and a proof made with a key of the store,
 so every process that opens the store recognises its blocks without a list of them, the same block always has the same
@@ -98,8 +98,8 @@ Superseded: TypeAlias = Literal["no", "partly", "wholly"]
 """Whether a later statement takes the place of a quoted one."""
 SUPERSEDED: Final[Mapping[Superseded, str]] = {
     "no": "",
-    "partly": " (partly superseded: see the later statement)",
-    "wholly": " (superseded: see the later statement)",
+    "partly": " (may be partly outdated: see the later statement)",
+    "wholly": " (may be outdated: see the later statement)",
 }
 """What follows the text of an entry."""
 Header: TypeAlias = tuple[Hashable | None, str]

@@ -166,12 +166,16 @@ def has_words(texts: Sequence[str]) -> bool:
     return any(text.strip() for text in texts)
 
 
+_SURE: Final = 1.2
+"""The confidence from which on a message says enough by itself."""
+
+
 def _recall_with_context(
     store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, pace: _Pace
 ) -> Recall:
     """Recall for the newest message; if it says too little ("and for staging?"), with those before it."""
     alone = _recall(store, replace(query, texts=query.texts[-1:]), marks, embedder, pace)
-    if len(query.texts) <= 1 or alone.confidence >= query.eagerness.high:
+    if len(query.texts) <= 1 or alone.confidence >= _SURE:
         return alone
     if pace.words_alone.is_over:  # there is no time for a second search
         return alone
@@ -430,7 +434,10 @@ def _search_by_words(store: Store, query: RecallQuery, found: _Found) -> _Found:
     if query.order.fusion == "recipe":
         scores = ranking.stages["keyword"].copy()
         scores[order] = 1.0
-        order = np.array(list(dict.fromkeys([*order.tolist(), *top(scores, _MAX_QUESTIONS).tolist()])), np.int64)
+        # A long passage with most of the question may score less than many short ones that have a part of it.
+        fullest = top(found.candidates.together * found.candidates.eligible, 1)
+        best = dict.fromkeys([*order.tolist(), *fullest.tolist(), *top(scores, _MAX_QUESTIONS).tolist()])
+        order = np.array(list(best), np.int64)
     return replace(found, signals=signals, ranking=replace(ranking, order=order, scores=scores))
 
 
@@ -699,6 +706,7 @@ class _Quoter:
         self._ranks = {place: number for number, place in enumerate(self._order)}
         self._scores: dict[int, Floats] = {}
         self._likely: Sequence[int] = ()
+        self._lead: int | None = None
 
     def pack(
         self, *, room: float, known: Sequence[str] = (), after: Sequence[Quote] = (), limit: int | None = None
@@ -708,7 +716,7 @@ class _Quoter:
         order = list(zip(self._order, sizes, self._values.values(), strict=True))
         if limit is not None and order:  # of the best, that with most of the question in one place comes first
             lead = int(self._found.candidates.together[self._order].argmax())
-            self._best = frozenset({*self._best, self._order[lead]})
+            self._lead = self._order[lead]
             order.insert(0, order.pop(lead))
         adaptive = self._query.fill == "adaptive"
         self._likely = select_likely(order, room=room, after=after, adaptive=adaptive)[:limit]
@@ -763,7 +771,7 @@ class _Quoter:
             headers=block.headers(passage.speaker, passage.time, session, self._query.header),
             said_in=session if candidates.human[place] else None,
             room=self._excerpt_chars if is_best else MIN_EXCERPT_CHARS,
-            min_room=SHORTEST_EXCERPT_CHARS if is_best else MIN_EXCERPT_CHARS,
+            min_room=SHORTEST_EXCERPT_CHARS if place == self._lead else MIN_EXCERPT_CHARS,
         )
 
 
