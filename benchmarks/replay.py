@@ -100,7 +100,7 @@ class Replay:
         self._case = case
 
     def search(self, _: SearchQuery) -> Candidates:
-        """Return what was found."""
+        """Return what the first search found, also for the search for corrections of that."""
         return self._case.candidates()
 
     def read_passages(self, select: Select) -> list[PassageText]:
@@ -122,7 +122,7 @@ class Replay:
 
 
 class _Recorder:
-    """A store that records what a search found."""
+    """A store that records what its first search found. Later ones look for corrections of that."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -132,8 +132,10 @@ class _Recorder:
         return getattr(self._store, name)
 
     def search(self, query: SearchQuery) -> Candidates:
-        self.found = self._store.search(query)
-        return self.found
+        found = self._store.search(query)
+        if self.found is None:
+            self.found = found
+        return found
 
 
 def record(
