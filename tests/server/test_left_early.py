@@ -49,6 +49,7 @@ def ask(server: Running, path: str, *said: str, session: str = "s1", stream: boo
     headers = {**HEADERS, "x-holdfast-session": session}
     reply = patient.post(f"{server.url}/v1/{path}", json=body, headers=headers)
     assert reply.status_code == 200, reply.text
+    assert "x-holdfast-warning" not in reply.headers, reply.headers["x-holdfast-warning"]
 
 
 def is_recalled(server: Running, path: str) -> bool:

@@ -106,7 +106,7 @@ class HoldfastSession:
         await in_thread(lambda: self._pop(self._rows()))
 
     def run_config(self, config: RunConfig | None = None) -> RunConfig:
-        """Return a run config that gives every model call of a run of this session its window.
+        """Return a run config with which every model call gets the window of this conversation.
 
         Args:
             config: The run config to start from. A filter that it has runs after ours, and so does a retry policy.

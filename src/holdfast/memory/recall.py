@@ -538,7 +538,7 @@ def _find_newest(
             terms |= dict.fromkeys(answer, weight) | terms
     again = store.search(SearchQuery(scope=query.scope, across=query.across, terms=terms))
     near = again.passages[top(again.keyword * again.human, _MAX_LATER)]
-    later = [place for place in np.searchsorted(candidates.passages, near).tolist() if place < len(candidates)]
+    later = np.flatnonzero(np.isin(candidates.passages, near)).tolist()
     oldest = min((int(candidates.times[place]) for place in chosen), default=0)
     later = [place for place in later if is_open[place] and candidates.times[place] >= oldest]
     _read_more(store, query, found, later)
