@@ -92,7 +92,7 @@ def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo:
     with opened(tmp_path) as engine:
         window = engine.session("s").assemble(said, limit=LIMIT)
         (repair,) = window.report.repairs
-        assert "recalled text that came back was taken out" in repair
+        assert "recalled text that came back was removed" in repair
         assert 0 <= int(repair.split()[-2].replace(",", "")) - len(block) <= 2  # with the line ends beside it
         assert sum("6543" in str(row.message.parts) for row in archived(engine)) == 1
         again = engine.session("s").assemble([*said, reply("Yes."), user("Good.")], limit=LIMIT)

@@ -1,4 +1,4 @@
-"""The archive: every message verbatim, secrets masked, before anything else is done with it.
+"""The archive: stores every message word for word, with secrets masked, before anything else uses it.
 
 A message becomes a row, and its searchable text becomes passages. Recalled blocks are removed first, so that memory is
 never built from its own output. Noise (acknowledgements, heartbeats) is archived, but not indexed.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -33,33 +33,41 @@ class Key(NamedTuple):
     def next_nonce(self) -> str:
         """The nonce of a message that follows this one and has neither an id nor a time."""
         name = f"{_place_of(self.nonce)}\n{self.digest}".encode("utf-8", "surrogatepass")
-        return f"{FIRST}{hashlib.sha256(name).hexdigest()[:32]}"
+        digest = hashlib.sha256(name).hexdigest()
+        return f"{FIRST}{digest[:32]}"
 
 
 FIRST: Final = "after:"
-"""The nonce of the first message of a session. The nonce of another one is this and a hash of all before it."""
+"""The nonce of the first message of a session. Later messages have this prefix and a hash of all messages before."""
 APPENDED: Final = "appended:"
-"""Begins the nonce of a message that was appended in a likely place, instead of `after:`.
+"""The prefix, instead of `after:`, of the nonce of a message that was appended in a likely place.
 
-If several requests wait for a reply, it is put after the most likely one. A history that contains it in another place
-contains the same message.
+If several requests wait for a reply, the reply is appended after the most likely one. A history that contains it in
+another place contains the same message.
 """
 ROWS_READ: Final = 64
-"""Archived messages, next to those of a history, that are compared with a reply in another form."""
+"""How many archived messages, in addition to those of a history, are compared with a reply in another form."""
 _THOUGHTS: Final = (("<think>", "</think>"), ("<thinking>", "</thinking>"))
-"""Marks of reasoning at the beginning of a reply's text. Clients remove it when they send the reply back."""
+"""Tags around reasoning at the beginning of a reply's text. Clients remove it when they send the reply back."""
 Placing: TypeAlias = Literal["history", "certain", "likely"]
 """The source of a message's position: a history, or an append after a known or a likely request."""
 
 
 def _place_of(nonce: str) -> str:
     """Return the nonce that a history gives to a message in the same place."""
-    return FIRST + nonce.removeprefix(APPENDED) if nonce.startswith(APPENDED) else nonce
+    if nonce.startswith(APPENDED):
+        return FIRST + nonce.removeprefix(APPENDED)
+    return nonce
+
+
+def _appended_nonce(place: str) -> str:
+    """Return the nonce of a message that was appended in a likely place."""
+    return APPENDED + place.removeprefix(FIRST)
 
 
 def nonces_of(place: str) -> tuple[str, str]:
-    """Return the nonces of a message in a place: from a history, and appended."""
-    return place, APPENDED + place.removeprefix(FIRST)
+    """Return both nonces that a message in a place can have: from a history, and appended."""
+    return place, _appended_nonce(place)
 
 
 class AppendResult(list[int]):
@@ -77,17 +85,26 @@ class AppendResult(list[int]):
 
 
 def strip_recalled(messages: Sequence[Message], marks: Marks) -> tuple[list[Message | None], list[str]]:
-    """Remove recalled text from messages; None for those that were nothing else. Also list what was removed."""
-    own = [strip_message(message, marks) for message in messages]
-    changed = [(old, new) for old, new in zip(messages, own, strict=True) if new is not old]
-    return own, [
-        f"recalled text that came back was taken out of a message ({old.role}): "
-        f"{_size(old) - (_size(new) if new is not None else 0):,} characters"
-        for old, new in changed
-    ]
+    """Remove recalled text from messages; None for a message that contained nothing else.
+
+    Also returns one line for each message that was changed.
+    """
+    own: list[Message | None] = []
+    removed: list[str] = []
+    for message in messages:
+        stripped = strip_message(message, marks)
+        own.append(stripped)
+        if stripped is not message:
+            characters = _size(message) - _size(stripped)
+            removed.append(
+                f"recalled text that came back was removed from a message ({message.role}): {characters:,} characters"
+            )
+    return own, removed
 
 
-def _size(message: Message) -> int:
+def _size(message: Message | None) -> int:
+    if message is None:
+        return 0
     return len(message.text) + sum(len(result.text) for result in message.results)
 
 
@@ -108,15 +125,17 @@ def append(
     `before` are the keys of the messages before them, oldest first; at least the last one. If there are none, the
     first message is in `place`.
     """
-    digests = [message.digest for message in messages]
-    looked_up = digests + [key.digest for key in before[-1:]]
+    looked_up = [message.digest for message in messages]
+    if before:
+        looked_up.append(before[-1].digest)
     found = store.find(scope, looked_up)
     keys = identify(messages, known=found, before=before, place=place, placing=placing)
     if _are_known(keys, found):  # nothing is written
         return [found.numbers[key.digest][key.nonce] for key in keys], keys
     forms = _read_forms(store, scope, messages, keys, found, before=before, placing=placing)
     if forms:
-        looked_up += [form.digest for some in forms.values() for form in some]
+        for replies in forms.values():
+            looked_up += [reply.digest for reply in replies]
         found = store.find(scope, looked_up)
         keys = identify(messages, known=found, before=before, place=place, placing=placing, hints=Hints(forms=forms))
         if _are_known(keys, found):
@@ -129,27 +148,35 @@ def append(
         keys[:] = identify(messages, known=known, before=before, place=place, placing=placing, hints=hints)
         rows: list[MessageRow] = []
         for message, key, texts in zip(messages, keys, passages, strict=True):
-            # The archived form of a reply does not change.
-            form = next((one for one in forms.get(message.digest, ()) if one.digest == key.digest), message)
-            dated = form if form.timestamp is not None else replace(form, timestamp=time)
-            rows.append(MessageRow(scope=scope, message=dated, nonce=key.nonce, passages=texts))
+            row_message = message
+            for form in forms.get(message.digest, ()):
+                if form.digest == key.digest:  # the archived form of a reply does not change
+                    row_message = form
+                    break
+            if row_message.timestamp is None:
+                row_message = replace(row_message, timestamp=time)
+            rows.append(MessageRow(scope=scope, message=row_message, nonce=key.nonce, passages=texts))
         return rows
 
     return store.merge_messages(scope, looked_up, make_rows), keys
 
 
+def _is_known(key: Key, known: Known) -> bool:
+    return key.nonce in known.numbers.get(key.digest, {})
+
+
 def _are_known(keys: Iterable[Key], known: Known) -> bool:
-    return all(key.nonce in known.numbers.get(key.digest, {}) for key in keys)
+    return all(_is_known(key, known) for key in keys)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Hints:
-    """Other ways to identify messages that are not in their place.
+    """Other ways to identify messages that were not found in their place.
 
     Attributes:
-        times: When archived messages were sent, by number.
-        newest: The number of the newest message of the session; 0 if it does not count.
-        forms: For the digest of a reply, the archived replies that it may repeat in another form, likely ones first.
+        times: The times of archived messages, by number.
+        newest: The number of the newest message of the session; 0 if it is not needed.
+        forms: By the digest of a reply, the archived replies that it may repeat in another form, the likeliest first.
     """
 
     times: Mapping[int, int | None] = field(default_factory=dict)
@@ -167,12 +194,11 @@ def _read_forms(
     before: Sequence[Key],
     placing: Placing,
 ) -> dict[str, list[Message]]:
-    """Read the archived replies that unknown replies may repeat in another form; most often nothing."""
-    unknown = [
-        message
-        for message, key in zip(messages, keys, strict=True)
-        if message.role == "assistant" and key.nonce not in known.numbers.get(key.digest, {})
-    ]
+    """Read the archived replies that unknown replies may repeat in another form; usually there are none."""
+    unknown: list[Message] = []
+    for message, key in zip(messages, keys, strict=True):
+        if message.role == "assistant" and not _is_known(key, known):
+            unknown.append(message)
     if not unknown:
         return {}
     after = None
@@ -180,19 +206,19 @@ def _read_forms(
         after = known.numbers.get(before[-1].digest, {}).get(before[-1].nonce)
     rows = _read_near(store, Select(scope=scope, after=after, limit=ROWS_READ + 4 * len(messages)))
     replies = {row.message.digest: row.message for row in rows if row.message.role == "assistant"}
-    said = {digest: Said.read([reply]) for digest, reply in replies.items()}
+    contents = {digest: ReplyContent.read([reply]) for digest, reply in replies.items()}
     forms: dict[str, list[Message]] = {}
     for message in unknown:
-        own = Said.read([message])
+        own = ReplyContent.read([message])
         ids = [call.id for call in message.calls]
         same_ids: list[Message] = []
         other_ids: list[Message] = []
         for digest, reply in replies.items():
-            if digest == message.digest or not own.repeats(said[digest]):
+            if digest == message.digest or not own.repeats(contents[digest]):
                 continue
             if [call.id for call in reply.calls] == ids:
                 same_ids.append(reply)
-            elif placing == "history":  # a reply of the provider with other ids is another reply
+            elif placing == "history":  # a reply from the provider with other ids is another reply
                 other_ids.append(reply)
         if same_ids or other_ids:
             forms[message.digest] = same_ids + other_ids
@@ -200,7 +226,7 @@ def _read_forms(
 
 
 def _read_near(store: Store, select: Select) -> list[MessageRow]:
-    """Read the rows after a number up to the limit, and as many of the newest ones."""
+    """Read the rows after a number up to the limit, and the newest rows up to the same limit."""
     first: list[MessageRow] = []
     if select.after is not None:
         first = store.read_messages(select)
@@ -210,15 +236,15 @@ def _read_near(store: Store, select: Select) -> list[MessageRow]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
+class ReplyContent:
     """The content of a reply, in a form that does not change when a client sends the reply back.
 
     Clients drop the reasoning, trim spaces, join parts, reformat the arguments of tool calls and rename the calls.
 
     Attributes:
-        text: Its words without white space.
+        text: Its text without whitespace.
         calls: The names of its tool calls, with their arguments as JSON.
-        rest: Its reasoning without white space, and everything else that it contains.
+        rest: Its reasoning and everything else, without whitespace.
     """
 
     text: str
@@ -226,7 +252,7 @@ class Said:
     rest: str
 
     @classmethod
-    def read(cls, messages: Sequence[Message]) -> Said:
+    def read(cls, messages: Sequence[Message]) -> ReplyContent:
         """Read the messages of one reply."""
         words: list[str] = []
         calls: list[tuple[str, str]] = []
@@ -248,12 +274,13 @@ class Said:
                         rest.append(repr(part))
         return cls(text=_squeeze(words), calls=tuple(calls), rest=_squeeze(rest))
 
-    def repeats(self, archived: Said) -> bool:
-        """Whether this is an archived reply, and says nothing that is not in it."""
+    def repeats(self, archived: ReplyContent) -> bool:
+        """Return whether this repeats an archived reply and adds nothing to it."""
         if self.calls != archived.calls or self.rest not in archived.rest:
             return False
-        is_dropped = bool(self.calls) and not self.text
-        return is_dropped or self.text == archived.text
+        if self.calls and not self.text:  # some clients keep only the calls
+            return True
+        return self.text == archived.text
 
 
 def _squeeze(texts: Iterable[str]) -> str:
@@ -292,18 +319,21 @@ def _normalise_numbers(value: Any) -> Any:
 
 
 def _read_hints(store: Store, scope: Scope, messages: Sequence[Message], keys: Sequence[Key], known: Known) -> Hints:
-    """Read what identifies messages that were not found in their place; most often nothing."""
-    is_known = [key.nonce in known.numbers.get(key.digest, {}) for key in keys]
-    missing = [key.digest for key, is_found in zip(keys, is_known, strict=True) if not is_found]
-    dated = {message.digest for message in messages if message.timestamp is not None}
-    numbers = {number for digest in dated.intersection(missing) for number in known.numbers.get(digest, {}).values()}
+    """Read what identifies messages that were not found in their place; usually nothing."""
+    missing = {key.digest for key in keys if not _is_known(key, known)}
+    has_known = any(_is_known(key, known) for key in keys)
+    numbers: set[int] = set()
+    for message in messages:
+        if message.timestamp is not None and message.digest in missing:
+            numbers.update(known.numbers.get(message.digest, {}).values())
     times: dict[int, int | None] = {}
     if numbers - {0}:
         rows: list[MessageRow] = store.read_messages(Select(scope=scope, ids=tuple(sorted(numbers))))
         times = {row.id: row.message.timestamp for row in rows}
     newest = 0
-    if not any(is_known) and known.numbers.get(keys[-1].digest):
-        newest = next((row.id for row in newest_messages(store, scope, limit=1)), 0)
+    if not has_known and known.numbers.get(keys[-1].digest):
+        for row in newest_messages(store, scope, limit=1):
+            newest = row.id
     return Hints(times=times, newest=newest)
 
 
@@ -332,7 +362,7 @@ def identify(
     A message is identified by its id, by its time, or by its place: the same content after the same messages is the
     same message, and the same content elsewhere is not. A forgotten message before it may be missing. A client that
     changes or drops older messages moves the messages that follow; those are recognised by the message after them, or
-    by the ids of their tool calls. What was appended is recognised in any later place. A reply that the client sends
+    by the ids of their tool calls. An appended message is recognised in any later place. A reply that the client sends
     back in another form has the key of the archived one.
     """
     keys: list[Key] = []
@@ -343,56 +373,86 @@ def identify(
     if before:
         place = before[-1].next_nonce
         last = known.numbers.get(before[-1].digest, {}).get(before[-1].nonce, 0)
-    has_known = is_known = bool(before)
+    has_known = bool(before)
+    follows_known = bool(before)
     for index, message in enumerate(messages):
-        forms = [digests[index], *_form_digests(digests[index], hints)]
+        forms = _digests_of_forms(digests[index], hints)
         places = follow_forgotten(place, known.forgotten)
         key = None
         for candidate in _keys_in_place(message, places, forms):
-            if candidate.nonce in known.numbers.get(candidate.digest, {}) and candidate not in used:
+            if _is_known(candidate, known) and candidate not in used:
                 key = candidate
                 break
         if key is None:
-            # Only now: to list all messages with the same content, for each of them, takes long if all are the same.
-            free = {
-                Key(digest, nonce): number
-                for digest in forms
-                for nonce, number in known.numbers.get(digest, {}).items()
-                if Key(digest, nonce) not in used
-            }
+            # Not earlier: if all messages have the same content, listing them for each one takes quadratic time.
+            free = _find_unused(forms, known, used)
             if message.timestamp is not None:  # it was read from the archive
-                key = next((one for one, number in free.items() if hints.times.get(number) == message.timestamp), None)
+                key = _find_sent_at(message.timestamp, free, hints)
         if key is None and _own_nonce(message) is None:
             following: dict[str, int] = {}
             if index + 1 < len(digests):
-                for digest in (digests[index + 1], *_form_digests(digests[index + 1], hints)):
+                for digest in _digests_of_forms(digests[index + 1], hints):
                     following |= known.numbers.get(digest, {})
-            can_adopt = placing == "history" and is_known
-            key = next(_find_moved(message, free, following, last=last, can_adopt=can_adopt), None)
+            can_adopt = placing == "history" and follows_known
+            key = _find_moved(message, free, following, last=last, can_adopt=can_adopt)
             is_last = index + 1 == len(messages)
-            is_place_open = placing != "certain" and not has_known
-            if key is None and is_place_open and is_last:  # all that is left of a history
-                key = next((one for one, number in free.items() if 0 < number == hints.newest), None)
-        is_known = key is not None
+            if key is None and is_last and not has_known and placing != "certain":
+                # The message is all that is left of a history.
+                key = _find_number(hints.newest, free)
+        follows_known = key is not None
         if key is not None:
             has_known = True
             last = known.numbers[key.digest][key.nonce] or last
         else:
-            nonce = _own_nonce(message)
-            if nonce is None or Key(digests[index], nonce) in used:
-                nonce = nonces_of(places[-1])[1 if placing == "likely" else 0]
-            while Key(digests[index], nonce) in used:
-                nonce = Key(digests[index], nonce).next_nonce
-            key = Key(digests[index], nonce)
+            key = _make_key(message, places[-1], used, placing=placing)
         keys.append(key)
         used.add(key)
         place = key.next_nonce
     return keys
 
 
-def _form_digests(digest: str, hints: Hints) -> list[str]:
-    """Return the digests of the archived replies that a message may repeat in another form."""
-    return [form.digest for form in hints.forms.get(digest, ())]
+def _make_key(message: Message, place: str, used: Container[Key], *, placing: Placing) -> Key:
+    """Make the key of a message that is not in the archive."""
+    digest = message.digest
+    nonce = _own_nonce(message)
+    if nonce is None or Key(digest, nonce) in used:
+        nonce = _appended_nonce(place) if placing == "likely" else place
+    key = Key(digest, nonce)
+    while key in used:
+        key = Key(digest, key.next_nonce)
+    return key
+
+
+def _digests_of_forms(digest: str, hints: Hints) -> list[str]:
+    """Return the digest of a message, and those of the archived replies that it may repeat in another form."""
+    return [digest, *(form.digest for form in hints.forms.get(digest, ()))]
+
+
+def _find_unused(digests: Iterable[str], known: Known, used: Container[Key]) -> dict[Key, int]:
+    """Return the archived messages with one of these digests that no other message was identified with."""
+    unused: dict[Key, int] = {}
+    for digest in digests:
+        for nonce, number in known.numbers.get(digest, {}).items():
+            key = Key(digest, nonce)
+            if key not in used:
+                unused[key] = number
+    return unused
+
+
+def _find_sent_at(time: int, free: Mapping[Key, int], hints: Hints) -> Key | None:
+    for key, number in free.items():
+        if hints.times.get(number) == time:
+            return key
+    return None
+
+
+def _find_number(wanted: int, free: Mapping[Key, int]) -> Key | None:
+    if wanted == 0:
+        return None
+    for key, number in free.items():
+        if number == wanted:
+            return key
+    return None
 
 
 def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list[str]:
@@ -405,7 +465,7 @@ def follow_forgotten(place: str, forgotten: Mapping[str, Sequence[str]]) -> list
 
 
 def _keys_in_place(message: Message, places: Sequence[str], forms: Sequence[str]) -> Iterator[Key]:
-    """Yield the keys that an archived message with the id or in the place of a message has."""
+    """Yield the keys of an archived message with the same id, or in the same place, as a message."""
     own = _own_nonce(message)
     if own is not None:
         for digest in forms:
@@ -418,11 +478,11 @@ def _keys_in_place(message: Message, places: Sequence[str], forms: Sequence[str]
 
 def _find_moved(
     message: Message, free: Mapping[Key, int], after: Mapping[str, int], *, last: int, can_adopt: bool
-) -> Iterator[Key]:
-    """Find archived messages that a message may be, though another message is before it now.
+) -> Key | None:
+    """Find the archived message that a message is, though another message is before it now.
 
-    What was appended in a likely place is it if we `can_adopt` that: only what follows an archived message can have
-    been archived before.
+    If `can_adopt`, that may be one that was appended in a likely place: only a message that follows an archived one
+    can have been archived before.
     """
     has_tools = bool(message.calls or message.results)
     following = {_place_of(nonce) for nonce in after}
@@ -432,13 +492,17 @@ def _find_moved(
         is_followed = key.next_nonce in following or (number > 0 and number + 1 in after.values())
         has_same_ids = has_tools and key.digest == message.digest
         if has_same_ids or (is_later and (is_appended or is_followed)):
-            yield key
+            return key
+    return None
 
 
 def _own_nonce(message: Message) -> str | None:
+    """Return the nonce of a message that has an id or a time; None for one that only its place identifies."""
     if message.id is not None:
         return f"id:{message.id}"
-    return f"at:{message.timestamp}" if message.timestamp is not None else None
+    if message.timestamp is not None:
+        return f"at:{message.timestamp}"
+    return None
 
 
 def passages_of(message: Message, marks: Marks = NO_MARKS) -> list[PassageText]:
@@ -454,19 +518,19 @@ def mask(message: Message) -> Message:
 
 
 class Masks:
-    """Messages that were masked ahead, before the lock of their session is taken."""
+    """Messages that were masked in advance, before the lock of their session is acquired."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
         self._made = {message.digest: (message, mask(message)) for message in messages}
 
     def mask(self, message: Message) -> Message:
-        """Return the masked message; it is masked now if it was not masked ahead, or has changed."""
+        """Return the masked message; mask it now if it was not masked in advance or has changed since."""
         original, masked = self._made.get(message.digest, (None, message))
         return masked if original == message else mask(message)
 
 
 NO_MASKS: Final = Masks()
-"""For messages that were not masked ahead."""
+"""For messages that were not masked in advance."""
 
 
 def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
@@ -497,7 +561,9 @@ def _render_arguments(value: Any) -> str:
 
 
 _MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
+"""The beginnings of messages that OpenClaw writes around a compaction."""
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
+"""Whole replies that an agent gives when it has nothing to say."""
 _COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?: [^\s/]{1,60}){0,2}", re.IGNORECASE)
 """A command to the host, such as `/clear` or `/model gpt-5`."""
 _NO_OUTPUT: Final = re.compile(r"[(<\[]?(?:no|empty) (?:output|content|result)s?[)>\]]?\.?", re.IGNORECASE)
@@ -505,16 +571,20 @@ _NO_OUTPUT: Final = re.compile(r"[(<\[]?(?:no|empty) (?:output|content|result)s?
 _DONE: Final = re.compile(r"(?:done|finished)(?: with (?:it|that|this|\d+))?")
 _NO_LETTERS: Final = re.compile(r"[\W_]*")
 _MIN_LETTERS: Final = 6
+"""A message with at most this many characters is noise: "hm, ok"."""
 _HEAD_CHARS: Final = 800
+"""How much of a message is searched for the instructions of a host, which stand at its beginning."""
 
 
 def unwrap(text: str, *, keep_context: bool = False) -> str:
     """Remove what a channel or host puts around a message: envelopes, queue marks, reminders, attachment notes.
 
-    The instructions of a project, which a host repeats in every session, stay if `keep_context`.
+    The instructions of a project, which a host repeats in every session, are kept if `keep_context`.
     """
     noise = patterns.load("noise")
-    wrappings = [noise["wrapping"]] if keep_context else [noise["wrapping"], noise["context"]]
+    wrappings = [noise["wrapping"]]
+    if not keep_context:
+        wrappings.append(noise["context"])
     for wrapping in wrappings:
         for mark, pattern in wrapping.items():
             if mark in text:
@@ -530,29 +600,39 @@ def weigh_letters(text: str) -> int:
 def is_noise(text: str) -> bool:
     """Tell whether an unwrapped message contains nothing worth searching for, or was written by a program."""
     words = text.strip()
-    is_short = weigh_letters(_strip_marks(words)[: _MIN_LETTERS + 1]) <= _MIN_LETTERS
-    return is_short or is_acknowledgement(words) or _COMMAND.fullmatch(words) is not None or _is_of_program(words)
+    beginning = _strip_punctuation(words)[: _MIN_LETTERS + 1]
+    if weigh_letters(beginning) <= _MIN_LETTERS:
+        return True
+    if is_acknowledgement(words):
+        return True
+    if _COMMAND.fullmatch(words) is not None:
+        return True
+    return _is_from_program(words)
 
 
 def is_acknowledgement(text: str) -> bool:
-    """Tell whether an unwrapped message says only "thanks", "go on", "hello" and the like, or has no letters."""
+    """Tell whether an unwrapped message is only "thanks", "go on", "hello" and the like, or has no letters."""
     words = text.strip()
-    bare = _strip_marks(words)
-    is_known = bare in patterns.load("noise")["words"]["acknowledgements"] or _DONE.fullmatch(bare) is not None
-    return is_known or _NO_LETTERS.fullmatch(words) is not None
+    bare = _strip_punctuation(words)
+    if bare in patterns.load("noise")["words"]["acknowledgements"]:
+        return True
+    if _DONE.fullmatch(bare) is not None:
+        return True
+    return _NO_LETTERS.fullmatch(words) is not None
 
 
-def _strip_marks(words: str) -> str:
+def _strip_punctuation(words: str) -> str:
     return words.strip(" \t\r\n.!?…,。！？，、~*`'\"").lower()
 
 
-def _is_of_program(words: str) -> bool:
+def _is_from_program(words: str) -> bool:
     """Tell whether a program wrote a message in the user's place."""
     if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
         return True
     beginning = words[:_HEAD_CHARS]
-    if any(mark in beginning for marks in patterns.load("compactions")["instructions"].values() for mark in marks):
-        return True  # a host asks for a summary of the conversation
+    for marks in patterns.load("compactions")["instructions"].values():
+        if any(mark in beginning for mark in marks):
+            return True  # a host asks for a summary of the conversation
     if words.startswith("[Audio]") and "file_key" in words:
         return True
     return "HEARTBEAT.md" in words and ("HEARTBEAT_OK" in words or words.startswith("Read HEARTBEAT.md"))

@@ -23,7 +23,7 @@ from typing import Any, Final
 from holdfast.cache import LruCache
 from holdfast.engine import Engine
 from holdfast.errors import StorageError
-from holdfast.memory.archive import FIRST, Said
+from holdfast.memory.archive import FIRST, ReplyContent
 from holdfast.messages import Message, RedactedThinking, Thinking, ToolCall
 from holdfast.store.base import Record, Scope, Select
 
@@ -216,11 +216,11 @@ def _read_steps(messages: Sequence[Message]) -> Iterator[_Step]:
 
 
 def _read_reply(messages: Sequence[Message]) -> Iterator[_Step]:
-    """Yield the step that replies in a row are; none if they say nothing."""
-    said = Said.read(messages)
-    if said.text or said.calls:
-        content = json.dumps([said.text, *said.calls]).encode()
-        yield _Step(is_reply=True, digest=hashlib.sha256(content).hexdigest())
+    """Yield one step for consecutive replies; none if they have neither text nor tool calls."""
+    content = ReplyContent.read(messages)
+    if content.text or content.calls:
+        data = json.dumps([content.text, *content.calls]).encode()
+        yield _Step(is_reply=True, digest=hashlib.sha256(data).hexdigest())
 
 
 def _trailing_replies(messages: Sequence[Message]) -> list[Message]:
