@@ -1,7 +1,9 @@
 """Choose what to quote within a token limit: whole sentences of each passage, the header included in the cost.
 
-A short passage is quoted whole; of a long one the sentences near its best window that hold most of the query. The best
-passages get more room than the others, and keep a list or code that they announce.
+A short passage is quoted whole. Of a long one, the sentences near its best window that contain most of the query are
+quoted. The best passages get more room than the others, and keep a list or code that they announce.
+
+The sizes and scores were chosen with `python -m benchmarks replay` (docs/benchmarks.md, "The size of a block").
 """
 
 from __future__ import annotations
@@ -36,18 +38,19 @@ MIN_SENTENCE_CHARS: Final = 40
 MIN_CONTEXT_CHARS: Final = 200
 """The text on each side of the best window that is read for an excerpt."""
 CHARS_PER_TOKEN: Final = 3
-"""No token is counted for more characters."""
+"""No token is counted for more characters, so a passage with more than this for each token left cannot fit."""
 TYPICAL_CHARS_PER_TOKEN: Final = 3.25
 """Characters of a quote, without its header, for each token of both."""
 MIN_QUOTE_TOKENS: Final = 12
+"""With fewer tokens left, no other passage is tried."""
 MAX_LIST_CHARS: Final = 400
 """An excerpt of one of the best passages may be longer by this much to contain a list or code that it announces."""
 MIN_SCORE: Final = 0.21
-"""The score, relative to the best passage, that a passage needs in an adaptive block;"""
+"""The score, relative to the best passage, that the first passage of an adaptive block needs."""
 SCORE_RISE: Final = 0.34
-"""it needs this much more"""
+"""How much the minimum score rises by the time `TYPICAL_ROOM` tokens are quoted."""
 TYPICAL_ROOM: Final = 4000
-"""when so many tokens are quoted already."""
+"""The tokens after which the minimum score has risen by `SCORE_RISE`; it goes on rising after that."""
 
 _PUNCTUATION: Final = re.compile(r"[^\w]+")
 _ASCII_WORDS: Final = re.sub(r"\W", " ", "".join(map(chr, range(128))))
@@ -60,7 +63,11 @@ _ANNOUNCEMENT: Final = re.compile(r"[:：]\s*$|(?:^|\n)\s*(?:[-*+•|]|\d+[.)、
 _MAX_PROBE_CHARS: Final = 32
 """The number of characters that are looked for in all quotes at once, before each of them is compared."""
 _PRIOR_WEIGHT: Final = 3.0
+"""The weight of the mean score of a run's windows, relative to a term of the query."""
 _REPEAT_WEIGHT: Final = 0.15
+"""The additional weight of every occurrence of a term, relative to that of its first one."""
+_CHARS_PER_POINT: Final = 1000
+"""A run loses one point for this many characters: of two runs with the same terms, the shorter one is better."""
 
 Span = tuple[int, int]
 
@@ -73,10 +80,12 @@ class Quotable(Struct, frozen=True, kw_only=True):
         text: Its text.
         windows: Its windows, as offsets.
         window_scores: The score of each window, 0 to 1.
-        headers: What may be before the quote, the longest first, each with the group of passages that needs it once.
+        headers: The headers that the quote may have, the longest first, each with the group of passages that needs it
+            once.
         room: The number of characters it may take.
-        min_room: The number of characters to which that is cut down if the excerpt takes more tokens than are left.
-        said_in: The session of what a person said, who may say it again in another one; None for any other text.
+        min_room: The number of characters to which `room` is reduced if the excerpt takes more tokens than are left.
+        said_in: For a person's message its session, since the same words in another session are quoted again; None
+            for any other text.
     """
 
     passage: int
@@ -93,14 +102,17 @@ class Quotable(Struct, frozen=True, kw_only=True):
     ) -> Quote:
         """Quote the best part of the passage under the shortest header: groups in `headed` have theirs already.
 
-        Where that takes more than the tokens `left`, a shorter part is quoted.
+        If that takes more than the tokens `left`, a shorter part is quoted.
         """
         span = excerpt(self, weights)
-        text = self.text[slice(*span)].strip()
+        start, stop = span
+        text = self.text[start:stop].strip()
         header = next(text for group, text in self.headers if group is None or group not in headed)
         tokens = measure(header + text)
         if tokens > left and self.room > self.min_room:
-            room = MIN_EXCERPT_CHARS if self.room > MIN_EXCERPT_CHARS else self.min_room
+            room = self.min_room
+            if self.room > MIN_EXCERPT_CHARS:
+                room = MIN_EXCERPT_CHARS
             shorter = structs.replace(self, room=room)
             return shorter.quote(weights, measure, headed=headed, left=left)
         return Quote(
@@ -115,15 +127,18 @@ class Quotable(Struct, frozen=True, kw_only=True):
 
     def sentences(self, weights: Mapping[str, float]) -> list[_Sentence]:
         """Return the sentences around the best window; the rest of a long passage is not read."""
-        scores, windows = self.window_scores.tolist(), self.windows
-        window = best = scores.index(max(scores))
-        last = best + 1
+        scores = self.window_scores.tolist()
+        windows = self.windows
+        best = scores.index(max(scores))
+        window = best
         while window > 0 and windows[best][0] - windows[window][0] < MIN_CONTEXT_CHARS:
             window -= 1
+        last = best + 1
         while last < len(windows) and windows[last - 1][1] - windows[best][1] < max(MIN_CONTEXT_CHARS, self.room):
             last += 1
         sentences: list[_Sentence] = []
-        before, is_code = "", self.text.count(_FENCE, 0, windows[window][0]) % 2 == 1
+        before = ""
+        is_code = self.text.count(_FENCE, 0, windows[window][0]) % 2 == 1
         for start, stop in _split(self.text, windows[window][0], windows[last - 1][1]):
             while windows[window][1] <= start:
                 window += 1
@@ -131,12 +146,24 @@ class Quotable(Struct, frozen=True, kw_only=True):
             hits = tuple(filter(weights.__contains__, terms(text)))
             follows = is_code or (_ITEM.match(text) is not None and _ANNOUNCEMENT.search(before) is not None)
             sentences.append(_Sentence(start, stop, hits, scores[window], follows))
-            before, is_code = text, is_code ^ (text.count(_FENCE) % 2 == 1)
+            before = text
+            if text.count(_FENCE) % 2 == 1:
+                is_code = not is_code
         return sentences
 
 
 class Quote(Struct, frozen=True, kw_only=True):
-    """The quoted part of a passage, its words, its cost in tokens, the groups that have their header, its session."""
+    """The quoted part of a passage.
+
+    Attributes:
+        passage: The number of the passage.
+        span: The quoted part, as offsets.
+        text: Its text.
+        plain: Its words, without case and punctuation.
+        tokens: Its tokens, with the header.
+        groups: The groups of passages that have a header by this quote.
+        said_in: As in `Quotable`.
+    """
 
     passage: int
     span: Span
@@ -159,18 +186,19 @@ def pack(
     limit: int | None = None,
     adaptive: bool = False,
 ) -> list[Quote]:
-    """Quote passages in order, each that fits into what is left of `room` tokens; what repeats another is left out.
+    """Quote passages in order, each that fits into what is left of `room` tokens and repeats no other quote.
 
     `order` has passages, their lengths in characters and their scores, 1 for the best; a passage is read only if it may
-    fit. Text that is `known` is not quoted, unless there is more about the query beside it. The quotes in `after` come
-    first and take their part of the room. `limit` is the maximum number of quotes. If `adaptive`, a passage must score
-    the better the more is quoted already.
+    fit. Text that is `known` is not quoted, unless the passage has more about the query next to it. The quotes in
+    `after` come first and take their part of the room. `limit` is the maximum number of quotes. If `adaptive`, the
+    minimum score rises with the tokens that are quoted already.
     """
     packed = _Packed(known=[_plain(text) for text in known], adaptive=adaptive)
     for quote in after:
         packed.add(quote)
     for passage, _, left in packed.choose(order, room=room, limit=limit):
-        if (candidate := read(passage)) is None:
+        candidate = read(passage)
+        if candidate is None:
             continue
         quote = candidate.quote(weights, measure, headed=packed.headed, left=left)
         if quote.tokens <= left and not packed.repeats(quote, weights):
@@ -182,9 +210,10 @@ def select_likely(
     order: Iterable[tuple[int, int, float]], *, room: float, after: Sequence[Quote] = (), adaptive: bool = False
 ) -> list[int]:
     """Return the passages that `pack` reads if none repeats another and each takes the typical number of tokens."""
-    packed, likely = _Packed(adaptive=adaptive), []
+    packed = _Packed(adaptive=adaptive)
     for quote in after:
         packed.add(quote)
+    likely: list[int] = []
     for passage, chars, _ in packed.choose(order, room=room):
         likely.append(passage)
         packed.spend(chars / TYPICAL_CHARS_PER_TOKEN)
@@ -193,19 +222,25 @@ def select_likely(
 
 @dataclass(slots=True, kw_only=True)
 class _Packed:
-    """The quotes so far, their tokens, the groups that have a header, and the words that must not be repeated.
+    """The quotes so far.
 
-    What was `said` are the words of quotes, one in a line, by the session of a person (see `Quotable`). A passage must
-    score at `least` as much as this to be quoted beside them.
+    Attributes:
+        adaptive: Whether the minimum score rises with the tokens that are quoted.
+        known: The words of texts that must not be repeated.
+        words: The words of the quotes, one quote in a line, by their `said_in` (see `Quotable`).
+        quotes: The quotes, by passage.
+        headed: The groups of passages that have a header.
+        spent: The tokens of the quotes.
+        min_score: The score that the next passage needs.
     """
 
     adaptive: bool
     known: list[str] = field(default_factory=list)
-    said: dict[int | None, str] = field(default_factory=dict)
+    words: dict[int | None, str] = field(default_factory=dict)
     quotes: dict[int, Quote] = field(default_factory=dict)
     headed: set[Hashable | None] = field(default_factory=set)
     spent: float = 0.0
-    least: float = 0.0
+    min_score: float = 0.0
 
     def __post_init__(self) -> None:
         self.spend(0.0)
@@ -215,49 +250,66 @@ class _Packed:
     ) -> Iterator[tuple[int, int, float]]:
         """Yield the passages that may fit, with the characters of a short excerpt and the tokens that are left."""
         for passage, size, score in order:
-            if score < self.least or passage in self.quotes:
+            if score < self.min_score or passage in self.quotes:
                 continue
-            left, chars = room - self.spent, min(size, MIN_EXCERPT_CHARS)
+            left = room - self.spent
             if left < MIN_QUOTE_TOKENS or len(self.quotes) == limit:
                 break
+            chars = min(size, MIN_EXCERPT_CHARS)
             if chars <= CHARS_PER_TOKEN * left:
                 yield passage, chars, left
 
     def spend(self, tokens: float) -> None:
         self.spent += tokens
-        self.least = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM if self.adaptive else -math.inf
+        self.min_score = -math.inf
+        if self.adaptive:
+            self.min_score = MIN_SCORE + SCORE_RISE * self.spent / TYPICAL_ROOM
 
     def add(self, quote: Quote) -> None:
         self.quotes[quote.passage] = quote
         self.headed.update(quote.groups)
-        self.said[quote.said_in] = self.said.get(quote.said_in, "\n") + f"{quote.plain}\n"
+        self.words[quote.said_in] = self.words.get(quote.said_in, "\n") + f"{quote.plain}\n"
         self.spend(quote.tokens)
 
     def repeats(self, quote: Quote, weights: Container[str]) -> bool:
-        """Tell whether a text was quoted already, or is a part of what was, or half of it is all of what was.
+        """Return whether a quote repeats another one or a known text.
 
-        Where the half is known, the rest must have no word of the query.
+        It does if it is equal to the other, or a part of it, or if the other is at least half of it. If that half is a
+        known text, the rest must contain no word of the query.
         """
-        plain, said = quote.plain, self.said
+        plain = quote.plain
         if len(plain) < MIN_SENTENCE_CHARS:
-            return plain in self.known or any(f"\n{plain}\n" in text for text in said.values())
-        texts = said.values() if quote.said_in is None else [said.get(quote.said_in, ""), said.get(None, "")]
-        is_quoted = any(_says(other, plain) for text in texts for other in _near(text, plain))
-        return is_quoted or any(_says(known, plain, weights) for known in self.known)
+            return plain in self.known or any(f"\n{plain}\n" in text for text in self.words.values())
+        texts = list(self.words.values())
+        if quote.said_in is not None:  # a person may say the same again in another session
+            texts = [self.words.get(quote.said_in, ""), self.words.get(None, "")]
+        for text in texts:
+            if not _may_repeat(text, plain):
+                continue
+            if any(_is_repeated(plain, other) for other in text.split("\n")):
+                return True
+        return any(_is_repeated(plain, known, weights) for known in self.known)
 
 
-def _near(quotes: str, text: str) -> list[str]:
-    """Return all of some quotes if one may contain a text, or be at least half of it, by what is beside its middle."""
-    middle, part = len(text) // 2, min(len(text) // 4, _MAX_PROBE_CHARS)
-    is_near = text[middle : middle + part] in quotes or text[middle - part : middle] in quotes
-    return quotes.split("\n") if is_near else []
+def _may_repeat(quotes: str, text: str) -> bool:
+    """Return whether one of some quotes may contain a text or be at least half of it.
+
+    Both contain the characters before or after the middle of the text. One search for these is faster than a comparison
+    with every quote.
+    """
+    middle = len(text) // 2
+    part = min(len(text) // 4, _MAX_PROBE_CHARS)
+    return text[middle : middle + part] in quotes or text[middle - part : middle] in quotes
 
 
-def _says(other: str, text: str, weights: Container[str] = ()) -> bool:
-    """Tell whether a text is in another, or half of it is all of the other and the rest has none of the words."""
-    if text in other or other not in text or 2 * len(other) < len(text):
-        return text in other
-    return not any(term in weights for term in terms(text.replace(other, " ")))
+def _is_repeated(text: str, other: str, weights: Container[str] = ()) -> bool:
+    """Return whether a text is in another, or the other is at least half of it and the rest has none of the words."""
+    if text in other:
+        return True
+    if other not in text or 2 * len(other) < len(text):
+        return False
+    rest = text.replace(other, " ")
+    return not any(term in weights for term in terms(rest))
 
 
 def _plain(text: str) -> str:
@@ -268,31 +320,45 @@ def _plain(text: str) -> str:
 
 
 def excerpt(candidate: Quotable, weights: Mapping[str, float]) -> Span:
-    """Return the part of a passage to quote: whole sentences that hold most of the query."""
-    is_short = candidate.room < MIN_EXCERPT_CHARS
-    if len(candidate.text) <= (candidate.room if is_short else max(MAX_WHOLE_CHARS, candidate.room)):
+    """Return the part of a passage to quote: whole sentences that contain most of the query."""
+    max_whole = candidate.room
+    if candidate.room >= MIN_EXCERPT_CHARS:
+        max_whole = max(MAX_WHOLE_CHARS, candidate.room)
+    if len(candidate.text) <= max_whole:
         return 0, len(candidate.text)
     sentences = candidate.sentences(weights)
     runs = _runs(sentences, min_chars=min(candidate.room, MIN_EXCERPT_CHARS))
-    first, last = max(runs, key=lambda run: _run_value(sentences[slice(*run)], weights))
+    first, last = max(runs, key=lambda run: _run_value(sentences[run[0] : run[1]], weights))
 
     def value(number: int) -> float:
         if not 0 <= number < len(sentences):
             return -1.0
         return sentences[number].prior + sum(map(weights.__getitem__, dict.fromkeys(sentences[number].terms)))
 
-    most, more = candidate.room + MAX_SLACK_CHARS, MAX_LIST_CHARS * (candidate.room == MAX_EXCERPT_CHARS)
-    while first > 0 or last < len(sentences):  # take the better of the sentences beside it, while there is room
-        is_announced = last < len(sentences) and sentences[last].follows
-        longer = (first - 1, last) if not is_announced and value(first - 1) > value(last) else (first, last + 1)
-        if sentences[longer[1] - 1].stop - sentences[longer[0]].start > most + is_announced * more:
+    max_chars = candidate.room + MAX_SLACK_CHARS
+    max_list_chars = max_chars
+    if candidate.room == MAX_EXCERPT_CHARS:
+        max_list_chars += MAX_LIST_CHARS
+    while first > 0 or last < len(sentences):  # add the better of the two adjacent sentences, while there is room
+        longer_first = first
+        longer_last = last
+        allowed = max_chars
+        if last < len(sentences) and sentences[last].follows:  # an item of a list, or code
+            longer_last += 1
+            allowed = max_list_chars
+        elif value(first - 1) > value(last):
+            longer_first -= 1
+        else:
+            longer_last += 1
+        if sentences[longer_last - 1].stop - sentences[longer_first].start > allowed:
             break
-        first, last = longer
+        first = longer_first
+        last = longer_last
     return sentences[first].start, sentences[last - 1].stop
 
 
 class _Sentence(NamedTuple):
-    """A sentence, the query's terms in it, the score of its window, and whether the one before announces it."""
+    """A sentence, the query's terms in it, the score of its window, and whether the sentence before announces it."""
 
     start: int
     stop: int
@@ -303,7 +369,8 @@ class _Sentence(NamedTuple):
 
 def _split(text: str, start: int, stop: int) -> Iterator[Span]:
     """Yield the sentences of a part of a text: short ones joined to the next, long ones cut at a space."""
-    for cut in [*(match.end() for match in SENTENCE_END.finditer(text, start, stop)), stop]:
+    cuts = [match.end() for match in SENTENCE_END.finditer(text, start, stop)]
+    for cut in [*cuts, stop]:
         if cut - start < MIN_SENTENCE_CHARS and cut != stop:
             continue
         while cut - start > MAX_SENTENCE_CHARS:
@@ -330,6 +397,8 @@ def _runs(sentences: Sequence[_Sentence], *, min_chars: int) -> Iterator[tuple[i
 def _run_value(run: Sequence[_Sentence], weights: Mapping[str, float]) -> float:
     """Rate a run by the terms in it, the scores of its windows, and its length."""
     hits = list(chain.from_iterable([sentence.terms for sentence in run]))
-    distinct, repeated = sum(map(weights.__getitem__, dict.fromkeys(hits))), sum(map(weights.__getitem__, hits))
+    distinct = sum(map(weights.__getitem__, dict.fromkeys(hits)))
+    repeated = sum(map(weights.__getitem__, hits))
     prior = sum([sentence.prior for sentence in run]) / len(run)
-    return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - (run[-1].stop - run[0].start) / 1000
+    length = (run[-1].stop - run[0].start) / _CHARS_PER_POINT
+    return distinct + _REPEAT_WEIGHT * repeated + _PRIOR_WEIGHT * prior - length
