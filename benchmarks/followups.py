@@ -84,7 +84,7 @@ def measure(*, messages: int, embedder: Embedder | None, seed: int = 1) -> dict[
         def ask(before: Sequence[str], used: Embedder | None) -> dict[str, Any]:
             blocks = []
             for number, (_, question, _) in enumerate(FACTS):
-                texts = select_texts((question, *before[number : number + 1]), most=3)
+                texts = select_texts((question, *before[number : number + 1]), max_texts=3)
                 blocks.append(recall(store, RecallQuery(texts=texts, scope=_SCOPE), embedder=used))
             missed = [fact[1] for fact, found in zip(FACTS, blocks, strict=True) if fact[2] not in found.block]
             tokens = sum(found.tokens for found in blocks) / len(blocks)

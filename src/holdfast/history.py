@@ -444,7 +444,7 @@ class History:
 
         `newest` is a question that is not in the history yet.
         """
-        return select_texts(chain((unwrap(newest),), self._read_user_texts()), most=max_messages)
+        return select_texts(chain((unwrap(newest),), self._read_user_texts()), max_texts=max_messages)
 
     def _read_user_texts(self) -> Iterator[str]:
         for item in reversed(self.messages):

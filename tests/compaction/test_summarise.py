@@ -298,7 +298,7 @@ def test_a_model_that_hangs_ends_in_the_digest_in_time() -> None:
     summary = summed_up(planned(LONG), model, settings=compaction(timeout_seconds=60))
     assert summary.rung == "digest"
     assert model.clock.now <= 60
-    assert "the time for this compaction is over" not in summary.text
+    assert "the time limit of this compaction has passed" not in summary.text
 
 
 def test_an_overflow_is_met_with_smaller_chunks() -> None:

@@ -167,9 +167,9 @@ def test_the_least_score_counts_with_weights(store: SqliteStore) -> None:
 def test_the_question_is_what_was_said_last() -> None:
     """The newest message asks; what came before helps while that says too little, and no more than is allowed."""
     said = ["yes", "and now?", "  ", "where do we deploy the gateway service tomorrow", "hello"]
-    assert select_texts(said, most=3) == ("where do we deploy the gateway service tomorrow", "and now?", "yes")
-    assert select_texts(said, most=2) == ("and now?", "yes")
-    assert select_texts(["where do we deploy the gateway service tomorrow", "hello"], most=3) == (
+    assert select_texts(said, max_texts=3) == ("where do we deploy the gateway service tomorrow", "and now?", "yes")
+    assert select_texts(said, max_texts=2) == ("and now?", "yes")
+    assert select_texts(["where do we deploy the gateway service tomorrow", "hello"], max_texts=3) == (
         "where do we deploy the gateway service tomorrow",
     )
-    assert select_texts([], most=3) == ()
+    assert select_texts([], max_texts=3) == ()

@@ -1,14 +1,15 @@
-"""Make the summary of a plan: by a model if there is one, by rule if not, audited either way.
+"""Make the summary of a plan: by a model if there is one, otherwise by rule, and audit it in both cases.
 
-A history is summarised step by step down a ladder, each step tried when the one before it failed: all of it; in smaller
-chunks; without what is too large; what was finished with the digest of the rest; the digest alone. The last step needs
-no model, so there is always a summary.
+There are several ways to summarise a history, each tried if the one before it failed: all of it; in smaller chunks;
+without messages that are too large; the part that was finished, with a digest of the rest; a digest alone. The last one
+needs no model, so there is always a summary.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from threading import Event
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
@@ -47,15 +48,23 @@ from holdfast.tokens import TokenCounter, count_message, count_text
 
 Rung: TypeAlias = Literal["full", "smaller", "without_oversized", "partial", "digest"]
 RUNGS: Final[tuple[Rung, ...]] = ("full", "smaller", "without_oversized", "partial", "digest")
-"""The steps of the ladder, best first."""
+"""The ways to summarise, best first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A summary that replaces history: `text` as a session file stores it, `framed` as it is in the window.
+    """A summary that replaces history.
 
-    `misses` is what the model's own words lacked, and was added by rule. `details` are files, failed calls and what a
-    hook adds, as session files store them.
+    Attributes:
+        text: The summary as a session file stores it.
+        framed: The summary as the window contains it.
+        tokens: The tokens of `framed`.
+        rung: The way in which it was made.
+        calls: How many calls of a model it took.
+        misses: What the model's summary lacked; it was added by rule.
+        warnings: The failures on the way.
+        details: Files, failed calls and what a hook adds, as session files store them.
+        from_hook: Whether a hook made it.
     """
 
     text: str
@@ -71,7 +80,7 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """The progress of a compaction: the stage (`history`, `merge`, ...), chunk and number of chunks, calls so far."""
+    """The progress of a compaction: the stage (`history`, `merge`, ...), step and number of steps, calls so far."""
 
     stage: str
     step: int
@@ -80,25 +89,31 @@ class Progress:
 
 
 MAX_CALLS: Final = 48
-"""The most calls of a model for one summary."""
+"""The maximum number of calls of a model for one summary."""
 _MIN_REPLY: Final = 512
+"""The tokens that a model may write at least."""
 _REPLY_SHARE: Final = 0.8
+"""The share of the reserve for a reply that a model may write."""
 _MIN_ROOM: Final = 8
+"""With fewer tokens for its text, a summary is not worth making."""
 _TURN: Final = "---\n\n**The beginning of the turn that goes on below:**"
 _MIN_STAGED: Final = 4
 """Fewer units than this are not split into two parts and merged."""
 _WORDS_PER_TOKEN: Final = 0.5
-"""The words that a model may write for each token of the summary; what is added by rule takes the rest."""
+"""The words that a model is asked to write for each token of the summary; the rest is for what is added by rule."""
 _MAX_REPEATED: Final = 800
-"""The most characters of instructions and of the last request that every prompt repeats."""
+"""The maximum characters of instructions and of the last request that every prompt repeats."""
 _MAX_TRIES: Final = 3
+"""How often a call that failed is made."""
 _MAX_BAD_ANSWERS: Final = 2
-"""Number of times that an answer which cannot be a summary is requested again."""
+"""How often a prompt is sent if the answers cannot be a summary."""
 _MIN_WAIT: Final = 0.5
 _MAX_WAIT: Final = 5.0
+"""The shortest and the longest wait between two tries, in seconds."""
 _CALL_SHARE: Final = 2 / 3
 """The share of the remaining time for one call, so that there is time for another."""
 _MIN_TIME: Final = 0.5
+"""With fewer seconds left, no call is made."""
 
 
 def make_details(plan: CompactionPlan) -> dict[str, Any]:
@@ -112,7 +127,7 @@ def make_details(plan: CompactionPlan) -> dict[str, Any]:
 
 
 class _NoAnswerError(HoldfastError):
-    """There is no usable answer: the next step of the ladder is tried."""
+    """There is no usable answer: the next way to summarise is tried."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +140,11 @@ class _Passage:
 
 
 _Parts: TypeAlias = list[list[list[_Passage]]]
-"""A history to summarise: parts that are merged at the end, each of chunks of units."""
+"""A history to summarise: parts whose summaries are merged at the end. A part is a list of chunks of units."""
 
 
 class _Made(NamedTuple):
-    """The summary of a part of history, and the step of the ladder that it comes from."""
+    """The summary of a part of history, and the way in which it was made."""
 
     text: str
     rung: Rung
@@ -137,7 +152,7 @@ class _Made(NamedTuple):
 
 @dataclass(slots=True)
 class _Partial:
-    """The progress of one way to summarise: the summaries of the first `units` units."""
+    """The finished work of one way to summarise: the summaries of the first `units` units."""
 
     texts: list[str]
     units: int = 0
@@ -145,12 +160,24 @@ class _Partial:
 
 @dataclass(slots=True, kw_only=True)
 class Summariser:
-    """Makes the summary of a plan, down the ladder. Nothing is changed: the caller records it.
+    """Makes the summary of a plan. It records nothing: the caller does.
 
-    Without a model it makes the digest. `clock` returns monotonic seconds; `sleep` waits between two tries, and may be
-    `cancel.wait`. `instructions` are the user's, for this summary. `on_progress` must not raise. `done` has finished
-    answers by the digest of their prompt: if the caller keeps them, they are not asked for again after a failure.
-    `hopeless` says why further calls make no sense; it is empty while they do.
+    Attributes:
+        plan: What to summarise.
+        model: The model; without one, the summary is a digest.
+        settings: The settings of compaction.
+        window_tokens: The tokens of the model's window.
+        clock: Returns monotonic seconds.
+        sleep: Waits between two tries; may be `cancel.wait`.
+        instructions: The user's instructions for this summary.
+        cancel: Stops the work when it is set.
+        on_progress: Called before each step; must not raise.
+        done: Finished answers by the digest of their prompt. If the caller keeps them, they are not requested again
+            after a failure.
+        count: Counts tokens.
+        calls: The number of calls so far.
+        troubles: The failures so far.
+        hopeless: Why no further call is made; empty as long as calls are possible.
     """
 
     plan: CompactionPlan
@@ -185,16 +212,19 @@ class Summariser:
         self._appendix = make_appendix(self.plan, recent_turns=self.settings.recent_turns_preserve)
 
     def summarise(self) -> Summary:
-        """Summarise, audit and repair; make the digest if the model gives no summary.
+        """Summarise, audit and repair; make a digest if the model returns no summary.
 
-        If no summary would be shorter than what it replaces, that is a CompactionError.
+        Raises:
+            CompactionError: There is nothing to summarise, or the summary is not shorter than what it replaces.
         """
         if self.plan.outcome != "ready":
             raise CompactionError(self.plan.reason)
-        made = self._summarise_parts() if self.model is not None else None
+        made = None
+        if self.model is not None:
+            made = self._summarise_parts()
         misses = Checklist()
         if made is None:
-            sections = [section for group in outline_plan(self.plan).values() for section in group]
+            sections = list(chain.from_iterable(outline_plan(self.plan).values()))
         elif not self.settings.quality_guard.enabled:
             sections = [Section(title="", lines=tuple(made.text.splitlines()))]
         else:
@@ -213,7 +243,7 @@ class Summariser:
         )
 
     def _fit(self, sections: Sequence[Section]) -> tuple[str, int]:
-        """Pack sections and appendix into the cap, in the frame, and shorter than what they replace."""
+        """Pack sections and appendix into a framed summary within the cap that is shorter than what it replaces."""
         replaced = self.plan.replaced
         limit = self.plan.summary_tokens - self._count_framed("")
         if limit < _MIN_ROOM:
@@ -230,55 +260,70 @@ class Summariser:
     def _count_framed(self, text: str) -> int:
         return count_message(Message(role="user", parts=(Text(text=wrap_summary(text)),)), count=self.count)
 
-    # --- the ladder --------------------------------------------------------------
+    # --- the ways to summarise ---------------------------------------------------
 
     def _summarise_parts(self) -> _Made | None:
         """Summarise the history and the beginning of a split turn; None if every part is a digest."""
-        plan, history = self.plan, self.plan.previous
+        plan = self.plan
         made: list[_Made] = []
+        text = plan.previous
         for stage, items in (("dropped", plan.dropped), ("history", plan.history)):
             if items:
-                made.append(self._climb(stage, items, history))
-                history = made[-1].text
+                part = self._summarise_part(stage, items, text)
+                made.append(part)
+                text = part.text
         if plan.prefix:
-            made.append(self._climb("prefix", plan.prefix, ""))
-        if all(one.rung == "digest" for one in made):
+            prefix = self._summarise_part("prefix", plan.prefix, "")
+            made.append(prefix)
+            text = f"{without_lists(text, and_turns=True)}\n\n{_TURN}\n\n{prefix.text}"
+        if all(part.rung == "digest" for part in made):
             return None
-        worst = max((min(one.rung, "partial", key=RUNGS.index) for one in made), key=RUNGS.index)
-        turn = f"{without_lists(history, and_turns=True)}\n\n{_TURN}\n\n{made[-1].text}"
-        return _Made(turn if plan.prefix else history, worst)
+        worst: Rung = "full"
+        for part in made:
+            rung: Rung = "partial" if part.rung == "digest" else part.rung  # another part is by the model
+            worst = max(worst, rung, key=RUNGS.index)
+        return _Made(text, worst)
 
-    def _climb(self, stage: str, items: Sequence[Item], previous: str) -> _Made:
-        """Summarise a part of history after the previous summary; try one step of the ladder after the other."""
+    def _summarise_part(self, stage: str, items: Sequence[Item], previous: str) -> _Made:
+        """Summarise a part of history after the previous summary; try one way after the other."""
         units = [self._make_passage(span) for span in spans(items)]
-        best = _Partial([without_lists(previous, and_turns=True)])
+        kept = without_lists(previous, and_turns=True)
+        best = _Partial([kept])
         for rung, parts in self._ways(units):
-            finished = _Partial(best.texts[:1])
+            finished = _Partial([kept])
             try:
-                return _Made(self._summarise(stage, parts, previous, finished), rung)
+                text = self._summarise(stage, parts, previous, finished)
             except _NoAnswerError:
-                best = max(best, finished, key=lambda one: one.units)
+                if finished.units > best.units:
+                    best = finished
+            else:
+                return _Made(text, rung)
             if self.hopeless:
                 break
-        rest = [message for unit in units[best.units :] for message in unit.messages]
+        rest: list[Message] = []
+        for unit in units[best.units :]:
+            rest += unit.messages
         if not best.units:
             return _Made(self._digest(rest, previous), "digest")
         texts = [text for text in best.texts if text]
         if rest:
-            note = f"[Partial summary: the first {best.units} of {len(units)} exchanges."
-            texts += [f"{note} What follows was put together by rule.]", self._digest(rest, "")]
+            texts.append(
+                f"[Partial summary: the first {best.units} of {len(units)} exchanges."
+                " What follows was put together by rule.]"
+            )
+            texts.append(self._digest(rest, ""))
         return _Made("\n\n".join(texts), "partial")
 
     def _make_passage(self, span: Span) -> _Passage:
-        """Render a unit for a summariser; of one that would fill its window only the beginning and the end."""
+        """Render a unit for a summariser; of one that would fill its window, only the beginning and the end."""
         messages = tuple(item.message for item in span.items)
         text = render_messages(messages)
         passage = _Passage(text, self.count(text), messages)
         if not is_oversized(passage, self.window_tokens):
             return passage
         size = len(text) * self.window_tokens // (4 * passage.tokens)
-        left = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
-        return replace(passage, text=left)  # its tokens stay, so that a later step may leave it out
+        clipped = clip(text, head=size * 2 // 3, tail=size // 3, marker="\n[... the middle is left out: too long]\n")
+        return replace(passage, text=clipped)  # with the tokens of the whole, so that a later way may leave it out
 
     def _digest(self, messages: Sequence[Message], previous: str) -> str:
         return make_digest(
@@ -293,16 +338,20 @@ class Summariser:
     def _ways(self, units: Sequence[_Passage]) -> Iterator[tuple[Rung, _Parts]]:
         """Yield the ways to try, without those that would make the same calls again."""
         is_staged = self.settings.mode == "safeguard"
-        # Beside the chunk, a prompt has room for the previous summary and the answer.
-        previous = max(self.plan.summary_tokens, self.count(self.plan.previous))
-        room = max(self.window_tokens // 8, self.window_tokens - self._max_tokens - OVERHEAD - previous)
-        most = chunk_tokens(units, self.window_tokens) if is_staged else room
-        whole = split_by_size(units, most)
+        if is_staged:
+            max_chunk = chunk_tokens(units, self.window_tokens)
+        else:
+            # In addition to the chunk, a prompt needs room for the previous summary and the answer.
+            previous = max(self.plan.summary_tokens, self.count(self.plan.previous))
+            room = self.window_tokens - self._max_tokens - OVERHEAD - previous
+            max_chunk = max(self.window_tokens // 8, room)
+        whole = split_by_size(units, max_chunk)
         stages = [whole]
         if is_staged and len(whole) > 1 and len(units) >= _MIN_STAGED:
-            stages = [split_by_size(part, most) for part in split_by_share(units)]
+            stages = [split_by_size(part, max_chunk) for part in split_by_share(units)]
         yield "full", stages
-        smaller = split_by_size(units, max(1, min(most, count_tokens(units)) // 2))
+        half = min(max_chunk, count_tokens(units)) // 2
+        smaller = split_by_size(units, max(1, half))
         if len(smaller) > len(whole):
             yield "smaller", [smaller]
         reduced = list(units)
@@ -312,19 +361,27 @@ class Summariser:
                 text = f"[Large {unit.messages[0].role} message ({size}) omitted from summary]"
                 reduced[index] = replace(unit, text=text, tokens=len(text))
         if reduced != list(units):
-            yield "without_oversized", [split_by_size(reduced, most)]
+            yield "without_oversized", [split_by_size(reduced, max_chunk)]
 
     def _summarise(self, stage: str, parts: _Parts, previous: str, finished: _Partial) -> str:
         """Summarise chunk after chunk, and merge the parts. `finished` is kept up to date, in case a call fails."""
-        total, is_merged, step = sum(map(len, parts)), len(parts) > 1, 0
+        is_merged = len(parts) > 1
+        total = sum(len(part) for part in parts)
+        step = 0
         for part in parts:
             so_far = "" if is_merged else previous
             finished.texts.append("")
             for chunk in part:
                 step += 1
                 self._report(stage, step, total)
-                template = "summary_prefix" if stage == "prefix" else "summary_update" if so_far else "summary"
-                so_far = self._ask(template, _tag("conversation", "\n\n".join(unit.text for unit in chunk)), so_far)
+                if stage == "prefix":
+                    template = "summary_prefix"
+                elif so_far:
+                    template = "summary_update"
+                else:
+                    template = "summary"
+                conversation = "\n\n".join(unit.text for unit in chunk)
+                so_far = self._ask(template, _tag("conversation", conversation), so_far)
                 finished.texts[-1] = so_far
                 finished.units += len(chunk)
         if not is_merged:
@@ -334,7 +391,7 @@ class Summariser:
         return self._ask("summary_merge", texts, previous)
 
     def _revise(self, text: str) -> tuple[str, Checklist]:
-        """Ask for the summary again while it lacks something; return the best one, and what it lacks."""
+        """Ask for the summary again as long as it lacks something; return the best one, and what it lacks."""
         below = "\n".join(section.text for section in self._appendix)
         misses = audit(text, self._required, below=below)
         retries = self.settings.quality_guard.max_retries
@@ -348,7 +405,8 @@ class Summariser:
                 break
             left = audit(again, self._required, below=below)
             if left.total < misses.total:
-                text, misses = again, left
+                text = again
+                misses = left
         return text, misses
 
     def _report(self, stage: str, step: int, steps: int) -> None:
@@ -358,7 +416,7 @@ class Summariser:
     # --- calls -------------------------------------------------------------------
 
     def _ask(self, template: str, material: str, previous: str = "", **fields: str) -> str:
-        """Ask for a summary, and cut it to the cap, since the next prompt repeats it."""
+        """Ask the model for a summary, and cut it to the cap: the next prompt repeats it."""
         if previous:
             material += "\n\n" + _tag("previous-summary", escape(without_lists(previous)))
         prompt = load(template, material=material, rules=self._make_rules(), headings=", ".join(HEADINGS), **fields)
@@ -377,24 +435,29 @@ class Summariser:
         return cut_to(self.done[key], limit=self.plan.summary_tokens, count=self.count)
 
     def _make_rules(self) -> str:
-        settings, language = self.settings, self._required.language
+        """Return the rules that every prompt contains."""
+        settings = self.settings
         words = str(int(_WORDS_PER_TOKEN * self.plan.summary_tokens))
-        named = f", {language}" if language not in {None, "Latin script"} else ""
-        identifiers = load("summary_identifiers") if settings.identifier_policy == "strict" else ""
-        if settings.identifier_policy == "custom":
-            identifiers = _quote(settings.identifier_instructions or "")
-        rules = [load("summary_rules", words=words, language=named), identifiers]
-        rules += [f"The user's last request is: {_quote(self.plan.request)}"] if self.plan.request else []
-        rules += [
-            f"Additional focus: {_quote(text)}" for text in (settings.custom_instructions, self.instructions) if text
-        ]
+        language = ""
+        if self._required.language not in {None, "Latin script"}:
+            language = f", {self._required.language}"
+        rules = [load("summary_rules", words=words, language=language)]
+        if settings.identifier_policy == "strict":
+            rules.append(load("summary_identifiers"))
+        elif settings.identifier_policy == "custom":
+            rules.append(_quote(settings.identifier_instructions or ""))
+        if self.plan.request:
+            rules.append(f"The user's last request is: {_quote(self.plan.request)}")
+        for focus in (settings.custom_instructions, self.instructions):
+            if focus:
+                rules.append(f"Additional focus: {_quote(focus)}")
         return "\n\n".join(rule for rule in rules if rule)
 
     def _call(self, prompt: str) -> Reply:
         """Call the model with retries, within the deadline and the limit of calls."""
         left = self._deadline - self.clock()
         if left < _MIN_TIME:
-            self.hopeless = self.hopeless or "the time for this compaction is over"
+            self.hopeless = self.hopeless or "the time limit of this compaction has passed"
         elif self.calls + _MAX_TRIES > MAX_CALLS:
             self.hopeless = self.hopeless or f"{self.calls} calls were not enough"
         if self.hopeless or self.model is None:

@@ -1,19 +1,19 @@
-"""The recalled block: how facts and passages are quoted into a window, and how a block is removed again.
+"""The recalled block: quote facts and passages into a window, and remove a block from messages that come back.
 
 Stored text cannot close or fake the block: a `<` that begins one of the block's own tags is written as
 `&lt;`; a line that begins like an entry of the block, `[2026-02-10 14:31 user] ` or `- [decision] `, gets a backslash
 before the bracket; control characters are removed; a fact is one line. Nothing has to be undone: the archive has the
 original text.
 
-A passage follows its time and its speaker, `[2026-02-10 14:31 user] `, after a blank line. In a compact block a passage
-of the same day and session follows on the next line without the date, `[14:35 assistant] `, and one of the same minute
-with its speaker alone, `[assistant] `.
+Each passage begins after a blank line with its time and its speaker, `[2026-02-10 14:31 user] `. In a compact block,
+another passage of the same day and session begins on the next line without the date, `[14:35 assistant] `, and one of
+the same minute with its speaker alone, `[assistant] `.
 
 A fact or a passage that a later statement replaces is followed by `(may be outdated: see the later statement)`.
 
 A block is recognised by the mark in its tags. A mark is a digest of the block and a proof made with a key of the store,
 so every process that opens the store recognises its blocks without a list of them, the same block always has the same
-mark, and nobody can forge one. Text that only looks like a block is text.
+mark, and nobody can forge one. Text that looks like a block but has no valid mark is ordinary text.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 from msgspec import Struct
 
 from holdfast.memory.keys import open_keys
-from holdfast.messages import Message, Part, Text, ToolResult
+from holdfast.messages import Message, Part, ResultContent, Text, ToolResult
 from holdfast.moments import minute
 from holdfast.patterns import compile_once, load
 from holdfast.quoting import escape_tags, fold, fold_character, remove_controls, tag_pattern
@@ -43,14 +43,15 @@ from holdfast.store.codec import text_bytes
 # --- marks ---------------------------------------------------------------------
 
 LENGTH: Final = 15
-"""Characters of a mark: `a` to `z` and `2` to `7`."""
+"""The number of characters of a mark, which are `a` to `z` and `2` to `7`."""
 _DIGEST: Final = 5
+"""How many of them are the digest; the others are the proof."""
 _KIND: Final = "recall key"
 
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The keys of a store, oldest first. The first one signs; without any, no text is a block."""
+    """The keys of a store, oldest first. The first one signs; without keys, no text is a block."""
 
     keys: tuple[bytes, ...] = ()
 
@@ -72,7 +73,7 @@ UNKEPT: Final = Marks((b"",))
 
 
 def open_marks(store: Store) -> Marks:
-    """Read the keys of a store; make one where there is none, unless the store cannot be written."""
+    """Read the keys of a store; make one if it has none, unless the store cannot be written."""
     return Marks(open_keys(store, kind=_KIND))
 
 
@@ -95,14 +96,15 @@ _DAY: Final = 86_400_000
 
 Style: TypeAlias = Literal["compact", "full"]
 Superseded: TypeAlias = Literal["no", "partly", "wholly"]
-"""Whether a later statement takes the place of a quoted one."""
+"""Whether a later statement replaces a quoted one."""
 SUPERSEDED: Final[Mapping[Superseded, str]] = {
     "no": "",
     "partly": " (may be partly outdated: see the later statement)",
     "wholly": " (may be outdated: see the later statement)",
 }
-"""What follows the text of an entry."""
+"""The note after the text of an entry."""
 Header: TypeAlias = tuple[Hashable | None, str]
+"""A header, and the group of passages of which only the first one needs it; None if every passage needs one."""
 _TAG: Final = tag_pattern(r"recalled-context\w*", "knowledge", "detail")
 _TIME: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
 _SPEAKER: Final = r"(?:user|assistant|system|tool|archive)\]|[^\]\n]{1,200}\][^\S\n]"
@@ -110,14 +112,14 @@ _TYPES: Final = "|".join(get_args(FactType))
 _ENTRY: Final = rf"(?<=\n)(?:[^\S\n]*+\[(?={_TIME}|{_SPEAKER})|[^\w\\\n]{{1,120}}?\[(?=(?:{_TYPES})\]))"
 """A line that begins like an entry of the block, in folded text; the first line of a text follows a header."""
 _BREAK: Final = re.compile("\\s*[\n\u2028\u2029]\\s*")
-_LONGEST_NAME: Final = 80
+_MAX_NAME_CHARS: Final = 80
 _APART: Final = 2
-"""Line ends between a block and the text beside it."""
+"""The number of line ends between a block and the text next to it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """One line of knowledge, and whether a later statement takes its place."""
+    """A fact as one line of a block, and whether a later statement replaces it."""
 
     type: str
     text: str
@@ -125,9 +127,9 @@ class Fact:
 
 
 class Detail(Struct, frozen=True, kw_only=True):
-    """A quoted passage: its speaker, time (Unix milliseconds, 0 where unknown), text and session.
+    """A quoted passage: its speaker, time (Unix milliseconds, 0 if unknown), text and session.
 
-    `superseded` tells whether a later statement takes its place, or that of a sentence in it.
+    `superseded` tells whether a later statement replaces it, or a sentence in it.
     """
 
     role: str
@@ -138,21 +140,25 @@ class Detail(Struct, frozen=True, kw_only=True):
 
 
 def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, style: Style = "compact") -> str:
-    """Render a block; an empty text where there is nothing to quote.
+    """Render a block; an empty text if there is nothing to quote.
 
     Passages are rendered oldest first. A compact block keeps those of a day and session together, unless one of that
-    day is superseded: the statement that takes its place comes after it, whatever session it is from.
+    day is superseded: the statement that replaces it comes after it, whatever session it is from.
     """
     parts: list[str] = []
     if facts:
-        parts.append("\n".join(["<knowledge>", *map(fact_line, facts), "</knowledge>"]))
-    ordered = sorted(details, key=attrgetter("time"))  # stable: those of one moment stay in order
+        lines = [fact_line(fact) for fact in facts]
+        parts.append("\n".join(["<knowledge>", *lines, "</knowledge>"]))
+    ordered = sorted(details, key=attrgetter("time"))  # stable: passages of the same time stay in order
     if style == "compact":
-        mixed = {detail.time // _DAY for detail in ordered if detail.superseded != "no"}
+        mixed_days = {detail.time // _DAY for detail in ordered if detail.superseded != "no"}
 
         def key(detail: Detail) -> tuple[int, int, int]:
             day = detail.time // _DAY
-            return day, 0 if day in mixed else detail.session, detail.time // _MINUTE
+            session = detail.session
+            if day in mixed_days:
+                session = 0
+            return day, session, detail.time // _MINUTE
 
         ordered.sort(key=key)
     shown: set[Hashable] = set()
@@ -179,15 +185,18 @@ def fact_line(fact: Fact) -> str:
 def headers(role: str, time: int, session: int, style: Style) -> tuple[Header, ...]:
     """Return the headers of a passage, the longest first, each after its line ends.
 
-    Each but the last has the group of passages of which one needs it: those of a day or a minute of a session.
+    The group of the first one is the passages of a day of a session, that of the second one those of a minute.
     """
-    day, _, clock = minute(time).partition(" ") if time > 0 else ("", "", "")
     name = _name(role)
-    full = f"\n\n[{day} {clock} {name}] " if clock else f"\n\n[{name}] "
-    if style == "full" or not clock:
+    day, _, clock = minute(max(0, time)).partition(" ")
+    if time <= 0 or not clock:  # the time is unknown, or out of the range of a calendar
+        return ((None, f"\n\n[{name}] "),)
+    full = f"\n\n[{day} {clock} {name}] "
+    if style == "full":
         return ((None, full),)
+    by_day = ((time // _DAY, session, "day"), full)
     by_minute = ((time // _MINUTE, session), f"\n[{clock} {name}] ")
-    return ((time // _DAY, session, "day"), full), by_minute, (None, f"\n[{name}] ")
+    return by_day, by_minute, (None, f"\n[{name}] ")
 
 
 def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:
@@ -199,8 +208,15 @@ def choose_header(found: Sequence[Header], shown: set[Hashable]) -> str:
 
 @lru_cache(maxsize=1024)
 def _name(role: str) -> str:
-    short = " ".join(remove_controls(role).split())[:_LONGEST_NAME]
-    return _quote("".join(")" if "]" in fold_character(character) else character for character in short))
+    """Return the name of a speaker or type, in one line and without anything that reads as a closing bracket."""
+    short = " ".join(remove_controls(role).split())[:_MAX_NAME_CHARS]
+    characters: list[str] = []
+    for character in short:
+        if "]" in fold_character(character):
+            characters.append(")")
+        else:
+            characters.append(character)
+    return _quote("".join(characters))
 
 
 def _quote(text: str) -> str:
@@ -223,44 +239,75 @@ def _quote(text: str) -> str:
 def strip_text(text: str, marks: Marks) -> str:
     """Remove recalled blocks from a text, whatever a client did to them; see `find_blocks`.
 
-    The blank line around a block goes with it; the text before and after it stays separated.
+    The blank lines around a block are removed with it; the text before and after it stays separated.
     """
-    cuts: list[tuple[int, int, int, int]] = []  # adjacent blocks as one, with the line ends before and after them
+    cuts: list[_Cut] = []
     for start, stop in find_blocks(text, marks):
-        near, behind = text[max(0, start - _APART) : start], text[stop : stop + _APART]
-        first, before, after = start, len(near) - len(near.rstrip("\n")), len(behind) - len(behind.lstrip("\n"))
-        if cuts and start - before <= cuts[-1][1] + cuts[-1][3]:
-            first, _, before, _ = cuts.pop()
-        cuts.append((first, stop, before, after))
+        preceding = text[max(0, start - _APART) : start]
+        following = text[stop : stop + _APART]
+        cut = _Cut(
+            start=start,
+            stop=stop,
+            before=len(preceding) - len(preceding.rstrip("\n")),
+            after=len(following) - len(following.lstrip("\n")),
+        )
+        if cuts and cut.start - cut.before <= cuts[-1].stop + cuts[-1].after:
+            first = cuts.pop()
+            cut = cut._replace(start=first.start, before=first.before)
+        cuts.append(cut)
     kept: list[str] = []
     place = 0
-    for start, stop, before, after in cuts:
-        inside = start - before > 0 and stop + after < len(text)
-        kept += [text[place : start - before], "\n" * max(before, after) if inside else ""]
-        place = stop + after
-    return "".join([*kept, text[place:]])
+    for cut in cuts:
+        start = cut.start - cut.before
+        stop = cut.stop + cut.after
+        kept.append(text[place:start])
+        if start > 0 and stop < len(text):
+            kept.append("\n" * max(cut.before, cut.after))
+        place = stop
+    kept.append(text[place:])
+    return "".join(kept)
+
+
+class _Cut(NamedTuple):
+    """Adjacent blocks of a text, and the number of line ends before and after them."""
+
+    start: int
+    stop: int
+    before: int
+    after: int
 
 
 def strip_message(message: Message, marks: Marks) -> Message | None:
-    """Remove recalled blocks from a message; None where nothing else was in it, the message itself without blocks."""
+    """Remove recalled blocks from a message; None if it contained nothing else.
+
+    Without blocks, the message itself is returned.
+    """
     parts = [(part, _strip_part(part, marks)) for part in message.parts]
     if all(old is new for old, new in parts):
         return message
     kept = tuple(new for _, new in parts if new is not None)
-    return replace(message, parts=kept) if kept else None
+    if not kept:
+        return None
+    return replace(message, parts=kept)
 
 
 def _strip_part(part: Part, marks: Marks) -> Part | None:
     if isinstance(part, Text):
         words = strip_text(part.text, marks)
-        stripped = replace(part, text=words) if words.strip() else None
-        return part if words == part.text else stripped
+        if words == part.text:
+            return part
+        if not words.strip():
+            return None
+        return replace(part, text=words)
     if isinstance(part, ToolResult):
-        blocks = tuple(
-            replace(block, text=strip_text(block.text, marks)) if isinstance(block, Text) else block
-            for block in part.content
-        )
-        return part if blocks == part.content else replace(part, content=blocks)
+        content: list[ResultContent] = []
+        for block in part.content:
+            if isinstance(block, Text):
+                block = replace(block, text=strip_text(block.text, marks))  # noqa: PLW2901 - without recalled blocks
+            content.append(block)
+        if tuple(content) == part.content:
+            return part
+        return replace(part, content=tuple(content))
     return part
 
 
@@ -288,8 +335,8 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
     """Find the blocks of this store in a text, in order, without overlaps.
 
     A client may indent or quote a block, wrap its lines, escape it for HTML or JSON, or clip its end or its beginning.
-    Where a block was clipped, the text behind it cannot be told from it and goes with it, up to a line that says that
-    something was left out: a block is at the end of a user message or in a message of its own, so no words of the user
+    If a block was clipped, it cannot be told apart from the text after it, which is removed with it up to a line such
+    as "[... omitted]". A block is at the end of a user message or in a separate message, so no words of the user
     follow it.
     """
     tags = _find_tags(text, marks)
@@ -299,15 +346,17 @@ def find_blocks(text: str, marks: Marks) -> list[Span]:
         done = blocks[-1][1] if blocks else 0
         if tag.start < done:
             continue
-        if tag.closes:  # its beginning was clipped
-            omitted = [match.end() for match in _pattern("left_out").finditer(text, done, tag.start)]
-            start, stop = omitted[-1] if omitted else done, tag.stop
-        else:  # with the indent of its first line, and the marks of a quotation
+        if tag.closes:  # the beginning of the block was clipped
+            start = done
+            for match in _pattern("left_out").finditer(text, done, tag.start):
+                start = match.end()
+            stop = tag.stop
+        else:
+            start = tag.start
             line = text.rfind("\n", 0, tag.start) + 1
-            start, stop = (
-                tag.start if text[line : tag.start].strip(_QUOTING) else line,
-                _find_end(text, tags, number, ends[tag.mark]),
-            )
+            if not text[line : tag.start].strip(_QUOTING):  # remove the indent, and the marks of a quotation, too
+                start = line
+            stop = _find_end(text, tags, number, ends[tag.mark])
         if blocks and start <= done:
             start = blocks.pop()[0]
         blocks.append((start, stop))
@@ -326,7 +375,7 @@ def _find_tags(text: str, marks: Marks) -> list[_EchoTag]:
 
 
 def _find_ends(tags: Sequence[_EchoTag]) -> dict[str, list[int]]:
-    """Return where the closing tags of each mark end, in order."""
+    """Return the ends of the closing tags of each mark, in order."""
     ends: dict[str, list[int]] = defaultdict(list)
     for tag in tags:
         if tag.closes:
@@ -335,7 +384,7 @@ def _find_ends(tags: Sequence[_EchoTag]) -> dict[str, list[int]]:
 
 
 def _find_end(text: str, tags: Sequence[_EchoTag], number: int, ends: Sequence[int]) -> int:
-    """Find the end of the block that a tag opens: the next of the `ends` with its mark; else it was clipped."""
+    """Find the end of the block that a tag opens: the next of the `ends` with its mark. Without one it was clipped."""
     tag = tags[number]
     place = bisect_left(ends, tag.stop)
     if place < len(ends):

@@ -1,4 +1,4 @@
-"""The query of a recall, made from the settings, and the weights of its terms."""
+"""Build the query of a recall from the settings, and weigh its terms."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from holdfast.store.base import Across, FactRow, Scope
 from holdfast.text import is_unsegmented, terms
 
 _MIN_TERMS: Final = 4
-"""A message with fewer terms is read together with the ones before it."""
+"""A message with fewer terms is searched for together with the messages before it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,19 +47,20 @@ class RecallQuery:
         texts: The last user messages, newest last; the newest weighs most.
         scope: The owner of the memory that is searched.
         across: Whether passages of the agent's other sessions are searched; facts always are.
-        cap: The most tokens of the block, tags and headers included.
+        cap: The maximum tokens of the block, tags and headers included.
         fill, header: Whether the block is filled to the cap, and whether the date is repeated before every passage.
         now: The time of the question, in Unix milliseconds, for "two weeks ago".
         shown: What the window shows already.
-        eagerness: How large a block is by how well memory matches the question.
-        knowledge_share: The share of the cap for facts; what they leave goes to passages, and back.
-        max_facts, min_chars: The most facts in the block; a shorter question recalls nothing.
+        eagerness: The size of a block by how well memory matches the question.
+        knowledge_share: The share of the cap for facts. Passages get what facts do not use, and the other way round.
+        max_facts: The maximum number of facts in the block.
+        min_chars: A question with fewer characters recalls nothing.
         neighbours: How far around a passage others may be recalled with it.
         order: How passages are ranked.
         newest, days: Search only the newest N passages, or those of the last N days or without a time; None for all.
         seconds: The deadline after which nothing is recalled; None for none.
         facts: Facts that the caller has chosen; they come before those that are found.
-        is_broad: Whether all there is on a subject, the only text, is asked for.
+        is_broad: Whether the question asks for everything about a subject, which is the only text.
     """
 
     texts: Sequence[str]
@@ -111,24 +112,30 @@ def build_query(
     deadline.
     """
     recall = settings.recall
+    if across is None:
+        across = bool(settings.archive.cross_session)
+    if cap is None:
+        cap = recall.hard_cap_tokens
+    if max_facts is None:
+        max_facts = recall.max_facts
     words: list[str] = []
     for text in texts:
         own = unwrap(text)
-        if not own and not automatic:  # the user may look for such a text itself
+        if not own and not automatic:  # the user may search for the text of an envelope itself
             own = text
         words.append(own)
     return RecallQuery(
         texts=tuple(words),
         scope=scope,
-        across=bool(settings.archive.cross_session) if across is None else across,
-        cap=recall.hard_cap_tokens if cap is None else cap,
+        across=across,
+        cap=cap,
         fill=recall.fill,
         header=recall.header,
         now=now,
         shown=shown,
         eagerness=EAGERNESS[recall.eagerness],
         knowledge_share=recall.knowledge_share,
-        max_facts=recall.max_facts if max_facts is None else max_facts,
+        max_facts=max_facts,
         min_chars=recall.min_query_chars,
         neighbours=recall.neighbours,
         order=order_of(settings),
@@ -141,22 +148,28 @@ def build_query(
 
 def order_of(settings: Settings) -> Order:
     """Return the ranking that the settings ask for."""
-    search, reach, recipe = settings.search, settings.recall.neighbours, Recipe()
+    search = settings.search
     weights = Weighted(
         vector=search.vector_weight,
         keyword=search.bm25_weight,
         decay=search.time_decay,
         least=settings.recall.min_score,
     )
-    recipe = replace(recipe, near=recipe.near * (reach >= 1), far=recipe.far * (reach > 1))
-    variety = search.mmr.relevance_weight if search.mmr.enabled else None
+    recipe = Recipe()
+    if settings.recall.neighbours < 1:
+        recipe = replace(recipe, near=0.0)
+    if settings.recall.neighbours < 2:  # noqa: PLR2004 - `far` is two passages away
+        recipe = replace(recipe, far=0.0)
+    variety = None
+    if search.mmr.enabled:
+        variety = search.mmr.relevance_weight
     return Order(fusion=search.fusion, recipe=recipe, weighted=weights, variety=variety)
 
 
-def select_texts(messages: Iterable[str], *, most: int) -> tuple[str, ...]:
+def select_texts(messages: Iterable[str], *, max_texts: int) -> tuple[str, ...]:
     """Select the texts of a query, newest last: the newest message, and earlier ones while there are too few terms.
 
-    `messages` come newest first, without channel envelopes; `most` is `recall.query_messages`.
+    `messages` come newest first, without channel envelopes; `max_texts` is `recall.query_messages`.
     """
     texts: list[str] = []
     count = 0
@@ -164,20 +177,20 @@ def select_texts(messages: Iterable[str], *, most: int) -> tuple[str, ...]:
         if text.strip():
             texts.append(text)
             count += len(terms(text))
-        if count >= _MIN_TERMS or len(texts) >= most:
+        if count >= _MIN_TERMS or len(texts) >= max_texts:
             break
     return tuple(reversed(texts))
 
 
 def asks_nothing(text: str) -> bool:
-    """Tell whether a message needs nothing of memory: an acknowledgement, a greeting, "go on"."""
+    """Return whether a message needs nothing from memory: an acknowledgement, a greeting, "go on"."""
     return is_acknowledgement(unwrap(text))
 
 
 def find_subject(text: str) -> str:
-    """Return the subject of a question that asks for all there is on it; empty for any other question.
+    """Return the subject of a question that asks for everything about it; empty for any other question.
 
-    "Tell me everything about the payment service" is about the payment service, and its other words are in no answer.
+    "Tell me everything about the payment service" is about the payment service. No answer contains its other words.
     """
     question = unwrap(text).strip()
     for pattern in load("questions")["broad"]:
@@ -198,16 +211,16 @@ _PAST: Final = re.compile(
 )
 _DEFINITE: Final = re.compile(r"\b(?:the|that|this|those|these)\b|[那这這]|その|あの", re.IGNORECASE)
 _REFERENCES: Final = ((_WE, 0.4), (_PAST, 0.3), (_DEFINITE, 0.2))
-"""What each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving out
-each data set once (docs/benchmarks.md, "The size of a block")."""
+"""How much each of them adds. The weights were chosen with `python -m benchmarks other-words` and `recall`, by leaving
+out each data set once (docs/benchmarks.md)."""
 _MAX_REFERENCE: Final = 0.6
 
 
 def measure_reference(text: str) -> float:
     """Return how much a question refers to something that both sides know, 0 to 0.6.
 
-    "What did we decide about the old service?" does, "Why do cats purr?" does not. These words are in no index, so
-    they say something that the match of other words does not.
+    "What did we decide about the old service?" does, "Why do cats purr?" does not. Most of these are stop words, which
+    no index contains, so the match of the other words does not show it.
     """
     reference = sum(weight for pattern, weight in _REFERENCES if pattern.search(text))
     return min(_MAX_REFERENCE, reference)
@@ -219,50 +232,57 @@ def count_words(weights: Mapping[str, float]) -> float:
     for term, weight in weights.items():
         if not is_unsegmented(term):
             words += weight
-        elif len(term) > 1:  # such a query has each of its characters as a term, and each pair of neighbours
+        elif len(term) > 1:  # the terms of such a query are each of its characters, and each pair of neighbours
             words += weight / 2
     return words
 
 
 _EARLIER: Final = 0.5
+"""The weight of a text relative to that of the text after it."""
 _KANA: Final = re.compile(r"[\u3040-\u309f]+")
 """Hiragana alone: particles and endings, and a few words."""
 _KANA_WEIGHT: Final = 0.3
 _SIGNS: Final = "的了是在和有我你他她它们这那吗呢吧啊与及或也都就而被把从对为以之其于并等个什么哪谁怎几何誰"
 _PAIRS: Final = ("什么", "怎么", "哪些", "哪个", "多少", "几个", "为什", "是什", "么时", "时候")
 _SILENT: Final = frozenset((*_SIGNS, *_PAIRS))
-"""Chinese characters that a question contains and an answer need not."""
+"""Chinese characters of questions that are often missing in the answer."""
 _FRAME: Final = """
     ask become big come current ever exactly find give go happen kind know large last late long make many mean mention
     much need new often old please remember say see soon take talk tell thing think time try use want way
 """
-"""English words that a question contains and an answer need not: "how long did it take"."""
+"""English words of questions that are often missing in the answer: "how long did it take"."""
 _FRAME_WEIGHT: Final = 0.5
 
 
 def weigh_terms(texts: Sequence[str]) -> dict[str, float]:
     """Weigh the terms of a query, newest text last; earlier texts and words without content weigh less.
 
-    English stop words are not terms. A question of nothing but silent words keeps their full weights. However
+    English stop words are not terms. A question that has only words without content keeps their full weights. However
     long an earlier text is, it does not weigh more than the newest one.
     """
     found: dict[str, float] = {}
-    most = 0
+    newest_count = 0
     for age, text in enumerate(reversed(texts)):
         counts = Counter(terms(text))
-        most = most or counts.total()
-        share = _EARLIER**age * min(1.0, most / max(1, counts.total()))
+        if not newest_count:
+            newest_count = counts.total()
+        share = _EARLIER**age * min(1.0, newest_count / max(1, counts.total()))
         for term, count in counts.items():
             found[term] = max(found.get(term, 0.0), count * share)
-    frame = _frame()
+    frame_terms = _frame_terms()
     weighed: dict[str, float] = {}
     for term, weight in found.items():
-        if term not in _SILENT:
-            share = _FRAME_WEIGHT if term in frame else _KANA_WEIGHT if _KANA.fullmatch(term) else 1.0
-            weighed[term] = weight * share
+        if term in _SILENT:
+            continue
+        if term in frame_terms:
+            weighed[term] = weight * _FRAME_WEIGHT
+        elif _KANA.fullmatch(term):
+            weighed[term] = weight * _KANA_WEIGHT
+        else:
+            weighed[term] = weight
     return weighed or found
 
 
 @cache
-def _frame() -> frozenset[str]:
+def _frame_terms() -> frozenset[str]:
     return frozenset(terms(_FRAME))

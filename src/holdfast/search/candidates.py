@@ -1,7 +1,7 @@
 """The passages that a search proposes for ranking, with the signals that ranking needs.
 
-This is what every store returns: a bounded number of passages, one array for each signal. Ranking, the relevance test
-and packing are above it and are the same for all stores.
+Every store returns a bounded number of passages as one array for each signal. Ranking, the relevance test and packing
+use these arrays only and are the same for all stores.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class Candidates:
 
     Attributes:
         passages, messages, sessions: The number of each passage, of its message, and one for its session.
-        times: When it was said, in Unix milliseconds; 0 if that is not known.
+        times: The time of its message, in Unix milliseconds; 0 if that is not known.
         sizes, windows: The number of characters, and of windows.
-        human: Whether a person said it.
-        eligible: Whether it may be ranked; a neighbour that the query excludes is here only as a link to others.
+        human: Whether a person wrote it.
+        eligible: Whether it may be ranked; a neighbour that the query excludes only links others.
         previous, following: The places of the passages before and after it in its session; -1 if one is not here.
         keyword: BM25 of the query's terms.
         share: The share of the query (by inverse document frequency) in the passage, 0 to 1.
@@ -35,9 +35,10 @@ class Candidates:
         session_keyword: BM25 of its whole session, relative to the best session that the reader sees.
         cosine: The cosine of its best window, relative to the mean of what the reader sees; None without vectors.
         nearest: The highest cosines of single windows that may be ranked, not relative to the mean.
-        total_windows, embedded_windows: How many windows the reader sees, and how many have a vector, by a sample.
-        score_windows: Returns BM25 and cosine of each window of the passages at the given places (ascending), one
-            after the other.
+        total_windows, embedded_windows: How many windows the reader sees, and how many have a vector, estimated by a
+            sample.
+        score_windows: Returns BM25 and cosine of all windows of the passages at the given places (ascending), in
+            order.
         rarity: The inverse document frequency of each term of the query.
     """
 
@@ -72,4 +73,6 @@ class Candidates:
 
     def beside(self, places: Ints, links: Ints) -> Ints:
         """Follow `previous` or `following` from some places; -1 if there is none, and for -1."""
-        return np.where(places >= 0, links[places], -1) if len(links) else places
+        if not len(links):
+            return places
+        return np.where(places >= 0, links[places], -1)
