@@ -855,9 +855,15 @@ class Session:
         type: FactType = "decision",  # noqa: A002 - the domain's own word
         subject: str = "",
         slot: str = "",
+        questions: Sequence[str] = (),
     ) -> FactRow:
-        """Store a fact; it supersedes those of the same subject and slot, and a decision that it says is replaced."""
-        return self._memory.remember(content, scope=self.scope, type=type, subject=subject, slot=slot)
+        """Store a fact; it supersedes those of the same subject and slot, and a decision that it says is replaced.
+
+        Up to three `questions` that it answers, in other words than its own, are searched with it.
+        """
+        return self._memory.remember(
+            content, scope=self.scope, type=type, subject=subject, slot=slot, questions=questions
+        )
 
     def facts(self, *, across: bool = True) -> list[FactRow]:
         """List the current facts; `across` includes those of the agent's other sessions."""

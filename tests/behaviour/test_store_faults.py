@@ -538,6 +538,7 @@ def as_first_schema(home: Path) -> None:
         for table in ("facts", "records", "jobs"):
             connection.execute(f"UPDATE {table} SET data = bare(data)")  # noqa: S608 - our own tables
         connection.execute("DROP INDEX forgotten_words")
+        connection.execute("DROP INDEX jobs_of_kind")
         for column in ("words", "nonce"):
             connection.execute(f"ALTER TABLE forgotten DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 1")

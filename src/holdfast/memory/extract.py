@@ -206,7 +206,10 @@ _MAX_CHARS: Final = 500
 _NOT_JSON: Final = ": the answer was not JSON; use another model, or set knowledge.extraction = false"
 _TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
 
-_FIELDS: Final = ("type", "content", "context", "subject", "slot", "value", "message", "quote")
+MAX_QUESTIONS: Final = 3
+"""The number of questions that are kept of a fact."""
+_MAX_QUESTION_CHARS: Final = 160
+_FIELDS: Final = ("type", "content", "context", "subject", "slot", "value", "message", "quote", "questions")
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
     "properties": {
@@ -218,6 +221,7 @@ _SCHEMA: Final[Mapping[str, Any]] = {
                     **{name: {"type": "string"} for name in _FIELDS},
                     "type": {"type": "string", "enum": list(_TYPES)},
                     "message": {"type": "integer"},
+                    "questions": {"type": "array", "items": {"type": "string"}},
                 },
                 "required": list(_FIELDS),
                 "additionalProperties": False,
@@ -292,6 +296,7 @@ class Piece:
             doubtful=not signals.is_stated(sentence),
             evidence=(self.id,),
             quote=quote,
+            questions=read_questions(item.get("questions")),
             time=self.time,
         )
 
@@ -433,6 +438,23 @@ def _find_fault(item: Mapping[str, Any], content: str, proof: Piece | None, ever
 def _clean(value: Any) -> str:
     """Return a name or a value of an answer in one line, without secrets."""
     return redact(head(" ".join(value.split()), _MAX_CHARS)) if isinstance(value, str) else ""
+
+
+def read_questions(given: Any) -> tuple[str, ...]:
+    """Return the questions of an answer that are kept: texts of some length without secrets, each once.
+
+    A model that returns none, or something else than a list, has still stated a fact.
+    """
+    if not isinstance(given, list | tuple):
+        return ()
+    kept: dict[str, str] = {}
+    for question in given:
+        if not isinstance(question, str):
+            continue
+        text = " ".join(question.split())
+        if text and len(text) <= _MAX_QUESTION_CHARS and not is_secret(text):
+            kept.setdefault(plain(text), text)
+    return tuple(kept.values())[:MAX_QUESTIONS]
 
 
 # --- quotes ------------------------------------------------------------------------

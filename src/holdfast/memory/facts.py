@@ -19,6 +19,7 @@ from functools import cache, lru_cache
 from typing import Final, Literal, TypeAlias
 
 from holdfast import patterns, signals
+from holdfast.memory.fact_questions import MIN_MATCH, match_questions
 from holdfast.store.base import Across, FactRow, FactType, Scope, Select, Store
 from holdfast.text import digest, terms
 
@@ -83,10 +84,15 @@ MIN_FACTS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactHit:
-    """A fact that matches a question, and the share of the question (by rarity of its words) that it contains."""
+    """A fact that matches a question: by the share of the question, by rarity of its words, that it contains.
+
+    If one of the questions that it answers matches better, `score` is how well that one does, and it is found
+    `by_question`.
+    """
 
     fact: FactRow
     score: float
+    by_question: bool = False
 
 
 def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:
@@ -95,11 +101,13 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
         return []
     wanted = set(terms(query))
     least = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
-    hits = [
-        FactHit(fact=row, score=score)
-        for row, score in zip(rows, _score(rows, wanted), strict=True)
-        if row.pinned or 0 < score >= least or is_asked(row.subject, row.slot, question=query)
-    ]
+    matches = match_questions([row.questions for row in rows], query)
+    hits: list[FactHit] = []
+    for row, score, match in zip(rows, _score(rows, wanted), matches, strict=True):
+        is_found = 0 < score >= least or match >= MIN_MATCH or is_asked(row.subject, row.slot, question=query)
+        if row.pinned or is_found:
+            by_question = match >= max(MIN_MATCH, score)
+            hits.append(FactHit(fact=row, score=max(score, match), by_question=by_question))
     return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
 
 
@@ -130,7 +138,7 @@ class Draft:
     It states the `value` of a property (`slot`) of a `subject`, if it is about one that can change; `old` is the value
     that the same sentence says is replaced. A fact that is `additive` adds one more value; one that is `doubtful`
     replaces nothing by rule, since its words ask, suppose, plan or deny. The words of the `quote`, in the archived
-    messages of the `evidence`, prove it.
+    messages of the `evidence`, prove it. `questions` are what it answers, in other words.
     """
 
     type: FactType
@@ -144,6 +152,7 @@ class Draft:
     doubtful: bool = False
     evidence: tuple[int, ...] = ()
     quote: str = ""
+    questions: tuple[str, ...] = ()
     time: int = 0
 
     def states_same(self, fact: FactRow) -> bool:
@@ -247,6 +256,7 @@ def make_row(draft: Draft, *, scope: Scope) -> FactRow:
         slot=draft.slot,
         evidence=draft.evidence,
         quote=draft.quote,
+        questions=draft.questions,
     )
 
 

@@ -59,6 +59,19 @@ class Stats:
     warnings: tuple[str, ...]
 
 
+def _check_questions(questions: Sequence[str]) -> tuple[str, ...]:
+    """Return the questions of a fact that somebody states, without those that contain a secret."""
+    if not questions:
+        return ()
+    from holdfast.memory.extract import MAX_QUESTIONS, read_questions  # noqa: PLC0415 - see above
+
+    if isinstance(questions, str) or not all(isinstance(question, str) for question in questions):
+        raise InputError(f"questions={questions!r}: give a list of texts, such as ['Which port?']")
+    if len(questions) > MAX_QUESTIONS:
+        raise InputError(f"{len(questions)} questions: give at most {MAX_QUESTIONS} that the fact answers")
+    return read_questions(list(questions))
+
+
 class Memory:
     """An open memory. One for each process is enough; any number of processes may open the same store.
 
@@ -218,8 +231,11 @@ class Memory:
         type: FactType = "decision",  # noqa: A002 - the domain's own word
         subject: str = "",
         slot: str = "",
+        questions: Sequence[str] = (),
     ) -> FactRow:
         """Store a fact, secrets masked. A known fact is not stored twice.
+
+        Up to three `questions` that it answers, in other words than its own, are searched with it.
 
         It supersedes those of the same subject and slot, and the one decision that its words say is replaced. Without a
         slot, both are read from words that set a value (`API_PORT=8080`) or correct one.
@@ -237,8 +253,16 @@ class Memory:
         if same := [row for row in candidates if (row.content.casefold(), row.type) == (words.casefold(), type)]:
             return same[0]
         draft = facts.read_statement(words, subject=subject, slot=slot)
-        subject, slot, now = draft.subject, draft.slot, self.clock()
-        fact = FactRow(scope=scope, id=self.new_id(), type=type, content=words, time=now, subject=subject, slot=slot)
+        fact = FactRow(
+            scope=scope,
+            id=self.new_id(),
+            type=type,
+            content=words,
+            time=self.clock(),
+            subject=draft.subject,
+            slot=draft.slot,
+            questions=_check_questions(questions),
+        )
         over = facts.find_superseded(draft, known.values())
         self.store.add_facts([fact, *(facts.supersede(row, fact) for row in over)])
         return fact

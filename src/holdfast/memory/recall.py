@@ -212,8 +212,8 @@ class _Pace:
 def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder | None, pace: _Pace) -> Recall:
     hidden = read_exclusions(store, query.scope, across=query.across or True)
     query = replace(query, shown=replace(query.shown, messages={*query.shown.messages, *hidden.messages}))
-    found = _search(store, query, embedder, pace)
     fact_hits = _find_facts(store, query, hidden=hidden.facts)
+    found = _search(store, _add_quotes(query, fact_hits), embedder, pace)
     confidence = measure_confidence(found.signals)
     nothing = Recall(confidence=confidence, warnings=found.warnings)
     passage_tokens = _choose_size(found, query, confidence=confidence)
@@ -290,6 +290,21 @@ def _choose_size(found: _Found, query: RecallQuery, *, confidence: float) -> int
     if query.is_broad and len(_spread(found)):
         return query.cap
     return query.eagerness.choose_size(confidence, cap=query.cap, scale=scale_smallest_block(found.signals))
+
+
+def _add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
+    """Search also for the words that prove a fact if the question has none of them, but one that the fact answers.
+
+    They count as much as those of an earlier message.
+    """
+    quotes = [hit.fact.quote for hit in hits if hit.by_question and hit.fact.quote][:_MAX_QUOTES]
+    if not quotes or query.is_broad:
+        return query
+    return replace(query, texts=(" ".join(quotes), *query.texts))
+
+
+_MAX_QUOTES: Final = 2
+"""Facts that a question may lead to whose words are searched for too."""
 
 
 def _find_facts(store: Store, query: RecallQuery, *, hidden: Collection[str]) -> list[FactHit]:

@@ -133,7 +133,8 @@ def _read_rows(path: Path, marks: Marks) -> Iterator[tuple[int | None, MessageRo
                 )
             else:
                 values = {key: value for key, value in data.items() if key not in {"kind", "scope"}}
-                row = FactRow(scope=scope, **values | {"evidence": tuple(values.get("evidence", ()))})
+                lists = {name: tuple(values.get(name, ())) for name in ("evidence", "questions")}
+                row = FactRow(scope=scope, **values | lists)
         except (KeyError, TypeError) as error:
             raise InputError(f"{path}:{line.number}: not a line of an export ({error})") from error
         yield data.get("number"), row

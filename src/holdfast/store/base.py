@@ -95,6 +95,7 @@ class FactRow:
         slot: Which property of the subject it states; only the same slot supersedes.
         evidence: Numbers of the archived messages that support it.
         quote: The words that support it.
+        questions: Questions that it answers, in other words than its own; they are searched with it.
         superseded_by: The id of the fact that replaced it.
         pinned: It is shown before all others.
         deleted: It is no longer shown.
@@ -110,6 +111,7 @@ class FactRow:
     slot: str = ""
     evidence: tuple[int, ...] = ()
     quote: str = ""
+    questions: tuple[str, ...] = ()
     superseded_by: str | None = None
     pinned: bool = False
     deleted: bool = False

@@ -40,7 +40,8 @@ _ROLES: Final = frozenset({"user", "assistant"})
 _TOOL_ROLES: Final = frozenset({"tool", "toolResult"})
 """Roles that other programs write for the output of a tool."""
 _TYPES: Final = frozenset(get_args(FactType))
-_FACT_EXTRAS: Final = ("subject", "slot", "evidence", "quote", "pinned")
+_FACT_EXTRAS: Final = ("subject", "slot", "evidence", "quote", "questions", "pinned")
+_LISTS: Final = ("evidence", "questions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +293,7 @@ def _whole(number: object) -> int:
 def _extras(own: object) -> dict[str, Any]:
     if not isinstance(own, dict):
         return {}
-    return {key: tuple(value) if key == "evidence" else value for key, value in own.items() if key in _FACT_EXTRAS}
+    return {key: tuple(value) if key in _LISTS else value for key, value in own.items() if key in _FACT_EXTRAS}
 
 
 def content_key(scope: Scope, role: str, content: str) -> ContentKey:

@@ -343,7 +343,7 @@ def _decode_fact(scopes: Scopes, row: Any) -> FactRow:
     fact = FactRow(scope=scopes[scope], **unpack_json(data))
     if fact.id != name:
         raise ValueError("the data of another fact")
-    return replace(fact, evidence=tuple(fact.evidence))
+    return replace(fact, evidence=tuple(fact.evidence), questions=tuple(fact.questions))
 
 
 def _decode_record(scopes: Scopes, row: Any) -> Record:

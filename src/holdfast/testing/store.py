@@ -56,6 +56,7 @@ SAME: Final = 0.98
 def rows_read_back_unchanged(open_store: Opener, folder: Path) -> None:
     """Rows of every kind read back as they were written, after the store was opened again."""
     known = replace(fact("f1", "Use PostgreSQL"), evidence=(1, 2), quote="postgres it is", superseded_by="f2")
+    known = replace(known, questions=("Which database?", "用哪个数据库?"))
     record = Record(scope=HERE, kind="edit", key="e1", data={"why": "too long", "tokens": [1, 2]}, time=5)
     job = Job(scope=HERE, kind="embed", data={"from": 7}, time=6)
     said = [MessageRow(scope=HERE, message=message, nonce=f"{n} \udc00") for n, message in enumerate(sample_messages())]

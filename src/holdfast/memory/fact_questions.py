@@ -1,0 +1,82 @@
+"""How well a question matches the questions that a fact answers.
+
+A model that extracts a fact also writes down what it answers, in other words than the fact's own. Such a question is
+compared as a whole, in both directions: the words that both have, related words for less, each by its rarity. So a
+single word that two questions share opens no door.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+MIN_MATCH: Final = 0.5
+"""The least match that counts; chosen with `python -m benchmarks learning`, which asks unrelated questions too."""
+MIN_QUESTIONS: Final = 100
+"""Rarity is computed as among this many questions at least."""
+_MAX_QUESTION_TERMS: Final = 60
+"""A longer message states or pastes something; what it asks is not found by comparing it as a whole."""
+
+
+def match_questions(questions: Sequence[Sequence[str]], query: str) -> list[float]:
+    """Return how well a question matches the best of each fact's questions, 0 to 1."""
+    if not any(questions):
+        return [0.0] * len(questions)
+    wanted = _weigh(query)
+    if not 0 < len(wanted) <= _MAX_QUESTION_TERMS:
+        return [0.0] * len(questions)
+    from holdfast.search.related import find_related  # noqa: PLC0415 - listing facts needs no tables
+
+    stored = [[_weigh(question) for question in each] for each in questions]
+    frequency = Counter(term for each in stored for weights in each for term in weights)
+    count = max(MIN_QUESTIONS, sum(map(len, stored)))
+    related = find_related(wanted)
+    found: list[float] = []
+    for each in stored:
+        matches = [_match(wanted, weights, related, frequency=frequency, count=count) for weights in each]
+        found.append(max(matches, default=0.0))
+    return found
+
+
+def _match(
+    wanted: Mapping[str, float],
+    weights: Mapping[str, float],
+    related: Mapping[str, Mapping[str, float]],
+    *,
+    frequency: Counter[str],
+    count: int,
+) -> float:
+    """Return the harmonic mean of the shares that two questions have of each other."""
+
+    def rarity(term: str) -> float:
+        return math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5))
+
+    common = 0.0  # of the question that is asked
+    met: dict[str, float] = {}  # how well each term of the stored question is met
+    for term, weight in wanted.items():
+        best = 1.0 if term in weights else 0.0
+        if best:
+            met[term] = 1.0
+        else:
+            for other, share in related.get(term, {}).items():
+                if other in weights:
+                    best = max(best, share)
+                    met[other] = max(met.get(other, 0.0), share)
+        common += best * weight * rarity(term)
+    if not common:
+        return 0.0
+    asked = common / sum(weight * rarity(term) for term, weight in wanted.items())
+    answered = sum(share * weights[term] * rarity(term) for term, share in met.items())
+    answered /= sum(weight * rarity(term) for term, weight in weights.items())
+    return 2 * asked * answered / (asked + answered)
+
+
+@lru_cache(maxsize=16_384)
+def _weigh(question: str) -> Mapping[str, float]:
+    """Weigh the terms of a question; words that questions are made of weigh little."""
+    from holdfast.memory.query import weigh_terms  # noqa: PLC0415 - as above
+
+    return weigh_terms((question,))
