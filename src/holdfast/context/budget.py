@@ -1,4 +1,4 @@
-"""The token limits of a window: the one place where they are computed."""
+"""Compute the token limits of a window. No other module does."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from holdfast.settings import (
 )
 
 LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
-"""Where the size of a window comes from: the call, `model.context_tokens`, the model, or the default of 200,000."""
+"""The source of a window's size: the call, `model.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000
 """Tokens that are left for the reply if protected messages need the rest."""
 USUAL_RESERVE_SHARE: Final = 0.25
 """The largest share of a window that is reserved by default: 20,000 of 32,000 would leave little for messages."""
 MAX_RESERVE_SHARE: Final = 0.8
-"""The largest share of a window that the settings can reserve. With less for messages, no conversation is possible."""
+"""The largest share of a window that the settings can reserve. More would leave no room for a conversation."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,15 +31,17 @@ class Budget:
     """The limits of one request, in tokens.
 
     Attributes:
-        window, reserve: The size of the model's context window, and what of it is kept free for the reply.
-        overhead: What every request contains besides the messages, such as tool definitions.
-        recall, live_recall: The most that one recalled block may take, and all blocks in the window together.
+        window: The size of the model's context window.
+        reserve: The part of it that is kept free for the reply.
+        overhead: Everything in a request except the messages, such as tool definitions.
+        recall: The maximum of one recalled block.
+        live_recall: The maximum of all blocks in the window together.
         soft_threshold: How far below the compaction threshold the memory flush runs.
-        history: The most that history kept by a compaction may take.
-        source: Where `window` comes from.
-        warning: Why less is reserved than the settings say; empty if it is not.
-        scale: How many tokens the provider may count for each one that we count. `window` and `reserve` are the
-            provider's tokens, everything else is ours.
+        history: The maximum of the history that a compaction keeps.
+        source: The source of `window`.
+        warning: Why less is reserved than the settings ask for; empty if it is not.
+        scale: How many tokens the provider may count for each token of our estimate. `window` and `reserve` are in the
+            provider's tokens, everything else is in ours.
     """
 
     window: int
@@ -55,18 +57,19 @@ class Budget:
 
     @property
     def prompt(self) -> int:
-        """The most that all messages of a window may take together."""
+        """The maximum of all messages of a window together."""
         return self.compact_at - self.overhead
 
     @property
     def ceiling(self) -> int:
-        """The most that messages may take if protected ones need it: then only a short reply fits."""
-        most = int((self.window - min(MIN_REPLY, self.window // 8)) / self.scale)
-        return max(self.prompt, most - self.overhead)
+        """The maximum of all messages if protected ones need it: then only a short reply fits."""
+        reply = min(MIN_REPLY, self.window // 8)
+        without_reply = int((self.window - reply) / self.scale)
+        return max(self.prompt, without_reply - self.overhead)
 
     @property
     def safe_limit(self) -> int:
-        """The most that messages may take before a block is recalled."""
+        """The maximum of all messages before a block is recalled."""
         return self.prompt - self.recall
 
     @property
@@ -93,8 +96,9 @@ def budget(
     """Compute the limits of a request.
 
     The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
-    what is known of the model's name. The reserve is by default that of the settings: if unset, the default up to a
-    quarter of the window, else up to `MAX_RESERVE_SHARE` of it. A higher value is refused, with a warning.
+    the known size for the model's name. The reserve is by default that of the settings, up to `MAX_RESERVE_SHARE` of
+    the window; a higher value is not used and gives a warning. If the settings have none, it is the default, up to a
+    quarter of the window.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
@@ -106,9 +110,12 @@ def budget(
         reserve, warning = _reserve(compaction, size)
     if type(reserve) is not int or not 0 <= reserve < size:
         raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
-    share = int(settings.recall.max_window_share * size)
+    live_recall = int(settings.recall.max_window_share * size)
+    recall = 0
+    if settings.recall.enabled:
+        recall = min(settings.recall.hard_cap_tokens, live_recall)
     flush = compaction.memory_flush
-    # At most half of the window, else it would always be due in a small one.
+    # At most half of the window: otherwise a flush would always be due in a small one.
     soft_threshold = min(flush.soft_threshold_tokens, (size - reserve) // 2)
     if flush.soft_threshold is not None:
         soft_threshold = max(0, size - reserve - int(flush.soft_threshold * size))
@@ -116,8 +123,8 @@ def budget(
         window=size,
         reserve=reserve,
         overhead=overhead,
-        recall=min(settings.recall.hard_cap_tokens, share) if settings.recall.enabled else 0,
-        live_recall=share,
+        recall=recall,
+        live_recall=live_recall,
         soft_threshold=soft_threshold,
         history=int(compaction.max_history_share * size),
         source=source,
@@ -158,4 +165,6 @@ def _window(
     if settings.context_tokens is not None:
         return settings.context_tokens, "settings"
     known = model_window or find_tokens(model or settings.name or "")
-    return (known, "model") if known else (DEFAULT_CONTEXT_TOKENS, "default")
+    if known:
+        return known, "model"
+    return DEFAULT_CONTEXT_TOKENS, "default"

@@ -1,7 +1,7 @@
 """The items of a window, and the recorded edits that are replayed on it.
 
 Edits are stored per session and applied to every later request, so that the same message is rendered the same way each
-time. An edit holds what replaying it needs, and no more: of a shortened text the positions that stay, never its words.
+time. An edit contains only what a replay needs: for a shortened text the positions that are kept, never its words.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from holdfast.errors import FormatError
-from holdfast.messages import Message, RedactedThinking, Text, Thinking, ToolResult
+from holdfast.messages import Message, Part, RedactedThinking, Text, Thinking, ToolResult
 from holdfast.providers.wire import is_sealed_elsewhere
 from holdfast.tokens import TokenCounter, count_message
 
@@ -55,13 +55,16 @@ class Item:
     @property
     def total(self) -> int:
         """The tokens of the item with its block."""
-        return self.tokens + (self.block.tokens if self.block else 0)
+        if self.block is None:
+            return self.tokens
+        return self.tokens + self.block.tokens
 
     @property
     def sent(self) -> Message:
         """The message with its block as the last part."""
-        block, message = self.block, self.message
-        return replace(message, parts=(*message.parts, Text(text=block.text))) if block else message
+        if self.block is None:
+            return self.message
+        return replace(self.message, parts=(*self.message.parts, Text(text=self.block.text)))
 
 
 def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: TokenCounter) -> list[Item]:
@@ -82,10 +85,13 @@ def tokens(items: Iterable[Item]) -> int:
 
 
 class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field="kind"):
-    """A tool result, the part of this index, was shortened or cleared.
+    """A tool result was shortened or cleared.
 
-    `keep` are the parts of its text that stay, as start and stop; `note` is in place of the rest; `limit` is the limit
-    that it did not fit into, if that was the only reason.
+    Attributes:
+        part: Its index among the parts of the message.
+        keep: The parts of its text that are kept, as start and stop.
+        note: The text in place of the rest.
+        limit: The limit that it did not fit into, if that was the only reason.
     """
 
     part: int
@@ -103,8 +109,10 @@ class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_fiel
 class Summarised(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_field="kind"):
     """A summary replaced messages, and all blocks recalled before left the window.
 
-    `thinking_removed` are messages that stay without their signed thinking, and their tokens then; `asked` is the
-    number of the last request, whose words the summary holds; 0 if it holds none.
+    Attributes:
+        summary: The summary.
+        thinking_removed: The messages that are kept without their signed thinking, and their tokens after that.
+        asked: The number of the last request, if the summary repeats its words; otherwise 0.
     """
 
     summary: str
@@ -113,7 +121,7 @@ class Summarised(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag
 
 
 class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_field="kind"):
-    """A block was placed: in the message with the number `into`, or in one of its own after the system prompt.
+    """A block was placed in the message with the number `into`, or in a separate message after the system prompt.
 
     `passages` are the passages that it quotes whole.
     """
@@ -128,13 +136,13 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, tag="restored", tag_fi
 
 
 class Pinned(msgspec.Struct, frozen=True, kw_only=True, tag="pinned", tag_field="kind"):
-    """Messages stay in every window from here on, also those that had left; with `on` false they no longer do."""
+    """Messages are kept in every later window, also those that had left; with `on` false they no longer are."""
 
     on: bool = True
 
 
 class Forgotten(msgspec.Struct, frozen=True, kw_only=True, tag="forgotten", tag_field="kind"):
-    """Messages were forgotten and their words removed from earlier edits: edits that were read before are outdated."""
+    """Messages were forgotten and their words removed from earlier edits. Edits that were read before are outdated."""
 
 
 Change: TypeAlias = Pruned | Trimmed | Summarised | Recalled | Restored | Pinned | Forgotten
@@ -144,12 +152,12 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
     """One recorded change to a window.
 
     Attributes:
-        change: What was changed.
-        ids: The archived messages that it replaces.
-        reason: Why.
-        tokens_before: Their tokens before.
-        tokens_after: The tokens of what is there instead.
-        anchors: Messages of which a history must have one for the edit to apply to it; none if it always applies.
+        change: The change.
+        ids: The archived messages that it changes or replaces.
+        reason: Why it was made.
+        tokens_before: The tokens of these messages before it.
+        tokens_after: The tokens of what replaces them.
+        anchors: The edit applies to a history that has at least one of these messages; without anchors, to any.
     """
 
     change: Change
@@ -184,32 +192,41 @@ def from_json(data: Mapping[str, Any]) -> Edit:
 RESTORE_FACTOR: Final = 2
 """How many times larger the limit must be before trimmed messages come back."""
 MIN_LIMIT: Final = 64
-"""Smaller limits count as this one: many tools may leave no room at all."""
+"""Smaller limits count as this one: many tool definitions may leave no room at all."""
 
 
 def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
-    """Return the recorded edits that hold for the next request.
+    """Return the recorded edits that apply to the next request.
 
-    Recalled blocks hold until the next cut; those at the head for one request only. Trimmed messages stay out until a
-    compaction, or until the limit is at least twice the one they did not fit into; the same holds for results that were
-    shortened only because they did not fit.
+    Recalled blocks apply until the next cut; those at the head for one request only. Trimmed messages stay out until a
+    compaction, or until the limit is at least twice the one they did not fit into; the same is true of results that
+    were shortened only because they did not fit.
     """
-    prune_limits: dict[int, float] = {}  # the results of one message were counted together, and stay shortened so
+    # The results of one message were counted together, so all of them stay shortened if one does.
+    prune_limits: dict[int, float] = {}
     for edit in edits:
         if isinstance(edit.change, Pruned):
-            too_small = math.inf if edit.change.limit is None else edit.change.limit
-            prune_limits.update((number, max(too_small, prune_limits.get(number, 0))) for number in edit.ids)
+            too_small: float = math.inf
+            if edit.change.limit is not None:
+                too_small = edit.change.limit
+            for number in edit.ids:
+                prune_limits[number] = max(too_small, prune_limits.get(number, 0))
     held: list[Edit] = []
-    is_cut = is_compacted = False
+    is_cut = False
+    is_compacted = False
     for edit in reversed(edits):
         if _holds(edit, limit, prune_limits, is_cut=is_cut, is_compacted=is_compacted):
             held.append(edit)
-        is_compacted |= isinstance(edit.change, Summarised)
-        is_cut |= isinstance(edit.change, Trimmed | Summarised)
+        if isinstance(edit.change, Trimmed):
+            is_cut = True
+        elif isinstance(edit.change, Summarised):
+            is_cut = True
+            is_compacted = True
     return tuple(reversed(held))
 
 
 def _holds(edit: Edit, limit: int, prune_limits: Mapping[int, float], *, is_cut: bool, is_compacted: bool) -> bool:
+    """Return whether an edit applies. `is_cut` and `is_compacted` are about the edits after it."""
     match edit.change:
         case Recalled(into=into):
             return not is_cut and into is not None
@@ -223,7 +240,16 @@ def _holds(edit: Edit, limit: int, prune_limits: Mapping[int, float], *, is_cut:
 
 @dataclass(slots=True)
 class _Outcome:
-    """The combined effect of a list of edits. The block of None is the one at the head."""
+    """The combined effect of a list of edits.
+
+    Attributes:
+        changed: By number, the functions that change a message, and its tokens after each.
+        gone: The messages that leave the window.
+        pinned: The messages that were pinned, or no longer are.
+        blocks: The blocks, by the message that contains them; None for the one at the head.
+        summary: The last summary.
+        is_cut: Whether messages were trimmed or summarised, so that earlier blocks leave the window.
+    """
 
     changed: dict[int, list[tuple[Callable[[Message], Message], int]]] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
@@ -241,7 +267,8 @@ class _Outcome:
                 self.blocks[change.into] = Block(change.text, edit.tokens_after, change.passages)
             case Trimmed() | Summarised() as change:
                 self.gone.update(edit.ids)
-                self.blocks, self.is_cut = {}, True
+                self.blocks = {}
+                self.is_cut = True
                 if isinstance(change, Summarised):
                     self.summary = _make_item(change.summary, kind="summary", cost=edit.tokens_after)
                     for number, cost in change.thinking_removed:
@@ -249,35 +276,45 @@ class _Outcome:
             case Restored():
                 self.gone.difference_update(edit.ids)
             case Pinned() as change:
-                self.pinned.update(dict.fromkeys(edit.ids, change.on))
-                self.gone.difference_update(edit.ids if change.on else ())
+                for number in edit.ids:
+                    self.pinned[number] = change.on
+                if change.on:
+                    self.gone.difference_update(edit.ids)
 
     def keeps(self, item: Item) -> bool:
         if item.id:
             return item.id not in self.gone
-        replaced = {"recall": self.is_cut or None in self.blocks, "summary": self.summary is not None}
-        return not replaced.get(item.kind)
+        if item.kind == "recall":
+            return not self.is_cut and None not in self.blocks
+        if item.kind == "summary":
+            return self.summary is None
+        return True
 
     @property
     def is_addition(self) -> bool:
-        """Whether nothing leaves the window, and nothing is put between its messages."""
+        """Whether nothing leaves the window, and nothing is inserted between its messages."""
         return not (self.is_cut or self.gone or self.summary or None in self.blocks)
 
     def render(self, item: Item) -> Item:
+        """Apply the edits to an item; return the item itself if they do not change it."""
         if not item.id:
             return item
-        block = self.blocks.get(item.id) or (None if self.is_cut else item.block)
+        block = self.blocks.get(item.id)
+        if block is None and not self.is_cut:
+            block = item.block
         pinned = self.pinned.get(item.id, item.pinned)
         if item.id not in self.changed and block == item.block and pinned == item.pinned:
             return item
-        message, cost = item.message, item.tokens
-        for change, after in self.changed.get(item.id, ()):
-            message, cost = change(message), after
+        message = item.message
+        cost = item.tokens
+        for change, tokens_after in self.changed.get(item.id, ()):
+            message = change(message)
+            cost = tokens_after
         return replace(item, message=message, tokens=cost, block=block, pinned=pinned)
 
 
 def removed(edits: Iterable[Edit]) -> set[int]:
-    """Return the messages that leave a window by these edits."""
+    """Return the numbers of the messages that these edits remove."""
     outcome = _Outcome()
     for edit in edits:
         outcome.add(edit)
@@ -291,13 +328,14 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
         outcome.add(edit)
     if outcome == _Outcome():
         return tuple(items)
-    if outcome.is_addition:
+    if outcome.is_addition:  # the usual case: most items are not changed at all
         named = {*outcome.blocks, *outcome.changed, *outcome.pinned}
         return tuple([outcome.render(item) if item.id in named else item for item in items])
     window = [outcome.render(item) for item in items if outcome.keeps(item)]
     if outcome.summary:
         window.insert(_count_leading(window, "system"), outcome.summary)
-    if head := outcome.blocks.get(None):
+    head = outcome.blocks.get(None)
+    if head is not None:
         block = _make_item(head.text, kind="recall", cost=head.tokens)
         window.insert(_count_leading(window, "system", "summary"), block)
     return tuple(window)
@@ -352,18 +390,25 @@ def _make_item(text: str, *, kind: ItemKind, cost: int) -> Item:
 
 def without_thinking(message: Message) -> Message:
     """Remove thinking that Anthropic signed; return the message itself if it has none, or nothing else."""
-    parts = tuple(
-        part for part in message.parts if not isinstance(part, Thinking | RedactedThinking) or is_sealed_elsewhere(part)
-    )
-    return replace(message, parts=parts) if parts and len(parts) < len(message.parts) else message
+    parts: list[Part] = []
+    for part in message.parts:
+        if not isinstance(part, Thinking | RedactedThinking) or is_sealed_elsewhere(part):
+            parts.append(part)
+    if not parts or len(parts) == len(message.parts):
+        return message
+    return replace(message, parts=tuple(parts))
 
 
 def shorten(message: Message, change: Pruned) -> Message:
     """Shorten one tool result of a message; return the message itself if that part is not a tool result."""
-    part = message.parts[change.part] if change.part < len(message.parts) else None
+    if change.part >= len(message.parts):
+        return message
+    part = message.parts[change.part]
     if not isinstance(part, ToolResult):
         return message
     kept = GAP.join(part.text[start:stop] for start, stop in change.keep)
-    text = f"{kept}\n\n{change.note}" if kept else change.note
+    text = change.note
+    if kept:
+        text = f"{kept}\n\n{change.note}"
     shortened = replace(part, content=(Text(text=text),))
     return replace(message, parts=(*message.parts[: change.part], shortened, *message.parts[change.part + 1 :]))

@@ -1,9 +1,9 @@
 """Plan the edits of a window: prune, then trim, and place what is recalled.
 
 Trimming removes whole messages from a window that is nearly full. Some are protected. Of the others, the least
-relevant to the question are removed, or the oldest if the question says nothing. A cut goes well below the limit,
-so that cuts are rare and the provider's cache holds between them. If the protected messages do not fit, all of them
-yield, the largest first, except those that the next reply answers.
+relevant to the question are removed, or the oldest if nothing in memory matches the question. A cut goes well below
+the limit, so that cuts are rare and the provider's cache stays valid between them. If the protected messages do not
+fit, they are removed too, the largest first, except those that the next reply answers.
 """
 
 from __future__ import annotations
@@ -24,20 +24,22 @@ from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
 EXTRA_SHARE: Final = 0.1
 """How much more than necessary is saved if protected messages do not fit, as a share of the limit."""
 MISSING_TOKENS: Final = 64
-"""The most tokens of a result that validation inserts."""
+"""The maximum tokens of a result that validation inserts."""
 VALIDATION_MARGIN: Final = 32
-"""The most tokens of anything else that it inserts, such as a first user message."""
+"""The maximum tokens of anything else that it inserts, such as a first user message."""
 Position: TypeAlias = Literal["tail", "head"]
-"""`tail`: the last part of the newest user turn. `head`: a message of its own, after system prompt and summary."""
+"""`tail`: the last part of the newest user turn. `head`: a separate message after system prompt and summary."""
 Scores: TypeAlias = Callable[[], Mapping[int, float]]
-"""Returns the relevance of messages by archive number. It is called only if something has to go."""
+"""Returns the relevance of messages by archive number. It is called only if a message has to be removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """Concessions of protected messages to make a window fit.
+    """One attempt to make a window fit.
 
-    `shrink` is what happens to their tool results; with `yields`, those that need not stay may leave the window.
+    Attributes:
+        shrink: What happens to the tool results of protected messages.
+        yields: Whether protected messages that need not stay may leave the window.
     """
 
     shrink: Literal["no", "shorten", "clear"] = "no"
@@ -47,7 +49,7 @@ class _Attempt:
 _ATTEMPTS: Final = (
     _Attempt(),
     _Attempt(shrink="shorten"),
-    # An excerpt of a result says more than an old message, but an empty result says less.
+    # An excerpt of a result is worth more than an old message, but an empty result is worth less.
     _Attempt(yields=True),
     _Attempt(shrink="shorten", yields=True),
     _Attempt(shrink="clear", yields=True),
@@ -64,7 +66,9 @@ class Plan:
 
     def add(self, edits: tuple[Edit, ...]) -> Plan:
         """Return the plan with more edits."""
-        return Plan(apply(self.items, edits), (*self.edits, *edits)) if edits else self
+        if not edits:
+            return self
+        return Plan(apply(self.items, edits), (*self.edits, *edits))
 
 
 def plan_edits(
@@ -97,23 +101,22 @@ def plan_edits(
         WindowTooSmallError: What the next reply answers does not fit, or what is pinned.
     """
     pruning = settings.pruning
-    pruned = Plan(items)
-    pruned = pruned.add(
-        prune(items, standing, pruning=pruning, window=budget.window, idle=idle, tool=tool, count=count)
-    )
+    pruning_edits = prune(items, standing, pruning=pruning, window=budget.window, idle=idle, tool=tool, count=count)
+    pruned = Plan(items).add(pruning_edits)
     plan = pruned
     excess = 0
     for attempt in _ATTEMPTS:
         if attempt.shrink == "no":
             plan = pruned
         else:
+            protected = protected_items(
+                plan.items,
+                settings=settings.trim,
+                must_stay=attempt.yields,
+                question_follows=question_follows,
+            )
             shrunk = shrink_results(
-                protected_items(
-                    plan.items,
-                    settings=settings.trim,
-                    must_stay=attempt.yields,
-                    question_follows=question_follows,
-                ),
+                protected,
                 (*standing, *plan.edits),
                 excess=excess,
                 pruning=pruning,
@@ -153,9 +156,9 @@ _NOTHING_LEFT: Final = "room for what is new"
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """Items that stay or go together, and their tokens without recalled blocks.
+    """Items that are kept or removed together, and their tokens without recalled blocks.
 
-    A `protected` span stays if it fits, one that `must_stay` in any case. One that `has_yielded` goes first.
+    A `protected` span is kept if it fits, one that `must_stay` in any case. One that `has_yielded` is removed first.
     """
 
     items: Sequence[Item]
@@ -178,26 +181,35 @@ def trim(
     is_recalling: bool = True,
     is_recorded: bool = True,
 ) -> tuple[Edit, ...]:
-    """Return the cut that makes a window fit; none if it does.
+    """Return the cut that makes a window fit; nothing if it fits already.
 
-    If what is protected fits only without a recalled block, the block gets less room; as a last resort the reply
-    does. If that is not enough and protected messages may yield, the largest of them go, except those that must stay.
-    Switched off, trimming only keeps a window from overflowing. So it does without recall, and removes the oldest.
+    If the protected messages fit only without a recalled block, the block gets less room; as a last resort, the reply
+    gets less. If that is not enough and protected messages may yield, the largest of them are removed, except those
+    that must stay. With trimming switched off, or without recall, a window is only kept from overflowing; without
+    recall, the oldest messages are removed.
 
     Raises:
-        WindowTooSmallError: What is protected does not fit, or what must stay if the rest may yield.
+        WindowTooSmallError: The protected messages do not fit; if these may yield, those that must stay do not.
     """
-    usual = budget.safe_limit if settings.enabled and is_recalling else budget.prompt
+    usual = budget.prompt
+    if settings.enabled and is_recalling:
+        usual = budget.safe_limit
     if _fits(items, usual, budget):
         return ()
     spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
-    limits = (usual, budget.prompt, budget.ceiling if last_resort else budget.prompt)
-    if yields and _protected_tokens(spans) > max(limits):
-        spans = _yield_largest(spans, excess=_protected_tokens(spans) - budget.prompt)
+    max_limit = budget.ceiling if last_resort else budget.prompt
     needed = _protected_tokens(spans)
-    if needed > max(limits):
-        raise WindowTooSmallError(needed=needed, limit=limits[-1])
-    limit = next(limit for limit in limits if needed <= limit)
+    if yields and needed > max_limit:
+        spans = _yield_largest(spans, excess=needed - budget.prompt)
+        needed = _protected_tokens(spans)
+    if needed > max_limit:
+        raise WindowTooSmallError(needed=needed, limit=max_limit)
+    if needed <= usual:
+        limit = usual
+    elif needed <= budget.prompt:
+        limit = budget.prompt
+    else:
+        limit = max_limit
     if _fits(items, limit, budget):
         return ()
     known: Mapping[int, float] = {}
@@ -231,7 +243,7 @@ def _yield_largest(spans: Sequence[_Span], *, excess: int) -> list[_Span]:
 
 
 def _fits(items: Sequence[Item], limit: int, budget: Budget) -> bool:
-    """Whether a window fits. Recalled blocks do not count towards the limit, up to the size of one block."""
+    """Return whether a window fits. Recalled blocks do not count towards the limit, up to the size of one block."""
     live = min(budget.recall, _block_tokens(items))
     total = tokens(items) + added_tokens_of([item.message for item in items])
     return total - live <= limit and total <= max(limit, budget.prompt)
@@ -242,7 +254,7 @@ def _make_cut(
 ) -> Edit:
     """Choose the messages to remove: those that yielded, then the lowest scores, of equal scores the oldest.
 
-    `oldest` is the reason if only their age decides.
+    `oldest` is the reason that the edit gets if only their age decides.
     """
     removed: set[int] = set()
     reason = _NOTHING_LEFT
@@ -270,15 +282,16 @@ def _make_cut(
 
 
 def added_tokens(grouped: Iterable[Unit]) -> int:
-    """Return the most tokens that validation may add to units: missing results, and a first user message."""
+    """Return the maximum tokens that validation may add to units: missing results, and a first user message."""
     return VALIDATION_MARGIN + MISSING_TOKENS * sum(len(unit.pending) for unit in grouped)
 
 
 def added_tokens_of(messages: Sequence[Message]) -> int:
-    """Return `added_tokens` of a conversation; if every call is answered in place, without grouping it."""
+    """Return `added_tokens` of a conversation, without grouping it if every call is answered in place."""
     waiting: set[str] = set()
     for message in messages:
-        if calls := message.calls:
+        calls = message.calls
+        if calls:
             if waiting or message.role != "assistant":
                 return added_tokens(units(messages))
             waiting.update(call.id for call in calls)
@@ -286,16 +299,21 @@ def added_tokens_of(messages: Sequence[Message]) -> int:
             if message.role == "assistant":
                 return added_tokens(units(messages))
             waiting.difference_update(result.call_id for result in message.results)
-    return added_tokens(units(messages)) if waiting else VALIDATION_MARGIN
+    if waiting:
+        return added_tokens(units(messages))
+    return VALIDATION_MARGIN
 
 
 def protected_items(
     items: Sequence[Item], *, settings: Trim, must_stay: bool = False, question_follows: bool = False
 ) -> list[Item]:
     """Return the items that are trimmed only if they do not fit; with `must_stay` those that are never trimmed."""
-    spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
-    kept = [span for span in spans if (span.must_stay if must_stay else span.protected)]
-    return [item for span in kept for item in span.items]
+    kept: list[Item] = []
+    for span in _group_spans(items, settings.protected_recent, question_follows=question_follows):
+        is_kept = span.must_stay if must_stay else span.protected
+        if is_kept:
+            kept += span.items
+    return kept
 
 
 def _group_spans(items: Sequence[Item], recent: int, *, question_follows: bool = False) -> list[_Span]:
@@ -322,7 +340,7 @@ def _group_spans(items: Sequence[Item], recent: int, *, question_follows: bool =
 
 
 def _ids_of_units(items: Sequence[Item], grouped: Sequence[Unit], indexes: set[int]) -> set[int]:
-    """Return the numbers of all items of the units that have one of these indexes; an item may be there twice."""
+    """Return the numbers of all items of the units that contain one of these indexes."""
     found: set[int] = set()
     for unit in grouped:
         if not indexes.isdisjoint(range(unit.start, unit.stop)):
@@ -332,26 +350,27 @@ def _ids_of_units(items: Sequence[Item], grouped: Sequence[Unit], indexes: set[i
 
 def _newest_indexes(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> set[int]:
     """Return what is trimmed only if it does not fit: the newest messages, the last request and the last calls."""
-    words = [index for index, item in enumerate(items) if item.kind == "message" and _has_words(item.message)]
-    newest = set(words[-max(recent, 1) :])
+    newest = set(_find_words(items)[-max(recent, 1) :])
     newest.update(_last_request(items))
     newest.update(_last_calls(grouped))
     return newest
 
 
 def _required_indexes(items: Sequence[Item], grouped: Sequence[Unit], *, question_follows: bool) -> set[int]:
-    """Return what is never trimmed: all but numbered messages, pinned ones, and what the next reply answers.
+    """Return what is never trimmed: items without an archive number, pinned ones, and what the next reply answers.
 
-    It answers the last request and the calls after it, however old they are. If the question follows the window, it
-    answers none of its messages.
+    The reply answers the last request and the calls after it, however old they are. If the question follows the window,
+    it answers none of its messages.
     """
-    required = {index for index, item in enumerate(items) if item.kind != "message" or item.pinned or not item.id}
+    required: set[int] = set()
+    for index, item in enumerate(items):
+        if item.kind != "message" or item.pinned or not item.id:
+            required.add(index)
     if question_follows:
         return required
-    words = [index for index, item in enumerate(items) if item.kind == "message" and _has_words(item.message)]
     request = _last_request(items)
     calls = _last_calls(grouped)
-    required.update(words[-1:])
+    required.update(_find_words(items)[-1:])
     required.update(request)
     if max(calls, default=-1) > max(request, default=-1):
         required.update(calls)
@@ -359,7 +378,7 @@ def _required_indexes(items: Sequence[Item], grouped: Sequence[Unit], *, questio
 
 
 def _last_request(items: Sequence[Item]) -> list[int]:
-    """Return the index of the last words of the user, in a list; empty if there are none."""
+    """Return the index of the last message of the user, in a list; empty if there is none."""
     for index in range(len(items) - 1, -1, -1):
         item = items[index]
         if item.kind == "message" and item.message.role == "user":
@@ -375,16 +394,22 @@ def _last_calls(grouped: Sequence[Unit]) -> range:
     return range(0)
 
 
-def _has_words(message: Message) -> bool:
-    """Whether a message is the user's or the assistant's, or a tool message with text of the user."""
-    return message.role != "tool" or any(isinstance(part, Text) for part in message.parts)
+def _find_words(items: Sequence[Item]) -> list[int]:
+    """Return the indexes of the messages of the user and the assistant, and of tool messages with text of the user."""
+    found: list[int] = []
+    for index, item in enumerate(items):
+        if item.kind != "message":
+            continue
+        if item.message.role != "tool" or any(isinstance(part, Text) for part in item.message.parts):
+            found.append(index)
+    return found
 
 
 def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) -> int:
     """Return how many tokens the next block may take.
 
-    It is at most the cap, and at most what is left of the window. At the tail all blocks in the window count together,
-    and a question that has a block gets no second one, so that the same request gives the same window.
+    That is at most the cap, and at most what is left of the window. At the tail all blocks in the window count
+    together, and a question that has a block gets no second one, so that the same request gives the same window.
     """
     left = budget.prompt - tokens(items) - added_tokens_of([item.message for item in items])
     room = min(budget.recall, left)
@@ -396,13 +421,15 @@ def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) ->
 
 
 def find_block_place(items: Sequence[Item]) -> Item | None:
-    """Return the message that a block at the tail goes into: the newest of the user, or the newest tool result."""
-    newest = (item for item in reversed(items) if item.kind == "message" and item.message.role in {"user", "tool"})
-    return next(newest, None)
+    """Return the message for a block at the tail: the newest message of the user, or the newest tool result."""
+    for item in reversed(items):
+        if item.kind == "message" and item.message.role in {"user", "tool"}:
+            return item
+    return None
 
 
 def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
-    """Say why there is no room for a block."""
+    """Return why there is no room for a block."""
     if position == "tail" and not _newest_id(items):
         return "there is no question in the window"
     if position == "tail" and _has_block(items):
@@ -416,7 +443,9 @@ def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -
     Without it nothing could be recalled after a few questions, until the next cut.
     """
     live = _block_tokens(items)
-    if position == "head" or not live or _has_block(items) or budget.live_recall - live >= budget.recall // 2:
+    if position == "head" or not live or _has_block(items):
+        return ()
+    if budget.live_recall - live >= budget.recall // 2:
         return ()
     reason = "earlier blocks made room for a new one"
     return (Edit(change=Trimmed(limit=budget.safe_limit), ids=(), reason=reason, tokens_before=live, tokens_after=0),)
@@ -435,22 +464,31 @@ def place(
 
     `ids` are the archived messages that the block quotes, `passages` those that it quotes whole.
     """
-    into = _newest_id(items) if position == "tail" else None
-    if not text or into == 0:
+    if not text:
         return None
+    into = None
+    cost = count(text)
+    if position == "tail":
+        into = _newest_id(items)
+        if into == 0:
+            return None
+    else:
+        cost += MESSAGE_TOKENS
     return Edit(
         change=Recalled(text=text, into=into, passages=tuple(passages)),
         ids=tuple(ids),
         reason=f"recalled at the {position}",
         tokens_before=0,
-        tokens_after=count(text) + (MESSAGE_TOKENS if into is None else 0),
+        tokens_after=cost,
     )
 
 
 def _newest_id(items: Sequence[Item]) -> int:
     """Return the archive number of the newest user message or tool result; 0 if there is none or it has none."""
     newest = find_block_place(items)
-    return newest.id if newest is not None else 0
+    if newest is None:
+        return 0
+    return newest.id
 
 
 def _block_tokens(items: Sequence[Item]) -> int:
@@ -458,7 +496,7 @@ def _block_tokens(items: Sequence[Item]) -> int:
 
 
 def _has_block(items: Sequence[Item]) -> bool:
-    """Whether a block was placed since the last user message. Tool results are not a new question."""
+    """Return whether a block was placed since the last user message. Tool results are not a new question."""
     for item in reversed(items):
         if item.block is not None:
             return True

@@ -1,12 +1,11 @@
 """Prune: shorten or clear old tool results, and nothing else.
 
-A result is first shortened to its beginning, its end and the lines about errors in between, later cleared. The window
-says how to get it back from the archive, which holds all of it.
+A result is first shortened to its beginning, its end and the lines about errors in between, later cleared. A note in
+the window explains how to get the whole result from the archive.
 """
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -23,7 +22,8 @@ from holdfast.text import head, join_spans, tail
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
 
 MIN_SAVED_SHARE: Final = 0.05
-"""Minimum share of the window that a round must free, and how far below its mark clearing goes. Keeps rounds rare."""
+"""Minimum share of the window that a round must free, and how far below its mark clearing goes. It keeps rounds rare,
+since each one breaks the provider's cache."""
 CHARS_PER_TOKEN: Final = 3
 """Latin characters for one token; a Chinese one counts as three."""
 
@@ -44,19 +44,25 @@ def prune(
     worth the cache that it breaks. Results with images shrink only with `aggressive`. `edits` are applied already,
     `idle` is the time since the last request, and `tool` the tool that shows archived messages, if there is one.
     """
-    mode, total = pruning.mode or "off", tokens(items)
     if not _is_due(pruning, idle):
         return ()
+    mode = pruning.mode or "off"
     pruner = _Pruner(pruning, count, tool)
     candidates = pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants))
     if mode == "aggressive":
-        return _make_edits(filter(None, map(pruner.clear, candidates)), mode)
+        cleared = [pruner.clear(one) for one in candidates]
+        return _make_edits([step for step in cleared if step is not None], mode)
+    total = tokens(items)
     if total < pruning.soft_trim_ratio * window:
         return ()
-    candidates = [one for one in candidates if not any(isinstance(block, Image) for block in one.result.content)]
-    least = 0.0 if mode == "cache-ttl" else MIN_SAVED_SHARE * window
-    steps = pruner.plan_by_fill(candidates, total=total, window=window, further=least)
-    return _make_edits(steps, mode) if sum(step.saved for step in steps) >= least else ()
+    without_images = [one for one in candidates if not one.images]
+    min_saved = 0.0
+    if mode != "cache-ttl":
+        min_saved = MIN_SAVED_SHARE * window
+    steps = pruner.plan_by_fill(without_images, total=total, window=window, extra=min_saved)
+    if sum(step.saved for step in steps) < min_saved:
+        return ()
+    return _make_edits(steps, mode)
 
 
 def _is_due(pruning: Pruning, idle: timedelta | None) -> bool:
@@ -78,27 +84,37 @@ def shrink_results(
 ) -> tuple[Edit, ...]:
     """Plan to shorten or clear results of any age, the largest first, until `excess` tokens are saved.
 
-    It is for protected messages that do not fit into `limit`.
+    Used for protected messages that do not fit into `limit`.
     """
     pruner = _Pruner(pruning, count, tool)
     candidates = pruner.candidates(items, edits, within=range(len(items)))
     candidates.sort(key=lambda one: one.tokens, reverse=True)
     steps: list[_Step] = []
-    for step in filter(None, map(pruner.clear if clear else pruner.soften, candidates)):
+    for one in candidates:
         if excess <= 0:
             break
-        excess -= step.saved
-        steps.append(_Step(step.candidate, structs.replace(step.change, limit=limit), step.saved))
+        step = pruner.clear(one) if clear else pruner.soften(one)
+        if step is not None:
+            excess -= step.saved
+            steps.append(_Step(one, structs.replace(step.change, limit=limit), step.saved))
     return _make_edits(steps, "the newest messages alone do not fit")
 
 
 def _prunable_range(items: Sequence[Item], keep: int) -> range:
     """Return the range of old results: from the first user message up to the last `keep` replies."""
     roles = [item.message.role for item in items]
-    start = roles.index("user") if "user" in roles else len(roles)
-    replies = [at for at, role in enumerate(roles) if role == "assistant" and roles[at - 1 : at] != ["assistant"]]
-    ends = [0, *replies, len(roles)]
-    return range(start, ends[-1 - keep] if keep <= len(replies) else 0)
+    if "user" not in roles:
+        return range(0)
+    replies: list[int] = []  # the first message of each
+    for index, role in enumerate(roles):
+        if role == "assistant" and (index == 0 or roles[index - 1] != "assistant"):
+            replies.append(index)
+    if keep > len(replies):
+        return range(0)
+    stop = len(roles)
+    if keep > 0:
+        stop = replies[-keep]
+    return range(roles.index("user"), stop)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -110,6 +126,11 @@ class _Candidate:
     result: ToolResult
     tokens: int
     shortened: bool
+
+    @property
+    def images(self) -> int:
+        """The number of its images."""
+        return sum(1 for block in self.result.content if isinstance(block, Image))
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,34 +155,47 @@ class _Pruner:
 
         Pinned results, those without an archive number and those with unknown blocks may not.
         """
-        pruned = {
-            (number, edit.change.part): bool(edit.change.keep)
-            for edit in edits
-            if isinstance(edit.change, Pruned)
-            for number in edit.ids
-        }
-        names = {call.id: call.name for item in items for call in item.message.calls}
+        shortened: set[tuple[int, int]] = set()
+        cleared: set[tuple[int, int]] = set()
+        for edit in edits:
+            if isinstance(edit.change, Pruned):
+                for number in edit.ids:
+                    key = (number, edit.change.part)
+                    if edit.change.keep:
+                        shortened.add(key)
+                        cleared.discard(key)
+                    else:
+                        cleared.add(key)
+        names: dict[str, str] = {}
+        for item in items:
+            for call in item.message.calls:
+                names[call.id] = call.name
         allow = _compile(self.pruning.tools.allow, otherwise=".*")
         deny = _compile(self.pruning.tools.deny, otherwise="(?!)")
         found: list[_Candidate] = []
         for item, part, result in _results(items[within.start : within.stop]):
             key = (item.id, part)
+            if key in cleared:
+                continue
             name = (result.name or names.get(result.call_id, "")).strip()
-            if pruned.get(key, True) and allow.fullmatch(name) and not deny.fullmatch(name):
-                found.append(_Candidate(item, part, result, self._count(item, result), key in pruned))
+            if allow.fullmatch(name) and not deny.fullmatch(name):
+                found.append(_Candidate(item, part, result, self._count(item, result), key in shortened))
         return found
 
     def _count(self, item: Item, result: ToolResult) -> int:
-        is_alone = len(item.message.parts) == 1
-        return item.tokens - MESSAGE_TOKENS if is_alone else count_part(result, count=self.count)
+        if len(item.message.parts) == 1:  # it was counted with its message
+            return item.tokens - MESSAGE_TOKENS
+        return count_part(result, count=self.count)
 
     def soften(self, one: _Candidate) -> _Step | None:
         """Keep the beginning, the end, and lines about errors; None if the result is short or saves nothing."""
-        soft, text = self.pruning.soft_trim, one.result.text
-        images = sum(isinstance(block, Image) for block in one.result.content)
-        if one.shortened or (len(text) <= soft.max_chars and not images):
+        soft = self.pruning.soft_trim
+        text = one.result.text
+        if one.shortened or (len(text) <= soft.max_chars and not one.images):
             return None
-        removed = f" {images} image(s) removed." if images else ""
+        removed = ""
+        if one.images:
+            removed = f" {one.images} image(s) removed."
         note = (
             f"[Tool result trimmed: kept the beginning and the end of {len(text)} characters.{removed} "
             f"{self._reference(one)}]"
@@ -171,39 +205,58 @@ class _Pruner:
         return self._make_step(one, Pruned(part=one.part, keep=keep, note=note))
 
     def clear(self, one: _Candidate) -> _Step | None:
-        """Replace the result by a reference to the archive; None if that saves nothing."""
+        """Replace the result with a reference to the archive; None if that saves nothing."""
         note = f"{self.pruning.hard_clear.placeholder} ({self._reference(one)})"
         return self._make_step(one, Pruned(part=one.part, note=note))
 
-    def plan_by_fill(self, candidates: Sequence[_Candidate], *, total: int, window: int, further: float) -> list[_Step]:
-        """Shorten long results once the window fills; clear the oldest once it is fuller still."""
+    def plan_by_fill(self, candidates: Sequence[_Candidate], *, total: int, window: int, extra: float) -> list[_Step]:
+        """Shorten long results; if the window is still above the mark for clearing, clear the oldest ones.
+
+        Clearing continues until the window is `extra` tokens below that mark.
+        """
         pruning = self.pruning
-        steps = {one: step for one in candidates if (step := self.soften(one))}
-        saved = {one: step.saved for one, step in steps.items()}
-        left = sum(one.tokens for one in candidates) - sum(saved.values())
-        excess = total - sum(saved.values()) - pruning.hard_clear_ratio * window
-        is_worth_it = CHARS_PER_TOKEN * left >= pruning.min_prunable_tool_chars
-        excess += further if pruning.hard_clear.enabled and is_worth_it and excess >= 0 else -math.inf
+        steps: dict[_Candidate, _Step] = {}
         for one in candidates:
-            if excess >= 0 and (step := self.clear(one)):
-                excess -= step.saved - saved.get(one, 0)
+            step = self.soften(one)
+            if step is not None:
                 steps[one] = step
+        saved = sum(step.saved for step in steps.values())
+        excess = total - saved - pruning.hard_clear_ratio * window
+        left = sum(one.tokens for one in candidates) - saved
+        has_enough_left = CHARS_PER_TOKEN * left >= pruning.min_prunable_tool_chars
+        if not pruning.hard_clear.enabled or not has_enough_left or excess < 0:
+            return list(steps.values())
+        excess += extra
+        for one in candidates:
+            if excess < 0:
+                break
+            step = self.clear(one)
+            if step is None:
+                continue
+            excess -= step.saved
+            if one in steps:
+                excess += steps[one].saved  # clearing replaces the shortening
+            steps[one] = step
         return list(steps.values())
 
     def _reference(self, one: _Candidate) -> str:
-        """Return where the whole result is; the tool is named only if the model has it."""
+        """Return how to find the whole result; the tool is named only if the model has it."""
         if one.item.id < 0:
             return "The rest is not available now"
-        return f"holdfast id {one.item.id}" + (f": {self.tool} brings it back" if self.tool else "")
+        if not self.tool:
+            return f"holdfast id {one.item.id}"
+        return f"holdfast id {one.item.id}: {self.tool} brings it back"
 
     def _make_step(self, one: _Candidate, change: Pruned) -> _Step | None:
         after = shorten(one.item.message, change).parts[one.part]
         saved = one.tokens - count_part(after, count=self.count)
-        return _Step(one, change, saved) if saved > 0 else None
+        if saved <= 0:
+            return None
+        return _Step(one, change, saved)
 
 
 def _results(items: Iterable[Item]) -> Iterator[tuple[Item, int, ToolResult]]:
-    """Yield the results that may shrink at all, with their message and place in it."""
+    """Yield the results that may shrink at all, with their item and the index of their part."""
     for item in items:
         if item.pinned or not item.id or item.message.role != "tool":
             continue
@@ -219,13 +272,14 @@ def _compile(names: Iterable[str], *, otherwise: str) -> re.Pattern[str]:
 
 
 def _make_edits(steps: Iterable[_Step], reason: str) -> tuple[Edit, ...]:
-    """Return the steps as edits, one for each result; the tokens of a message fall with each of its results."""
+    """Return the steps as edits, one for each result; each edit of a message counts from the one before it."""
     left: dict[int, int] = {}
     edits: list[Edit] = []
     for step in steps:
         number = step.candidate.item.id
         before = left.get(number, step.candidate.item.tokens)
-        after = left[number] = before - step.saved
+        after = before - step.saved
+        left[number] = after
         edits.append(Edit(change=step.change, ids=(number,), reason=reason, tokens_before=before, tokens_after=after))
     return tuple(edits)
 
@@ -238,7 +292,7 @@ Span: TypeAlias = tuple[int, int]
 MAX_MATCHES: Final = 4
 """How many matches of one word are examined, from the beginning and from the end."""
 MAX_LINE_CHARS: Final = 240
-"""The most characters of one line that are kept."""
+"""The maximum characters of one line that are kept."""
 
 
 def excerpt(text: str, *, first: int, last: int, limit: int) -> tuple[Span, ...]:
@@ -249,14 +303,19 @@ def excerpt(text: str, *, first: int, last: int, limit: int) -> tuple[Span, ...]
     if len(text) <= limit:
         return ((0, len(text)),)
     room = max(0, limit - len(GAP))
-    if first + last > room:  # the settings ask for more than they allow: reduce both
-        first, last = room * first // (first + last), room * last // (first + last)
-    # Cut at a whole line, unless that would lose much.
-    stop, start = len(head(text, first)), len(text) - len(tail(text, last))
-    line = text.rfind("\n", stop - stop // 4, stop)
-    stop = line if line > 0 else stop
-    line = text.find("\n", start, start + (len(text) - start) // 4)
-    start = line + 1 if line >= 0 else start
+    if first + last > room:  # the settings ask for more than they allow: reduce both in proportion
+        wanted = first + last
+        first = room * first // wanted
+        last = room * last // wanted
+    # Cut at a line end, unless that would lose more than a quarter.
+    stop = len(head(text, first))
+    line_end = text.rfind("\n", stop - stop // 4, stop)
+    if line_end > 0:
+        stop = line_end
+    start = len(text) - len(tail(text, last))
+    line_end = text.find("\n", start, start + (len(text) - start) // 4)
+    if line_end >= 0:
+        start = line_end + 1
     kept = [(0, stop), (start, len(text))]
     room = limit - len(GAP) - stop - (len(text) - start)
     for begin, end in _find_lines(text, stop, start):
@@ -272,36 +331,54 @@ def _find_lines(text: str, start: int, stop: int) -> list[Span]:
     lowered = text.lower()
     if len(lowered) != len(text):  # a few letters grow in lower case; then only lower-case words match
         lowered = text
-    statuses, errors = (
-        {line for word in load("tools")["outcomes"][kind] for line in _matching_lines(lowered, word, start, stop)}
-        for kind in ("statuses", "errors")
-    )
-    order = sorted(errors - statuses)
-    inwards = [order[-1 - place // 2] if place % 2 else order[place // 2] for place in range(len(order))]
-    return [*sorted(statuses)[-1:], *inwards]
+    outcomes = load("tools")["outcomes"]
+    statuses = _find_matching_lines(lowered, outcomes["statuses"], start, stop)
+    errors = sorted(_find_matching_lines(lowered, outcomes["errors"], start, stop) - statuses)
+    lines = sorted(statuses)[-1:]
+    low = 0
+    high = len(errors)
+    while low < high:
+        lines.append(errors[low])
+        low += 1
+        if low < high:
+            high -= 1
+            lines.append(errors[high])
+    return lines
+
+
+def _find_matching_lines(text: str, words: Iterable[str], start: int, stop: int) -> set[Span]:
+    found: set[Span] = set()
+    for word in words:
+        found.update(_matching_lines(text, word, start, stop))
+    return found
 
 
 def _matching_lines(text: str, word: str, start: int, stop: int) -> Iterator[Span]:
     """Iterate over the lines of the first and last matches of a word."""
     low = start
     for _ in range(MAX_MATCHES):
-        if (place := text.find(word, low, stop)) < 0:
+        index = text.find(word, low, stop)
+        if index < 0:
             return
-        line = _line_at(text, place, start, stop)
+        line = _line_at(text, index, start, stop)
         yield line
         low = max(low, line[1])
     high = stop
     for _ in range(MAX_MATCHES):
-        if (place := text.rfind(word, low, high)) < 0:
+        index = text.rfind(word, low, high)
+        if index < 0:
             return
-        line = _line_at(text, place, start, stop)
+        line = _line_at(text, index, start, stop)
         yield line
         high = line[0]
 
 
-def _line_at(text: str, place: int, start: int, stop: int) -> Span:
-    """Return the line at a place; of a very long one the part around it."""
-    first = max(start, place - MAX_LINE_CHARS // 2)
-    begin = max(first, text.rfind("\n", first, place) + 1)
-    end = text.find("\n", place, min(stop, begin + MAX_LINE_CHARS))
-    return begin, end if end >= 0 else min(stop, begin + MAX_LINE_CHARS)
+def _line_at(text: str, index: int, start: int, stop: int) -> Span:
+    """Return the line that contains an index; of a very long one, the part around it."""
+    first = max(start, index - MAX_LINE_CHARS // 2)
+    begin = max(first, text.rfind("\n", first, index) + 1)
+    max_end = min(stop, begin + MAX_LINE_CHARS)
+    end = text.find("\n", index, max_end)
+    if end < 0:
+        end = max_end
+    return begin, end

@@ -1,8 +1,8 @@
 """The last step: make a window valid for its provider, or raise an error before it is sent.
 
-Calls and results are paired first: every call is answered right after it, every result belongs to a call. A message
-that is correct stays the same object, so that it is rendered unchanged. Anything else is repaired by the smallest
-change that helps, and reported. Then the window is shaped, rendered and checked by the rules of its provider.
+Calls and results are paired first: every call has its result right after it, and every result belongs to a call. A
+message that is correct stays the same object, so that it is rendered unchanged. Anything else is repaired with the
+smallest possible change, and reported. Then the window is shaped, rendered and checked by the rules of its provider.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from holdfast.messages import (
     Origin,
     Part,
     RedactedThinking,
-    Role,
     Text,
     Thinking,
     ToolCall,
@@ -36,10 +35,15 @@ from holdfast.providers.wire import leading_system, wire_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValidWindow:
-    """A window that can be sent: its messages, and the message list of the request.
+    """A window that can be sent.
 
-    The system prompt is among the messages, and outside of the list if the provider wants that. `violations` are what
-    was still wrong after the repairs; then every block that is not understood was left out.
+    Attributes:
+        provider: The provider whose rules it follows.
+        messages: Its messages, with the system prompt.
+        wire: The message list of the request, without the system prompt if the provider wants that separately.
+        repairs: What was repaired.
+        violations: The rules that were still broken after the repairs; then every block of an unknown type was left
+            out.
     """
 
     provider: str
@@ -49,9 +53,10 @@ class ValidWindow:
     violations: tuple[Violation, ...] = ()
 
     def begins_like(self, first: Message) -> bool:
-        """Whether it begins as the message that it was made from, and breaks no rule."""
-        is_inserted = any(repair.rule == "first-user" for repair in self.repairs)
-        if first.role == "system" or not self.messages or is_inserted or self.violations:
+        """Return whether it begins with the same side as the message that it was made from, and breaks no rule."""
+        if first.role == "system" or not self.messages or self.violations:
+            return False
+        if any(repair.rule == "first-user" for repair in self.repairs):  # a user message was inserted
             return False
         return (self.messages[0].role == "assistant") == (first.role == "assistant")
 
@@ -60,24 +65,26 @@ _NO_LINKS: Final[Mapping[str, str]] = {}
 
 
 def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[str, str] = _NO_LINKS) -> ValidWindow:
-    """Make a message list valid for a provider. What is valid already is left unchanged.
+    """Make a message list valid for a provider. Valid messages are left unchanged.
 
-    `reasoning` has the reasoning item that each item of the conversation came after, as `link_reasoning` returns it.
+    `reasoning` maps items of the conversation to the reasoning item before them, as `link_reasoning` returns it.
 
     Raises:
         FormatError: There is no such provider.
-        InvalidWindowError: It still breaks a rule. It must not be sent.
+        InvalidWindowError: The list still breaks a rule after the repairs. It must not be sent.
     """
     log = Log(providers.expect_format(provider).name, reasoning=reasoning)
     encodable: list[Message] = []
     for index, message in enumerate(messages):
-        if not message.is_encodable:
-            log.note("surrogates", index, "replaced lone surrogates, which cannot be sent, by U+FFFD")
-        encodable.append(message if message.is_encodable else _join_surrogates(message))
+        if message.is_encodable:
+            encodable.append(message)
+        else:
+            log.note("surrogates", index, "replaced lone surrogates, which cannot be sent, with U+FFFD")
+            encodable.append(_join_surrogates(message))
     first = _repair_and_check(encodable, log)
     if not first.violations:
         return first
-    log.note("unknown", None, f"left out every block that is not understood, because of {first.violations[0]}")
+    log.note("unknown", None, f"left out every block of an unknown type, because of {first.violations[0]}")
     second = _repair_and_check([_keep_understood(message) for message in encodable], log)
     if second.violations:
         raise InvalidWindowError(provider, second.violations)
@@ -85,7 +92,8 @@ def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[s
 
 
 def _repair_and_check(messages: Sequence[Message], log: Log) -> ValidWindow:
-    paired, form = repair(messages), providers.FORMATS[log.format]
+    paired = repair(messages)
+    form = providers.FORMATS[log.format]
     shaped = form.shape(paired.messages, log)
     wire = form.render(shaped[leading_system(shaped, form.name) :])
     return ValidWindow(
@@ -113,7 +121,7 @@ def _join_surrogates(value: Any) -> Any:
 
 
 def _keep_understood(message: Message) -> Message:
-    """Keep only the parts that are understood, without their wire forms, and no thinking."""
+    """Keep only parts of known types, without their wire forms, and no thinking."""
     parts = [part for part in message.parts if not isinstance(part, Opaque | Thinking | RedactedThinking)]
     for index, part in enumerate(parts):
         if isinstance(part, ToolResult):
@@ -129,7 +137,6 @@ MISSING: Final = "[holdfast] The result of this call is missing from the history
 """The text of an inserted result."""
 UNKNOWN: Final = "unknown"
 """The name of a tool whose name was lost."""
-_WITHOUT_RESULTS: Final[dict[Role, Role]] = {"tool": "user"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,26 +160,36 @@ class _Slot:
         self.repairs.append(Repair(rule=rule, where=self.source, what=what))
 
     def make_usable(self, answered: Collection[str]) -> list[_Slot]:
-        """Return a message with calls that have ids and names, in a role that may hold its parts."""
+        """Return the message with calls that have ids and names, in a role that may contain its parts."""
         message = self.message
         if is_empty(message):
             self.note("empty-message", "dropped a message without content")
             return []
-        usable = (self.make_part_usable(part, answered) for part in message.parts)
-        parts = tuple(part for part in usable if part is not None)
+        parts: list[Part] = []
+        for part in message.parts:
+            usable = self.make_part_usable(part, answered)
+            if usable is not None:
+                parts.append(usable)
         if len(parts) != len(message.parts) or not all(map(is_, parts, message.parts)):
             self.note("unusable-part", "dropped or named a call without id or name, or dropped incomplete thinking")
-            self.message = replace(message, parts=parts)
-        return [] if is_empty(self.message) else self.split_by_role()
+            self.message = replace(message, parts=tuple(parts))
+        if is_empty(self.message):
+            return []
+        return self.split_by_role()
 
     def make_part_usable(self, part: Part, answered: Collection[str]) -> Part | None:
-        """Return a part, a call with a name if that was lost, or None if the part cannot be sent."""
+        """Return a part, a call with a name if its name was lost, or None if the part cannot be sent."""
         if isinstance(part, ToolCall):
-            if not part.id.strip() or not (part.name.strip() or part.id in answered):
+            if not part.id.strip():
                 return None
-            return part if part.name.strip() else replace(part, name=UNKNOWN)
-        # A broken reply may have ended inside its thinking.
-        return None if isinstance(part, Thinking) and part.signature is None and self.message.is_broken else part
+            if part.name.strip():
+                return part
+            if part.id in answered:
+                return replace(part, name=UNKNOWN)
+            return None
+        if isinstance(part, Thinking) and part.signature is None and self.message.is_broken:
+            return None  # the reply may have broken off inside its thinking
+        return part
 
     def split_by_role(self) -> list[_Slot]:
         """Split a message so that calls are the assistant's, and results in a tool message."""
@@ -181,21 +198,25 @@ class _Slot:
         role = message.role
         if message.calls:
             role = "assistant"
-        elif role != "assistant":
-            role = "tool" if message.results else _WITHOUT_RESULTS.get(role, role)
+        elif role != "assistant" and message.results:
+            role = "tool"
+        elif role == "tool":
+            role = "user"
         is_whole = role == "tool" or len(others) == len(message.parts)
         if role == message.role and is_whole:
             return [self]
-        self.note("wrong-role", f"a {message.role} message cannot hold all of this")
+        self.note("wrong-role", f"a {message.role} message cannot contain all of its parts")
         if is_whole:
             self.message = replace(message, role=role)
             return [self]
         self.message = replace(message, role=role, parts=others, origin=None)
         results = _Slot(Message(role="tool", parts=message.results), self.source, self.repairs)
-        return [self, results] if others else [results]
+        if not others:
+            return [results]
+        return [self, results]
 
     def give_id(self, result: ToolResult, at: int, turn: _Turn) -> ToolResult:
-        """Give a result without an id that of the only open call."""
+        """Give a result without an id the id of the only open call."""
         if result.call_id or len(turn.open_calls) != 1:
             return result
         known = replace(result, call_id=turn.open_calls[0].id)
@@ -205,7 +226,12 @@ class _Slot:
         return known
 
     def match_result(self, result: ToolResult, at: int, turn: _Turn, candidates: Sequence[_Turn]) -> None:
-        owner = next((asked for asked in reversed(candidates) if result.call_id not in asked.answered), None)
+        """Assign a result to the last of the turns with its call that has no result of it yet."""
+        owner = None
+        for asked in reversed(candidates):
+            if result.call_id not in asked.answered:
+                owner = asked
+                break
         if owner is None:
             name = f"call {result.call_id[:40]!r}"
             if candidates:
@@ -221,7 +247,8 @@ class _Slot:
 
     def join(self, turns: list[_Turn]) -> None:
         """Add the message to the last turn, or to a new one; drop calls whose id was used before in the same reply."""
-        turn, message = turns[-1], self.message
+        turn = turns[-1]
+        message = self.message
         if message.role != "assistant":
             turn.after.append(self)
             return
@@ -256,18 +283,20 @@ class _Turn:
         return [call for call in self.calls.values() if call.id not in self.answered]
 
     def rebuild(self) -> list[Message]:
-        """Return the messages of a self in order: the reply, its results, and everything else that followed."""
+        """Return the messages of the turn in order: the reply, its results, and everything else that followed."""
         if self.open_calls and self.reply[-1].message.is_broken:
             self.drop_open_calls()
         results, rest = self.split_following()
-        missing = [
-            ToolResult(call_id=call.id, name=call.name, content=(Text(text=MISSING),), is_error=True)
-            for call in self.open_calls
-        ]
+        if self.late:
+            results.append(Message(role="tool", parts=tuple(self.late)))
+        missing: list[Part] = []
+        for call in self.open_calls:
+            missing.append(ToolResult(call_id=call.id, name=call.name, content=(Text(text=MISSING),), is_error=True))
         if missing:
             self.reply[-1].note("missing-result", f"inserted {len(missing)} error(s) for missing results")
-        added = [Message(role="tool", parts=tuple(parts)) for parts in (self.late, missing) if parts]
-        return [*(slot.message for slot in self.reply if not is_empty(slot.message)), *results, *added, *rest]
+            results.append(Message(role="tool", parts=tuple(missing)))
+        replies = [slot.message for slot in self.reply if not is_empty(slot.message)]
+        return [*replies, *results, *rest]
 
     def split_following(self) -> tuple[list[Message], list[Message]]:
         """Split what followed a reply into messages with its results, and all others."""
@@ -292,8 +321,9 @@ class _Turn:
         unanswered = {call.id for call in self.open_calls}
         for slot in self.reply:
             parts = [part for part in slot.message.parts if not (isinstance(part, ToolCall) and part.id in unanswered)]
-            has_content = any(not isinstance(part, Thinking | RedactedThinking) for part in parts)
-            slot.message = replace(slot.message, parts=tuple(parts) if has_content else ())
+            if all(isinstance(part, Thinking | RedactedThinking) for part in parts):
+                parts = []
+            slot.message = replace(slot.message, parts=tuple(parts))
             slot.note("broken-reply", "dropped open calls of a broken reply")
         self.answered |= unanswered
 
@@ -306,18 +336,23 @@ def repair(messages: Sequence[Message]) -> Repaired:
     dropped, and calls without a name unless they were answered.
     """
     repairs: list[Repair] = []
-    answered = {result.call_id for message in messages for result in message.results}
+    answered: set[str] = set()
+    for message in messages:
+        answered.update(result.call_id for result in message.results)
     turns = [_Turn()]
     for index, message in enumerate(messages):
         for slot in _Slot(message, index, repairs).make_usable(answered):
             slot.join(turns)
     _match_results(turns)
-    paired = tuple(message for turn in turns for message in turn.rebuild())
-    return Repaired(paired, tuple(sorted(repairs, key=lambda repair: repair.where or 0)))
+    paired: list[Message] = []
+    for turn in turns:
+        paired += turn.rebuild()
+    repairs.sort(key=lambda repair: repair.where or 0)
+    return Repaired(tuple(paired), tuple(repairs))
 
 
 def _match_results(turns: Sequence[_Turn]) -> None:
-    """Assign every result to the last call of its id that has none yet; drop those without such a call."""
+    """Assign every result to the last call with its id that has no result yet; drop results without a call."""
     asking: dict[str, list[_Turn]] = {}
     for turn in turns:
         for call_id in turn.calls:
@@ -330,11 +365,13 @@ def _match_results(turns: Sequence[_Turn]) -> None:
 
 
 def _keep_parts(message: Message, parts: Sequence[Part]) -> Message:
-    """Return a message with some of its parts, in the role that they need; the message itself if it has no other."""
+    """Return a message with some of its parts, in the role that they need; the message itself if these are all."""
     if len(parts) == len(message.parts):
         return message
     kept = replace(message, parts=tuple(parts))
-    return replace(kept, role="user") if kept.role == "tool" and not kept.results else kept
+    if kept.role == "tool" and not kept.results:
+        kept = replace(kept, role="user")
+    return kept
 
 
 # --- windows that grow -------------------------------------------------------
@@ -342,17 +379,18 @@ def _keep_parts(message: Message, parts: Sequence[Part]) -> Message:
 _Make: TypeAlias = Callable[[Sequence[Message]], ValidWindow]
 """Makes messages valid for one provider."""
 MIN_CACHED: Final = 8
-"""Messages that are validated again each time, before their beginning is cached."""
+"""How many messages are validated again each time before their beginning is cached."""
 _RESPONSES: Final = "openai_responses"
 _UNIQUE_IDS: Final = frozenset({"anthropic", _RESPONSES})
 """Providers that require every id to be unique."""
 _SENT: Final[Callable[[Item], Message]] = attrgetter("sent")
 _FILLER: Final = Message(role="user", parts=(Text(text="?"),))
+"""Stands for the user's side before or after a part of a window that is validated alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A valid part of a window: its items, what is sent of them, and the ids in it."""
+    """A valid part of a window: its items, their valid form, and the ids in it."""
 
     items: Sequence[Item]
     valid: ValidWindow
@@ -363,9 +401,9 @@ class _Part:
 class ValidationCache:
     """The valid beginning of a session's windows, in parts.
 
-    Between two cuts a window only grows at its end: what was valid stays valid, and only what came after the last
-    change of sides has to be validated again. If an item changes, the parts before it stay valid. The result is what
-    `validate` makes of the whole window.
+    Between two cuts a window only grows at its end, so its beginning stays valid, and only the messages after the last
+    change of sides have to be validated again. If an item changes, the parts before it stay valid. The result is the
+    same as that of `validate` for the whole window.
     """
 
     provider: str = ""
@@ -376,15 +414,21 @@ class ValidationCache:
     ) -> ValidWindow:
         """Make a window valid for a provider, as `validate` does."""
         if provider != self.provider:
-            self.provider, self.parts = provider, []
+            self.provider = provider
+            self.parts = []
         make: _Make = partial(validate, provider=provider, reasoning=reasoning)
         start = self._drop_changed(items)
-        stop = start + (_last_change(items[start:]) if len(items) - start >= MIN_CACHED else 0)
-        longer = self._extend(items[start:stop], make, is_last=False) if stop > start else None
-        if longer and not longer.valid.repairs and not longer.valid.violations:
-            self.parts.append(longer)
-            start = stop
-        end = self._extend(items[start:], make, is_last=True) if self.parts else None
+        stop = start
+        if len(items) - start >= MIN_CACHED:
+            stop += _last_change(items[start:])
+        if stop > start:
+            longer = self._extend(items[start:stop], make, is_last=False)
+            if longer is not None and not longer.valid.repairs and not longer.valid.violations:
+                self.parts.append(longer)
+                start = stop
+        end = None
+        if self.parts:
+            end = self._extend(items[start:], make, is_last=True)
         if end is None:
             return make(list(map(_SENT, items)))
         windows = [part.valid for part in (*self.parts, end)]
@@ -393,7 +437,7 @@ class ValidationCache:
         return replace(end.valid, messages=messages, wire=wire, repairs=_shift(end.valid.repairs, by=start))
 
     def _drop_changed(self, items: Sequence[Item]) -> int:
-        """Keep the parts that a window begins with and goes on after; return how many items they have."""
+        """Drop the parts that a window no longer begins with or ends in; return the number of items of the others."""
         start = 0
         for number, part in enumerate(self.parts):
             stop = start + len(part.items)
@@ -404,37 +448,44 @@ class ValidationCache:
         return start
 
     def _extend(self, items: Sequence[Item], make: _Make, *, is_last: bool) -> _Part | None:
-        """Validate what comes after the cached beginning; None if they cannot be separated."""
+        """Validate the items after the cached beginning; None if the two cannot be validated separately."""
         rest = list(map(_SENT, items))
         valid = _validate_part(rest, make, is_first=not self.parts, is_last=is_last)
         if valid is None:
             return None
         ids = _ids([*rest, *valid.messages], self.provider)
-        return _Part(items, valid, ids) if all(map(ids.isdisjoint, (part.ids for part in self.parts))) else None
+        if not all(ids.isdisjoint(part.ids) for part in self.parts):
+            return None
+        return _Part(items, valid, ids)
 
 
 def _last_change(items: Sequence[Item]) -> int:
-    """Return the index of the last message that begins another side; 0 if there is none."""
+    """Return the index of the last message of another side than the one before it; 0 if there is none."""
     for index in range(len(items) - 1, 0, -1):
-        before, after = items[index - 1].message, items[index].message
+        before = items[index - 1].message
+        after = items[index].message
         if after.role != "system" and (before.role == "assistant") != (after.role == "assistant"):
             return index
     return 0
 
 
 def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, is_last: bool) -> ValidWindow | None:
-    """Validate a part of a window as if the other side came before and after it; None if it matters what does."""
-    calls = chain.from_iterable(map(attrgetter("calls"), messages))
-    if not all(call.name.strip() for call in calls):  # one without a name stays if it was answered
-        return None
-    before = [_FILLER] * (not is_first and messages[0].role == "assistant")
-    after = [_FILLER] * (not is_last and messages[-1].role == "assistant")
+    """Validate a part of a window as if the other side came before and after it; None if it depends on them."""
+    for message in messages:
+        if not all(call.name.strip() for call in message.calls):  # a result elsewhere decides whether it is dropped
+            return None
+    before: list[Message] = []
+    if not is_first and messages[0].role == "assistant":
+        before.append(_FILLER)
+    after: list[Message] = []
+    if not is_last and messages[-1].role == "assistant":
+        after.append(_FILLER)
     try:
         whole = make([*before, *messages, *after])
     except InvalidWindowError:
         return None
     fillers = (*whole.messages[: len(before)], *whole.messages[len(whole.messages) - len(after) :])
-    if any(message.parts != _FILLER.parts for message in fillers):
+    if any(message.parts != _FILLER.parts for message in fillers):  # something was joined to one of them
         return None
     part = replace(
         whole,
@@ -442,17 +493,28 @@ def _validate_part(messages: Sequence[Message], make: _Make, *, is_first: bool, 
         wire=whole.wire[len(before) : len(whole.wire) - len(after)],
         repairs=_shift(whole.repairs, by=-len(before)),
     )
-    return part if is_first or part.begins_like(messages[0]) else None
+    if not is_first and not part.begins_like(messages[0]):
+        return None
+    return part
 
 
 def _shift(repairs: Iterable[Repair], *, by: int) -> tuple[Repair, ...]:
-    return tuple(one if one.where is None else replace(one, where=one.where + by) for one in repairs)
+    """Move the index of each repair that has one."""
+    shifted: list[Repair] = []
+    for repair in repairs:
+        if repair.where is None:
+            shifted.append(repair)
+        else:
+            shifted.append(replace(repair, where=repair.where + by))
+    return tuple(shifted)
 
 
 def _ids(messages: Iterable[Message], provider: str) -> set[str]:
     """Collect the ids by which one part of a conversation may refer to another, if they must be unique."""
     ids: set[str] = set()
-    for message in messages if provider in _UNIQUE_IDS else ():
+    if provider not in _UNIQUE_IDS:
+        return ids
+    for message in messages:
         ids.update(call.id for call in message.calls)
         ids.update(result.call_id for result in message.results)
         for value in (message, *message.parts):
