@@ -166,6 +166,8 @@ def assemble(
             steps=steps,
             texts=texts,
             provider=provider,
+            # It also decides how messages are trimmed: without recall, nothing brings them back. So it is about the
+            # settings and the request as a whole. Whether one question recalls something is decided in `_recall`.
             is_recalling=not switch,
         )
     recall = Recall(reason=switch or "memory failed")
@@ -316,7 +318,20 @@ def _recall(
 ) -> tuple[Recall, tuple[Edit, ...]]:
     """Recall what the window does not show, and return the edits that place it.
 
-    Earlier blocks are removed if they leave no room for a new one that says something new.
+    The conditions, in order:
+
+    1. The caller sends the question after the window: the block is for the caller to place, without an edit. There is
+       none if the window leaves no room for it.
+    2. The question was sent without a block before: nothing, because a block would change what the provider has cached.
+    3. The question has no words: nothing.
+    4. Earlier blocks leave a new one little room: recall as if they were removed. If memory returns nothing, nothing is
+       placed and they stay. If it returns something that is not in them, they are removed and the new block is placed.
+       Otherwise they stay, and the next conditions hold.
+    5. The window has no room for a block, no place for it, or the question has its block already: nothing.
+    6. Otherwise, the block that memory returns, if it returns one.
+
+    A block at the tail stays until the next cut, which removes all blocks; a block at the head is for this request only
+    (see `holdfast.context.edits.in_force`).
     """
     # Of a shortened message, most can only be recalled.
     shortened: set[int] = set()
