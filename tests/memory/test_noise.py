@@ -2,7 +2,7 @@
 
 import pytest
 
-from holdfast.memory.archive import is_noise, unwrap
+from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
 
 
 @pytest.mark.parametrize(
@@ -40,6 +40,49 @@ def test_what_nobody_looks_for_is_noise(text: str) -> None:
 def test_what_says_something_is_kept(text: str) -> None:
     """Short sentences, in Chinese above all, and sentences about the markers are no noise."""
     assert not is_noise(unwrap(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ok great", "Fine.", "thank you so much!", "see you tomorrow", "perfect, let's continue tomorrow", "Morning.",
+        "Ok, thanks a lot for your help!", "sounds good, go ahead", "That's great, thank you very much", "Back again.",
+        "Let's stop here for today", "No worries, see you later", "haha ok 👍",
+        "Awesome, thanks so much for explaining",
+        "好的,谢谢", "太好了，谢谢！", "没问题，那明天继续吧", "OK的", "今天就到这里吧",
+        "嗯嗯，明天见", "明白了，多谢", "大家好",
+        "了解しました、ありがとうございます", "お疲れ様でした。また明日！", "はい、続けてください",
+        "おはようございます",
+        "네, 감사합니다", "알겠습니다. 고마워요!", "내일 봐요", "좋아요, 계속해 주세요",
+        "Super, vielen Dank für die Hilfe", "Alles klar, bis morgen", "Perfekt, machen wir morgen weiter",
+        "D'accord, merci beaucoup !", "Très bien, à demain", "C'est parfait, merci pour tout",
+        "Vale, muchas gracias por todo", "Hasta mañana", "Sí, continúa por favor",
+    ],
+)  # fmt: skip
+def test_a_message_of_such_phrases_and_filler_is_an_acknowledgement(text: str) -> None:
+    """In any order, in each language."""
+    assert is_acknowledgement(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ok, and the port?", "yes, deploy it", "no, tomorrow", "fine, which port?", "thanks, what about tomorrow?",
+        "and now?", "let's continue with billing", "thank you note for Anna", "go test", "see you at the dock",
+        "yes, both",
+        "好的,端口呢?", "可以吗", "谢谢，端口是多少？", "那今天呢", "拜访谁", "はい、ポートは?", "네, 포트는?", "내일",
+        "ja, und der Port?", "oui, et le port ?", "sí, ¿y el puerto?", "ok " * 60,
+    ],
+)  # fmt: skip
+def test_a_message_with_anything_else_is_no_acknowledgement(text: str) -> None:
+    """A question after thanks is a question, and an answer is worth searching for."""
+    assert not is_acknowledgement(text)
+
+
+@pytest.mark.parametrize("text", ["네" * 99 + "x", "谢" * 99 + "x", "very good " * 9 + "x", "好了" * 49 + "x"])
+def test_phrases_that_can_be_split_in_many_ways_are_read_in_time(text: str) -> None:
+    """No part of a text is read more than once from one place."""
+    assert not is_acknowledgement(text)
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,9 @@ def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> No
     assert recall(store, replace(question, across=True)).reason == "no stored fact or passage matches the question"
 
 
-@pytest.mark.parametrize("text", ["Thanks!", "go on", "Good morning", "👍", "谢谢", "继续", "ありがとう"])
+@pytest.mark.parametrize(
+    "text", ["Thanks!", "go on", "Good morning", "👍", "谢谢", "继续", "ありがとう", "ok great", "Fine."]
+)
 def test_a_message_that_asks_nothing_gets_no_block(store: SqliteStore, text: str) -> None:
     """Also if it comes after a question, which has its answer already."""
     say(store, "Thanks for the Frankfurt notes, go on, good morning.", "谢谢，继续部署到法兰克福。")

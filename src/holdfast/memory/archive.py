@@ -9,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import unicodedata
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from holdfast import patterns
@@ -568,8 +570,11 @@ _COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?: [^\s/]{1,60}){0,2}", re.IGN
 """A command to the host, such as `/clear` or `/model gpt-5`."""
 _NO_OUTPUT: Final = re.compile(r"[(<\[]?(?:no|empty) (?:output|content|result)s?[)>\]]?\.?", re.IGNORECASE)
 """The text that hosts write for a tool that printed nothing."""
-_DONE: Final = re.compile(r"(?:done|finished)(?: with (?:it|that|this|\d+))?")
-_NO_LETTERS: Final = re.compile(r"[\W_]*")
+_NO_LETTERS: Final = re.compile(r"[\W_]+")
+_MAX_ACKNOWLEDGEMENT: Final = 100
+"""A message with more characters says something."""
+_UNSPACED: Final = ("chinese", "japanese", "korean")
+"""Languages in which one phrase follows another without a space."""
 _MIN_LETTERS: Final = 6
 """A message with at most this many characters is noise: "hm, ok"."""
 _HEAD_CHARS: Final = 800
@@ -612,13 +617,44 @@ def is_noise(text: str) -> bool:
 
 def is_acknowledgement(text: str) -> bool:
     """Tell whether an unwrapped message is only "thanks", "go on", "hello" and the like, or has no letters."""
-    words = text.strip()
-    bare = _strip_punctuation(words)
-    if bare in patterns.load("noise")["words"]["acknowledgements"]:
+    beginning = text.strip()[: _MAX_ACKNOWLEDGEMENT + 1]
+    if len(beginning) > _MAX_ACKNOWLEDGEMENT:
+        return False
+    plain = unicodedata.normalize("NFKC", beginning.lower())
+    words = _NO_LETTERS.sub(" ", plain).strip()
+    if not words:
         return True
-    if _DONE.fullmatch(bare) is not None:
+    table = patterns.load("noise")["acknowledgements"]
+    if patterns.compile_once(table["alone"]).fullmatch(words) is not None:
         return True
-    return _NO_LETTERS.fullmatch(words) is not None
+    return _is_made_of_phrases(words)
+
+
+def _is_made_of_phrases(words: str) -> bool:
+    """Tell whether a text consists of phrases that ask nothing and filler, with at least one phrase."""
+    phrases, filler = _phrase_patterns()
+    has_phrase = {0: False}  # by the places that phrases and filler reach, whether there is a phrase before
+    for place in range(len(words)):
+        if place not in has_phrase:
+            continue
+        for pattern in (*phrases, *filler):
+            match = pattern.match(words, place)
+            if match is not None:
+                end = match.end()
+                has_phrase[end] = has_phrase.get(end, False) or has_phrase[place] or pattern in phrases
+    return has_phrase.get(len(words), False)
+
+
+@cache
+def _phrase_patterns() -> tuple[list[re.Pattern[str]], list[re.Pattern[str]]]:
+    """Return the patterns of phrases, and those of filler; with spaces in the script, they end at the end of a word."""
+    table = patterns.load("noise")["acknowledgements"]
+    phrases: list[re.Pattern[str]] = []
+    for language, pattern in table["phrases"].items():
+        end = "" if language in _UNSPACED else r"\b"
+        phrases.append(re.compile(f"(?:{pattern}){end} ?"))
+    filler = [re.compile(rf"(?:{table['filler']})\b ?"), re.compile(f"(?:{table['asian_filler']}) ?")]
+    return phrases, filler
 
 
 def _strip_punctuation(words: str) -> str:
