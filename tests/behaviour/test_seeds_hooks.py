@@ -110,7 +110,7 @@ class TestSummary:
     def test_it_may_cancel(self, tmp_path: Path) -> None:
         """Then nothing changes."""
         with opened(tmp_path, Hooks(summary=lambda _: SummaryResult(cancel=True))) as engine:
-            with pytest.raises(CompactionError, match="cancelled it"):
+            with pytest.raises(CompactionError, match="cancelled the compaction"):
                 engine.session("s").compact(conversation(), limit=LIMIT)
             assert engine.session("s").edits() == ()
 
@@ -214,7 +214,7 @@ class TestChat:
         shell.patch.syspath_prepend(str(shell.folder / "lib"))
         shell.toml('[agent.hooks]\nbefore_compaction = ["my_seed_hooks:before"]\nsummary = "my_seed_hooks:cancels"\n')
         _, shown, _ = self.talk(shell)
-        assert "Compaction skipped: hook cancels cancelled it" in shown
+        assert "Compaction skipped: hook cancels cancelled the compaction" in shown
         assert sys.modules["my_seed_hooks"].heard[0].workspace == str(shell.folder / "here")
         shell.toml('[agent.hooks]\nsummary = "my_seed_hooks:nothing"\n')
         code, _, told = shell.chat("Hello.\n", "Hi.")

@@ -1,4 +1,4 @@
-"""What was done, found by rule."""
+"""Tests of `holdfast.compaction.tool_calls`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,12 @@ def test_file_operations(name: str, arguments: dict[str, Any], read: list[str], 
 
 def test_a_file_that_was_changed_is_not_listed_as_read() -> None:
     """Changed counts more than read, and what failed was not done."""
-    talk = [*done("read", path="a"), *done("edit", path="a", number=2), *done("write", "no", is_error=True, path="b")]
-    found = find_activity(talk)
+    messages = [
+        *done("read", path="a"),
+        *done("edit", path="a", number=2),
+        *done("write", "no", is_error=True, path="b"),
+    ]
+    found = find_activity(messages)
     assert found.read == ()
     assert found.modified == ("a",)
 
@@ -81,7 +85,7 @@ def test_a_search_without_a_hit_is_no_failure() -> None:
 
 def test_a_failure_that_was_made_good_is_none() -> None:
     """The same call that later goes well, or another one on the same file, settles it; what fails again counts once."""
-    talk = [
+    messages = [
         *done("bash", "boom", is_error=True, command="make"),
         *done("edit", "no match", is_error=True, path="a", old="x"),
         *done("bash", "bang", is_error=True, command="deploy"),
@@ -89,19 +93,25 @@ def test_a_failure_that_was_made_good_is_none() -> None:
         *done("edit", "ok", path="a", old="y"),
         *done("bash", "bang again", is_error=True, command="deploy"),
     ]
-    assert [failure.text for failure in find_activity(talk).failures] == ["bang again"]
+    assert [failure.text for failure in find_activity(messages).failures] == ["bang again"]
 
 
-def test_a_failure_without_a_word_is_told() -> None:
-    """Silence is a message too."""
-    assert find_activity(done("deploy", "", is_error=True, to="prod")).failures[0].text == "failed without a word"
+def test_a_command_may_be_any_json() -> None:
+    """Arguments of tools that are not ours may have any type."""
+    activity = find_activity(done("run", command=[{"program": "make"}, 1]))
+    assert activity.commands == ("{'program': 'make'} 1",)
+
+
+def test_a_failure_without_output_is_reported() -> None:
+    """The summary names the failed call even if there is no message to quote."""
+    assert find_activity(done("deploy", "", is_error=True, to="prod")).failures[0].text == "failed without output"
 
 
 def test_only_calls_of_the_last_turn_are_pending() -> None:
     """What was never answered before the user spoke again was given up."""
     old = reply("", call("old", "bash", command="sleep 99"))
-    talk = [user("a"), old, user("b"), reply("", call("new", "bash", command="make"))]
-    assert find_activity(talk).pending == ('bash(command="make")',)
+    messages = [user("a"), old, user("b"), reply("", call("new", "bash", command="make"))]
+    assert find_activity(messages).pending == ('bash(command="make")',)
 
 
 def test_jobs_in_the_background_are_told() -> None:
@@ -113,7 +123,7 @@ def test_jobs_in_the_background_are_told() -> None:
 
 def test_commands_that_change_something_are_kept_once_where_they_ran_last() -> None:
     """Looking around is not worth a line."""
-    talk = [
+    messages = [
         *done("bash", command="make build"),
         *done("bash", command="cd src && ls | head"),
         *done("bash", command="git commit -m 'x'"),
@@ -122,7 +132,7 @@ def test_commands_that_change_something_are_kept_once_where_they_ran_last() -> N
         *done("shell", command=["uv", "sync"]),
         *done("shell", command=42),
     ]
-    assert find_activity(talk).commands == ("git commit -m 'x'", "make build", "npm test", "uv sync")
+    assert find_activity(messages).commands == ("git commit -m 'x'", "make build", "npm test", "uv sync")
 
 
 @pytest.mark.parametrize(
@@ -146,8 +156,12 @@ def test_the_plan_as_it_was_last_written_down() -> None:
     """To-do lists of any agent are read: objects with a state and a text."""
     first = [{"content": "a", "status": "pending"}]
     last = [{"step": "b", "status": "completed"}, {"step": "c", "status": "in_progress"}]
-    talk = [*done("TodoWrite", todos=first), *done("update_plan", plan=last), *done("x", rows=[{"a": 1}], tags=["t"])]
-    assert find_activity(talk).steps == (
+    messages = [
+        *done("TodoWrite", todos=first),
+        *done("update_plan", plan=last),
+        *done("x", rows=[{"a": 1}], tags=["t"]),
+    ]
+    assert find_activity(messages).steps == (
         PlanStep(text="b", status="completed"),
         PlanStep(text="c", status="in_progress"),
     )
@@ -155,7 +169,7 @@ def test_the_plan_as_it_was_last_written_down() -> None:
 
 def test_an_id_that_is_used_again_takes_the_next_result() -> None:
     """Some agents count their calls anew in each turn."""
-    talk = [*done("bash", "boom", is_error=True, command="make"), *done("bash", "fine", command="test")]
-    found = find_activity(talk)
+    messages = [*done("bash", "boom", is_error=True, command="make"), *done("bash", "fine", command="test")]
+    found = find_activity(messages)
     assert [failure.about for failure in found.failures] == ["make"]
     assert found.commands == ("test",)

@@ -15,6 +15,7 @@ from holdfast.compaction.dialogue import list_identifiers, one_line, own_words
 from holdfast.compaction.digest import IDENTIFIERS, outline_plan
 from holdfast.compaction.plan import CompactionPlan
 from holdfast.compaction.sections import HEADINGS, Section, parse
+from holdfast.messages import Role
 from holdfast.models.base import Reply
 from holdfast.patterns import compile_once, load
 from holdfast.settings import Compaction
@@ -23,19 +24,22 @@ from holdfast.text import terms
 Language: TypeAlias = Literal["Chinese", "Japanese", "Korean", "Latin script"]
 
 _RECENT: Final = 10
+"""The number of the newest messages whose identifiers a summary must contain."""
 _MAX_NAMES: Final = 12
 _MAX_LISTED: Final = 8
+"""The maximum number of failures, and of changed files, that a summary must contain."""
 _MAX_REQUEST: Final = 400
 _MIN_SHARE: Final = 0.5
+"""The share of the terms of the last request that a summary must contain."""
 _NONE: Final = "(none)"
 _BODY_WEIGHT: Final = 30
-"""The weight of a model's own words if not all sections fit."""
+"""The weight of the model's summary if not all sections fit."""
 _NAMES_WEIGHT: Final = 6
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checklist:
-    """Requirements of a summary, or those that it misses: exact identifiers (`names`), and the words of the request."""
+    """What a summary must contain, or what it lacks. `names` are exact identifiers, `request` is the last request."""
 
     headings: tuple[str, ...] = ()
     request: str = ""
@@ -49,54 +53,72 @@ class Checklist:
 
     @property
     def total(self) -> int:
-        """The number of things on the list."""
-        listed = len(self.headings) + len(self.names) + len(self.failures) + len(self.files)
-        return listed + bool(self.request) + bool(self.language)
+        """The number of entries."""
+        total = len(self.headings) + len(self.names) + len(self.failures) + len(self.files)
+        if self.request:
+            total += 1
+        if self.language:
+            total += 1
+        return total
 
     def __str__(self) -> str:
         lines = [f"- the heading: {heading}" for heading in self.headings]
-        lines += [f"- the user's last request: {one_line(self.request, _MAX_REQUEST)}"] if self.request else []
+        if self.request:
+            lines.append(f"- the user's last request: {one_line(self.request, _MAX_REQUEST)}")
         lines += [f"- exactly as written: {name}" for name in self.names]
         lines += [f"- the failed call: {failure}" for failure in self.failures]
         lines += [f"- the changed file: {path}" for path in self.files]
-        name = "the language of the conversation" if self.language == "Latin script" else self.language
-        lines += [f"- it must be written in {name}"] if name else []
+        if self.language == "Latin script":
+            lines.append("- it must be written in the language of the conversation")
+        elif self.language:
+            lines.append(f"- it must be written in {self.language}")
         return "\n".join(lines)
 
 
 def find_requirements(plan: CompactionPlan, *, settings: Compaction) -> Checklist:
     """Find what the summary of a plan must contain, the lists below it included."""
-    last = [item.message for item in plan.summarised[-_RECENT:]] if settings.identifier_policy != "off" else []
-    language: Language | None = None
-    for role in ("user", "assistant"):  # the language that the user writes, or else the assistant
-        items = [
-            item for item in (*plan.summarised, *plan.kept) if item.kind == "message" and item.message.role == role
-        ]
-        words = "\n".join(own_words(item.message)[:_MAX_REQUEST] for item in items)  # the rest may be pasted
-        language = language or detect_language(words)
+    names: tuple[str, ...] = ()
+    if settings.identifier_policy != "off":
+        recent = [item.message for item in plan.summarised[-_RECENT:]]
+        names = list_identifiers(recent, limit=_MAX_NAMES)
     return Checklist(
         headings=HEADINGS,
         request=plan.request,
-        names=list_identifiers(last, limit=_MAX_NAMES),
+        names=names,
         failures=tuple(failure.about for failure in plan.activity.failures[-_MAX_LISTED:]),
         files=plan.activity.modified[:_MAX_LISTED],
-        language=language,
+        language=_find_language(plan, "user") or _find_language(plan, "assistant"),
     )
 
 
+def _find_language(plan: CompactionPlan, role: Role) -> Language | None:
+    """Return the language that the user or the assistant writes."""
+    words: list[str] = []
+    for item in (*plan.summarised, *plan.kept):
+        if item.kind == "message" and item.message.role == role:
+            words.append(own_words(item.message)[:_MAX_REQUEST])  # the rest may be pasted
+    return detect_language("\n".join(words))
+
+
 def audit(text: str, required: Checklist, *, below: str = "") -> Checklist:
-    """Find what a summary lacks. `below` is what is written under it by rule."""
+    """Find what a summary lacks. `below` is added under it by rule."""
     folded = f"{text}\n{below}".casefold()
     lines = {line.strip() for line in text.splitlines()}
-    language = detect_language(text)
+    request = ""
     wanted = set(terms(required.request[:_MAX_REQUEST]))
+    found = wanted.intersection(terms(text))
+    if len(found) < _MIN_SHARE * len(wanted):
+        request = required.request
+    language: Language | None = None
+    if detect_language(text) not in {None, required.language}:
+        language = required.language
     return Checklist(
         headings=tuple(heading for heading in required.headings if heading not in lines),
-        request=required.request if len(wanted & set(terms(text))) < _MIN_SHARE * len(wanted) else "",
+        request=request,
         names=tuple(name for name in required.names if name.casefold() not in folded),
         failures=tuple(failure for failure in required.failures if failure.casefold() not in folded),
         files=tuple(path for path in required.files if path.casefold() not in folded),
-        language=required.language if required.language and language not in {None, required.language} else None,
+        language=language,
     )
 
 
@@ -118,41 +140,54 @@ def repair(text: str, misses: Checklist, *, plan: CompactionPlan) -> list[Sectio
     sections.append(Section(title=title, lines=tuple(lines), weight=_BODY_WEIGHT))
     for heading in others:
         if heading in misses.headings:
-            is_empty = not any(section.lines for section in digest[heading])
-            sections += [Section(title=heading, lines=(_NONE,))] if is_empty else digest[heading]
-    names = tuple(map("- {}".format, misses.names))
-    return [*sections, Section(title=IDENTIFIERS, lines=names, weight=_NAMES_WEIGHT)]
+            if any(section.lines for section in digest[heading]):
+                sections += digest[heading]
+            else:
+                sections.append(Section(title=heading, lines=(_NONE,)))
+    names = tuple(f"- {name}" for name in misses.names)
+    sections.append(Section(title=IDENTIFIERS, lines=names, weight=_NAMES_WEIGHT))
+    return sections
 
 
 def _without(lines: Iterable[str], heading: str) -> list[str]:
+    """Return the lines without the section under a heading."""
     kept: list[str] = []
-    skipped = False
+    is_in_section = False
     for line in lines:
         if line.startswith("## "):
-            skipped = line.strip() == heading
-        if not skipped:
+            is_in_section = line.strip() == heading
+        if not is_in_section:
             kept.append(line)
     return kept
 
 
 _MAX_SKELETON_LINE: Final = 120
+"""A longer line is text, even if it begins like a heading or an empty entry."""
 _MIN_FILLED: Final = 12
+"""An answer with fewer characters in addition to headings and empty entries is not a summary."""
 _MAX_ERROR: Final = 600
+"""A longer answer is neither a refusal nor an error message."""
 
 
 def find_fault(reply: Reply) -> str | None:
-    """Say why an answer cannot be a summary, such as a refusal or an error; None if it may be one."""
+    """Return why an answer cannot be a summary, such as a refusal or an error; None if it may be one."""
     text = reply.text.strip()
-    is_long = len(text) > _MAX_ERROR or text.startswith("## ")
-    filled = (line for line in text.splitlines() if len(line) > _MAX_SKELETON_LINE or not _matches("skeleton", line))
-    faults = {
-        "the model refused": reply.stop == "refusal" or (not is_long and _matches("refusal", text)),
-        "the answer is empty": not text,
-        "the answer has headings and nothing under them": len("".join(filled)) < _MIN_FILLED,
-        "the answer is data, not a summary": _matches("data", text),
-        "the answer is an error message": not is_long and _matches("error", text.lstrip("*_`> ⚠️❌")),
-    }
-    return next((fault for fault, is_there in faults.items() if is_there), None)
+    is_short = len(text) <= _MAX_ERROR and not text.startswith("## ")
+    if reply.stop == "refusal" or (is_short and _matches("refusal", text)):
+        return "the model refused"
+    if not text:
+        return "the answer is empty"
+    filled = 0
+    for line in text.splitlines():
+        if len(line) > _MAX_SKELETON_LINE or not _matches("skeleton", line):
+            filled += len(line)
+    if filled < _MIN_FILLED:
+        return "the answer has headings and nothing under them"
+    if _matches("data", text):
+        return "the answer is data, not a summary"
+    if is_short and _matches("error", text.lstrip("*_`> ⚠️❌")):
+        return "the answer is an error message"
+    return None
 
 
 def _matches(form: str, text: str) -> bool:
@@ -169,16 +204,20 @@ _LATIN: Final = re.compile("[A-Za-z\u00c0-\u024f]")
 _CHARACTER_WEIGHT: Final = 3
 """A character of these scripts counts as three letters."""
 _MIN_OWN_SHARE: Final = 0.3
-"""Chinese about programs contains many Latin words: this share of its own script is enough."""
+"""Chinese text about programs contains many Latin words: this share in its own script is enough."""
 _MIN_KANA_SHARE: Final = 0.1
+"""Japanese has more kana than this share of its characters, Chinese has none."""
 _MIN_LETTERS: Final = 12
+"""A text with fewer letters is too short to tell."""
 
 
 def detect_language(text: str) -> Language | None:
     """Detect the language of a text by its script, without code, paths and headings; None if it is too short."""
-    # A run of Latin letters and signs that is a path, an address or the like says nothing about the language.
+    # A run of Latin letters and signs that is a path, an address or the like does not show the language.
     prose = _PRINTED.sub(lambda run: run[0] if _TECHNICAL.isdisjoint(run[0]) else " ", _NOT_PROSE.sub(" ", text))
-    han, kana, hangul = (len(pattern.findall(prose)) for pattern in (_HAN, _KANA, _HANGUL))
+    han = len(_HAN.findall(prose))
+    kana = len(_KANA.findall(prose))
+    hangul = len(_HANGUL.findall(prose))
     own = _CHARACTER_WEIGHT * (han + kana + hangul)
     total = own + len(_LATIN.findall(prose))
     if total < _MIN_LETTERS:
@@ -187,4 +226,6 @@ def detect_language(text: str) -> Language | None:
         return "Latin script"
     if hangul > han + kana:
         return "Korean"
-    return "Japanese" if kana > _MIN_KANA_SHARE * (han + kana) else "Chinese"
+    if kana > _MIN_KANA_SHARE * (han + kana):
+        return "Japanese"
+    return "Chinese"

@@ -1,4 +1,4 @@
-"""The text of messages: for a summariser, what a person wrote without what programs put around it, identifiers."""
+"""Extract text from messages: the words of a person, a rendering for a summariser, and identifiers."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ from holdfast.text import clip, head
 _MAX_RESULT: Final = 2_000
 """Characters of a tool result that a summariser reads; the archive has the rest."""
 _MAX_ARGUMENT: Final = 600
+"""Characters of one argument of a tool call that a summariser reads."""
 _MAX_ENDS: Final = 40_000
+"""Characters at the beginning and at the end of a message that are searched for a person's words."""
 # <system-reminder>...</system-reminder>: programs put tags of two words into a user's message.
 _TAG: Final = re.compile(r"<([a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]{0,200})?>")
-# What programs write in the user's name, and what a person ran in the agent's shell: none of it is a request.
+# Texts that programs write in the user's name, and commands that a person ran in the agent's shell. None is a request.
 _NOTE: Final = re.compile(
     r"\A\s*(?:Ran `[^\n]{1,2000}`\n|\(no content\)\s*\Z|\[Request interrupted|Caveat: The messages below|"
     r"This is a reminder that your todo list|Your todo list has changed|Note: \S+ was modified, either by|"
@@ -32,26 +34,34 @@ _SPACE: Final = re.compile(r"\s+")
 
 
 def own_words(message: Message) -> str:
-    """Extract what the author of a message wrote, without what programs wrapped around it; it may be nothing."""
+    """Return what the author of a message wrote, without what programs added around it; it may be empty."""
     text = clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS)
-    own, place = "", 0
-    open_ended: set[str] = set()  # a tag that is not closed is text
+    own = ""
+    start = 0
+    never_closed: set[str] = set()  # such a tag is text
     for tag in _TAG.finditer(text):
-        if tag.start() < place or tag[1] in open_ended:
+        name = tag[1]
+        if tag.start() < start or name in never_closed:
             continue
-        if (end := text.find(f"</{tag[1]}>", tag.end())) < 0:
-            open_ended.add(tag[1])
+        closing = f"</{name}>"
+        end = text.find(closing, tag.end())
+        if end < 0:
+            never_closed.add(name)
         else:
-            own += text[place : tag.start()]
-            place = end + len(tag[1]) + 3
-    own = _BRACKETED.sub("", own + text[place:])
-    return "" if _NOTE.match(own) else own.strip()
+            own += text[start : tag.start()]
+            start = end + len(closing)
+    own = _BRACKETED.sub("", own + text[start:])
+    if _NOTE.match(own):
+        return ""
+    return own.strip()
 
 
 def one_line(text: str, limit: int) -> str:
     """Join a text into one line of at most `limit` characters."""
     flat = _SPACE.sub(" ", head(text, 4 * limit)).strip()
-    return flat if len(flat) <= limit else head(flat, limit - 1).rstrip() + "…"
+    if len(flat) <= limit:
+        return flat
+    return head(flat, limit - 1).rstrip() + "…"
 
 
 def shorten(text: str, limit: int) -> str:
@@ -69,22 +79,30 @@ def call_text(call: ToolCall, *, limit: int = _MAX_ARGUMENT) -> str:
     """Render a call as `name(key="value", ...)`, each long argument shortened."""
     if not isinstance(call.arguments, Mapping):
         return f"{call.name}({one_line(call.arguments, limit)})"
-    values = {key: json.dumps(value, ensure_ascii=False, default=str) for key, value in call.arguments.items()}
-    head, tail = limit * 2 // 3, limit // 3
-    arguments = (f"{key}={clip(text, head=head, tail=tail, marker=' … ')}" for key, text in values.items())
+    arguments: list[str] = []
+    for key, value in call.arguments.items():
+        text = json.dumps(value, ensure_ascii=False, default=str)
+        short = clip(text, head=limit * 2 // 3, tail=limit // 3, marker=" … ")
+        arguments.append(f"{key}={short}")
     return f"{call.name}({', '.join(arguments)})"
 
 
 def render_messages(messages: Sequence[Message]) -> str:
     """Render messages for a summariser: speakers, words, tool calls and results. Thinking is left out."""
-    lines = (_line(part, message.role.capitalize()) for message in messages for part in message.parts)
-    return escape("\n\n".join(line for line in lines if line))
+    entries: list[str] = []
+    for message in messages:
+        speaker = message.role.capitalize()
+        for part in message.parts:
+            entry = _render_part(part, speaker)
+            if entry:
+                entries.append(entry)
+    return escape("\n\n".join(entries))
 
 
-def _line(part: Part, speaker: str) -> str:
+def _render_part(part: Part, speaker: str) -> str:
     match part:
-        case Text():
-            return f"[{speaker}]: {part.text}" if part.text.strip() else ""
+        case Text() if part.text.strip():
+            return f"[{speaker}]: {part.text}"
         case ToolCall():
             return f"[Tool call]: {call_text(part)}"
         case ToolResult():
@@ -99,19 +117,24 @@ def _line(part: Part, speaker: str) -> str:
 
 
 def _output(result: ToolResult) -> str:
-    """Shorten a result; data other than text is named, what is left out is counted."""
-    others = [
-        f"[{'image' if isinstance(block, Image) else 'data'}]"
-        for block in result.content
-        if not isinstance(block, Text)
-    ]
-    text = "\n".join([result.text, *others]).strip() or "(no output)"
-    left = shorten(text, _MAX_RESULT)
-    return left if left == text else f"{left}\n[{len(text) - len(left):,} characters left out]"
+    """Shorten a result; data other than text is named, and the characters left out are counted."""
+    lines = [result.text]
+    for block in result.content:
+        if isinstance(block, Image):
+            lines.append("[image]")
+        elif not isinstance(block, Text):
+            lines.append("[data]")
+    text = "\n".join(lines).strip() or "(no output)"
+    kept = shorten(text, _MAX_RESULT)
+    if kept == text:
+        return text
+    return f"{kept}\n[{len(text) - len(kept):,} characters left out]"
 
 
 _MAX_SEARCHED: Final = 6_000
+"""Characters at the beginning and at the end of a text that are searched for identifiers."""
 _MAX_NAME: Final = 200
+"""The maximum characters of an identifier."""
 
 
 def find_identifiers(texts: Iterable[str], *, limit: int) -> tuple[str, ...]:
@@ -133,6 +156,9 @@ def find_identifiers(texts: Iterable[str], *, limit: int) -> tuple[str, ...]:
 
 def list_identifiers(messages: Sequence[Message], *, limit: int) -> tuple[str, ...]:
     """List the identifiers of messages, newest first: those in words, then those in calls."""
-    newest = messages[::-1]
-    calls = [str(call.arguments) for message in newest for call in message.calls]
-    return find_identifiers([*map(own_words, newest), *calls], limit=limit)
+    words: list[str] = []
+    calls: list[str] = []
+    for message in reversed(messages):
+        words.append(own_words(message))
+        calls += [str(call.arguments) for call in message.calls]
+    return find_identifiers([*words, *calls], limit=limit)

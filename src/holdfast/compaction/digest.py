@@ -1,7 +1,7 @@
 """Summarise without a model: find by rule what was asked, decided, done and left open, and quote it.
 
 The digest has the headings of every summary, so that the next compaction can continue from it with or without a model.
-The appendix is written below every summary, whoever made it.
+The appendix is written below every summary, also below those of models and hooks.
 """
 
 from __future__ import annotations
@@ -40,14 +40,19 @@ _BLOCKED: Final = "### Blocked"
 _WAITING: Final = "called, not answered"
 _UNFINISHED: Final = "not finished"
 _MAX_NEW_NAMES: Final = 40
+"""The maximum number of identifiers from new messages."""
 _MAX_NAMES: Final = 60
+"""The maximum number of identifiers in all."""
 _MAX_SEARCHED: Final = 200
 """The number of the newest messages that are searched for identifiers."""
 _MAX_REQUEST: Final = 1_500
+"""The maximum characters of the last request. A longer one contains pasted text."""
 _MAX_GOAL: Final = 400
 _MAX_QUESTION: Final = 160
 _MAX_ANSWER: Final = 240
+"""The maximum characters of a goal, and of a request and an answer in the list of turns."""
 _FEW_TERMS: Final = 4
+"""A request with no more terms than this is short: "go on", "yes, do that"."""
 _WEIGHTS: Final = {
     **dict(zip(HEADINGS, (12, 3, 5, 1, 6, 3, 3), strict=True)),
     _DONE: 8,
@@ -57,7 +62,7 @@ _WEIGHTS: Final = {
     EARLIER: 3,
 }
 _GROWING: Final = frozenset({HEADINGS[2], HEADINGS[4], HEADINGS[6], _DONE, _OPEN, _COMMANDS, IDENTIFIERS})
-"""The lists that grow: their newest lines are kept."""
+"""The lists that grow with each compaction: their newest lines are kept."""
 _KNOWN: Final = frozenset({*HEADINGS, _DONE, _OPEN, _BLOCKED, _COMMANDS, IDENTIFIERS, RECENT, FAILURES})
 _FINISHED: Final = frozenset({"completed", "done", "complete", "cancelled", "finished"})
 _STARTED: Final = frozenset({"in_progress", "in-progress", "active", "doing", "running"})
@@ -98,7 +103,7 @@ def make_digest(
 ) -> str:
     """Digest messages and the previous summary in at most `limit` tokens."""
     groups = outline(messages, activity=activity, previous=previous, request=request)
-    return pack((section for group in groups.values() for section in group), limit=limit, count=count)
+    return pack(chain.from_iterable(groups.values()), limit=limit, count=count)
 
 
 def outline(
@@ -109,15 +114,20 @@ def outline(
     turns = split_turns(messages)
     known = _Known(turns, activity, old, request)
     names = list_identifiers(messages[-_MAX_SEARCHED:], limit=_MAX_NEW_NAMES)
-    first = next((turn.request for turn in turns if not _is_short(turn.request)), "")
-    # Long requests are pasted text with rules of others.
-    own = [turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST]
-    texts = [text for turn in turns for text in (turn.request, turn.answer)]
+    # Long requests are pasted text, with rules that are not the user's.
+    own_requests = [turn.request for turn in turns if len(turn.request) <= _MAX_REQUEST]
+    texts: list[str] = []
+    for turn in turns:
+        texts += (turn.request, turn.answer)
+    earlier: dict[str, None] = {}  # the lines under headings that are not ours, each once
+    for title, old_lines in old.items():
+        if title not in _KNOWN:
+            earlier.update(dict.fromkeys(old_lines))
     last, goal, limits, progress, decided, following, context = HEADINGS
     lines: dict[str, Sequence[str]] = {
         last: known.quote_request(),
-        goal: old[goal] or list(filter(None, [one_line(first, _MAX_GOAL)])),
-        limits: _make_list(old[limits], _select(own, "rule")),
+        goal: old[goal] or _find_goal(turns),
+        limits: _make_list(old[limits], _select(own_requests, "rule")),
         _DONE: _make_list(old[_DONE], _log_turns(turns, is_finished=True)),
         _OPEN: known.list_open(),
         decided: _make_list(old[decided], _select(texts, "decision", "choice", "correction", "cause")),
@@ -125,17 +135,26 @@ def outline(
         context: old[context],
         _COMMANDS: _make_list(old[_COMMANDS], [f"`{command}`" for command in activity.commands]),
         IDENTIFIERS: _make_list(old[IDENTIFIERS], reversed(names))[-_MAX_NAMES:],
-        EARLIER: list(dict.fromkeys(chain.from_iterable(old[title] for title in old if title not in _KNOWN))),
+        EARLIER: tuple(earlier),
     }
-    sections = {
-        title: Section(title=title, lines=tuple(lines.get(title, ())), weight=_WEIGHTS[title], newest=title in _GROWING)
-        for title in _WEIGHTS
-    }
-    return {
-        **{heading: (sections[heading],) for heading in HEADINGS},
-        progress: _nest(sections[progress], sections[_DONE], sections[_OPEN]),
-        context: _nest(sections[context], sections[_COMMANDS], sections[IDENTIFIERS], sections[EARLIER]),
-    }
+    sections: dict[str, Section] = {}
+    for title, weight in _WEIGHTS.items():
+        own_lines = tuple(lines.get(title, ()))
+        sections[title] = Section(title=title, lines=own_lines, weight=weight, newest=title in _GROWING)
+    groups: dict[str, tuple[Section, ...]] = {}
+    for heading in HEADINGS:
+        groups[heading] = (sections[heading],)
+    groups[progress] = _nest(sections[progress], sections[_DONE], sections[_OPEN])
+    groups[context] = _nest(sections[context], sections[_COMMANDS], sections[IDENTIFIERS], sections[EARLIER])
+    return groups
+
+
+def _find_goal(turns: Iterable[Turn]) -> list[str]:
+    """Return the first request that is not short, as one line; empty if there is none."""
+    for turn in turns:
+        if not _is_short(turn.request):
+            return [one_line(turn.request, _MAX_GOAL)]
+    return []
 
 
 def outline_plan(plan: CompactionPlan) -> dict[str, tuple[Section, ...]]:
@@ -145,7 +164,7 @@ def outline_plan(plan: CompactionPlan) -> dict[str, tuple[Section, ...]]:
 
 
 def _nest(parent: Section, *children: Section) -> tuple[Section, ...]:
-    """Put smaller headings under a heading; one without lines of its own is joined with its first child."""
+    """Put smaller headings under a heading. Without own lines, it is joined with its first child."""
     filled = [child for child in children if child.lines]
     if parent.lines or not filled:
         return (parent, *filled)
@@ -164,52 +183,56 @@ class _Known:
 
     def quote_request(self) -> list[str]:
         """Quote the last request; if it is short ("go on"), with the request that it continues."""
-        asked = [turn.request for turn in self.turns if turn.request]
-        request = self.request or (asked[-1] if asked else "")
+        requests = [turn.request for turn in self.turns if turn.request]
+        request = self.request
+        if not request and requests:
+            request = requests[-1]
         lines = clip(request, head=_MAX_REQUEST * 2 // 3, tail=_MAX_REQUEST // 3).splitlines()
         if request and _is_short(request):
-            meant = next((text for text in reversed(asked) if not _is_short(text)), request)
-            lines += [f"(after: {one_line(meant, _MAX_GOAL)})"] if meant != request else []
+            for earlier in reversed(requests):
+                if not _is_short(earlier):
+                    lines.append(f"(after: {one_line(earlier, _MAX_GOAL)})")
+                    break
         return [line for line in lines if line.strip()]
 
     def list_open(self) -> tuple[str, ...]:
-        """List what is open: by the previous summary, in the turns, and by what tools do.
+        """List what is open: by the previous summary, by the turns, and by the tool calls.
 
-        A call that was not answered then will not be, and unfinished requests continue in the messages after it.
+        Of the previous summary, calls without a result are dropped, since no result will come, and so are unfinished
+        requests, which continue in the messages after it.
         """
-        before = [*self.old[_OPEN], *self.old[_BLOCKED]]
-        return _make_list(
-            [line for line in before if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}"))],
-            [
-                *_log_turns(self.turns, is_finished=False),
-                *(f"running in the background: {call}" for call in self.activity.background),
-                *(f"{_WAITING}: {call}" for call in self.activity.pending),
-                *(step.text for step in self.activity.steps if step.status.lower() in _STARTED),
-            ],
-        )
+        old: list[str] = []
+        for line in (*self.old[_OPEN], *self.old[_BLOCKED]):
+            if not line.startswith((f"- {_WAITING}", f"- {_UNFINISHED}")):
+                old.append(line)
+        new = _log_turns(self.turns, is_finished=False)
+        new += [f"running in the background: {call}" for call in self.activity.background]
+        new += [f"{_WAITING}: {call}" for call in self.activity.pending]
+        new += [step.text for step in self.activity.steps if step.status.lower() in _STARTED]
+        return _make_list(old, new)
 
     def find_next_steps(self, old: Sequence[str]) -> Sequence[str]:
         """List the next steps: those of the plan and of the last answer, else those of the previous summary.
 
-        Once something was answered, the old steps are dropped, so that an old task is not resumed. Without any step,
-        the next one is to finish the last request, or to wait for another.
+        Once something was answered, the old steps are dropped, so that an old task is not resumed. If there are no
+        steps, the next one is to finish the last request, or to wait for another.
         """
         turns = self.turns
         steps = [step.text for step in self.activity.steps if step.status.lower() not in _FINISHED | _STARTED]
-        steps += signals.select([turns[-1].answer], "todo") if turns else []
+        if turns:
+            steps += signals.select([turns[-1].answer], "todo")
         if steps:
             return _make_list((), steps)
         if old and not any(turn.answer for turn in turns):
             return old
         if not turns:
             return ()
-        if turns[-1].is_finished:
+        last = turns[-1]
+        if last.is_finished:
             return ("- Wait for the next request",)
-        request = turns[-1].request
-        step = (
-            f"Finish the last request: {one_line(request, _MAX_QUESTION)}" if request else "Go on with the last request"
-        )
-        return (f"- {step}",)
+        if last.request:
+            return (f"- Finish the last request: {one_line(last.request, _MAX_QUESTION)}",)
+        return ("- Go on with the last request",)
 
 
 def _is_short(text: str) -> bool:
@@ -221,28 +244,50 @@ def _select(texts: Iterable[str], *kinds: signals.Signal) -> list[str]:
 
 
 def _log_turns(turns: Iterable[Turn], *, is_finished: bool) -> list[str]:
-    return [line for turn in turns if turn.is_finished is is_finished and (line := _log(turn))]
+    lines: list[str] = []
+    for turn in turns:
+        if turn.is_finished is is_finished:
+            line = _log_finished(turn) if is_finished else _log_unfinished(turn)
+            if line:
+                lines.append(line)
+    return lines
 
 
-def _log(turn: Turn) -> str:
-    request, text = one_line(turn.request, _MAX_QUESTION), turn.answer
-    # Without code, unless it is nothing but code.
-    answer = one_line(" ".join(signals.sentences(text)), _MAX_ANSWER) or one_line(text, _MAX_ANSWER) or "(no reply)"
-    if turn.is_finished:
-        return "" if not text and _is_short(turn.request) else f"{request or '(going on)'} → {answer}"
-    return f"{_UNFINISHED}: {request}" + (f" → {answer}" if text else "") if request else ""
+def _log_finished(turn: Turn) -> str:
+    """Return a turn as one line; empty for a short request that got no answer."""
+    if not turn.answer and _is_short(turn.request):
+        return ""
+    request = one_line(turn.request, _MAX_QUESTION) or "(going on)"
+    return f"{request} → {_shorten_answer(turn) or '(no reply)'}"
+
+
+def _log_unfinished(turn: Turn) -> str:
+    request = one_line(turn.request, _MAX_QUESTION)
+    if not request:
+        return ""
+    if not turn.answer:
+        return f"{_UNFINISHED}: {request}"
+    return f"{_UNFINISHED}: {request} → {_shorten_answer(turn) or '(no reply)'}"
+
+
+def _shorten_answer(turn: Turn) -> str:
+    """Return the answer as one line, without code unless it has nothing else."""
+    prose = " ".join(signals.sentences(turn.answer))
+    return one_line(prose, _MAX_ANSWER) or one_line(turn.answer, _MAX_ANSWER)
 
 
 def _make_list(old: Sequence[str], new: Iterable[str]) -> tuple[str, ...]:
-    """Make a list of old and new lines, each once, at its last place."""
+    """Make a list of old and new lines. A repeated line is kept in its last position only."""
     lines = [*old, *(f"- {line}" for line in new)]
     return tuple(reversed(dict.fromkeys(reversed(lines))))
 
 
 _MAX_TURN: Final = 600
+"""The maximum characters of a request and of an answer in the list of recent turns."""
 _MAX_FAILURES: Final = 8
 _MORE: Final = "- …and"
 _MAX_COMMAND: Final = 60
+"""How much of a command is compared with that of a failure."""
 _MAX_FILES: Final = 60
 
 
@@ -250,13 +295,18 @@ def make_appendix(plan: CompactionPlan, *, recent_turns: int) -> tuple[Section, 
     """Make the sections below every summary, which models tend to forget: turns, failures, files, archive numbers."""
     archive = archive_line(plan.ids, earlier=read_archive_line(plan.previous))
     activity = plan.activity
-    turns = split_turns([item.message for item in plan.summarised])[-recent_turns:] if recent_turns else []
+    turns: list[Turn] = []
+    if recent_turns:
+        turns = split_turns([item.message for item in plan.summarised])[-recent_turns:]
     lines: list[str] = []
     for turn in turns:
-        is_last = turn.request == plan.request
-        request = "(the last request, above)" if is_last else one_line(turn.request, _MAX_TURN)
-        lines += [f"- User: {request}"] if turn.request else []
-        lines += [f"- Assistant: {one_line(turn.answer, _MAX_TURN)}"] if turn.answer else []
+        if turn.request:
+            request = "(the last request, above)"
+            if turn.request != plan.request:
+                request = one_line(turn.request, _MAX_TURN)
+            lines.append(f"- User: {request}")
+        if turn.answer:
+            lines.append(f"- Assistant: {one_line(turn.answer, _MAX_TURN)}")
     return (
         Section(title=RECENT, lines=tuple(lines), weight=10, newest=True),
         Section(title=FAILURES, lines=_list_failures(plan), weight=8, newest=True),
@@ -267,15 +317,20 @@ def make_appendix(plan: CompactionPlan, *, recent_turns: int) -> tuple[Section, 
 
 
 def _list_failures(plan: CompactionPlan) -> tuple[str, ...]:
-    """List the newest failures; those of the previous summary stay until their command succeeds."""
+    """List the newest failures; those of the previous summary are kept until their command succeeds."""
     succeeded = tuple(f"- {one_line(command, _MAX_COMMAND)}" for command in plan.activity.commands)
     old = parse(without_lists(plan.previous)).get(FAILURES, ())
-    lines = [line for line in old if not line.startswith((*succeeded, _MORE))]
-    every = list(dict.fromkeys([*lines, *(f"- {failure}" for failure in plan.activity.failures)]))
-    more = len(every) - _MAX_FAILURES
-    return (*((f"{_MORE} {more} earlier ones",) if more > 0 else ()), *every[-_MAX_FAILURES:])
+    failures = [line for line in old if not line.startswith((*succeeded, _MORE))]
+    failures += [f"- {failure}" for failure in plan.activity.failures]
+    failures = list(dict.fromkeys(failures))
+    left_out = len(failures) - _MAX_FAILURES
+    if left_out <= 0:
+        return tuple(failures)
+    return (f"{_MORE} {left_out} earlier ones", *failures[-_MAX_FAILURES:])
 
 
 def _list_files(paths: tuple[str, ...]) -> tuple[str, ...]:
-    more = len(paths) - _MAX_FILES
-    return (*paths[:_MAX_FILES], f"and {more} more…") if more > 0 else paths
+    left_out = len(paths) - _MAX_FILES
+    if left_out <= 0:
+        return paths
+    return (*paths[:_MAX_FILES], f"and {left_out} more…")

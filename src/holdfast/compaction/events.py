@@ -1,4 +1,4 @@
-"""Hooks: listeners that are called for compactions, and an extension point that may write the summary."""
+"""Hooks: listeners that are called for compactions, and a function that may write the summary."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.compaction.plan import CompactionPlan
 
 _TICK: Final = 0.05
+"""How often a waiting call checks whether it was cancelled, in seconds."""
 _THREAD: Final = "holdfast-hook"
 
 
@@ -43,9 +44,9 @@ class Compacting(_Event):
         agent: The agent.
         project: The project.
         workspace: The agent's folder, if there is one.
-        session_key: The key of the conversation, which stays when a new session begins: in `holdfast chat`, such as
-            `agent:main:main`; elsewhere the session.
-        message_provider: Where the user's messages come from: `terminal` in `holdfast chat`.
+        session_key: The key of the conversation, which is the same after a new session begins: in `holdfast chat`,
+            for example `agent:main:main`; otherwise the session.
+        message_provider: The source of the user's messages: `terminal` in `holdfast chat`.
         messages: The messages in the window.
         summarised: How many of them will be summarised.
         tokens: The tokens of the window.
@@ -116,7 +117,7 @@ class Hooks:
             reported, the engine makes the summary.
         workspace: The folder that events name.
         session_key: The key of the conversation that events name; by default the session.
-        message_provider: Where the user's messages come from, as events name it.
+        message_provider: The source of the user's messages that events name.
         on_failure: Called with each failure of a listener as well, on the listener's thread.
     """
 
@@ -146,7 +147,7 @@ class Hooks:
             wait_for([after])
         try:
             listener(event)
-        except BaseException as error:  # noqa: BLE001 - the guard around code of others: it is reported
+        except BaseException as error:  # noqa: BLE001 - the guard around code of others: the error is reported
             failure = f"{_name(listener)}: {error!r}"
             report(failure)
             if self.on_failure is not None:
@@ -160,34 +161,41 @@ class Hooks:
         self, request: SummaryRequest, *, cancel: Event | None, seconds: float
     ) -> tuple[SummaryResult | None, list[str]]:
         """Call the summary hook; return its result, and its failures. A hook may cancel with a CompactionError."""
-        if (hook := self.summary) is None:
+        hook = self.summary
+        if hook is None:
             return None, []
-        call, deadline = start_thread(lambda: hook(request), name=_THREAD), time.monotonic() + seconds
+        deadline = time.monotonic() + seconds
+        call = start_thread(lambda: hook(request), name=_THREAD)
         while not wait_for([call], timeout=_TICK).done:
-            is_cancelled = cancel is not None and cancel.is_set()
-            if is_cancelled or time.monotonic() > deadline:
+            if cancel is not None and cancel.is_set():
                 request.cancel.set()
-                if is_cancelled:
-                    raise ModelCancelledError("the compaction was cancelled")
+                raise ModelCancelledError("the compaction was cancelled")
+            if time.monotonic() > deadline:
+                request.cancel.set()
                 return None, [f"{_name(hook)}: not done after {seconds:g} s"]
-        if (error := call.exception()) is not None:
+        error = call.exception()
+        if error is not None:
             return None, [f"{_name(hook)}: {error!r}"]
         return _read_result(_name(hook), call.result())
 
 
 def _read_result(name: str, value: object) -> tuple[SummaryResult | None, list[str]]:
-    result = SummaryResult(text=value) if isinstance(value, str) else value
-    if result is None:
+    if value is None:
         return None, []
-    try:
-        is_usable = isinstance(result, SummaryResult) and bool(json.dumps(dict(result.details)))
-    except (TypeError, ValueError):
-        is_usable = False
-    if not isinstance(result, SummaryResult) or not is_usable:
+    result = SummaryResult(text=value) if isinstance(value, str) else value
+    if not isinstance(result, SummaryResult) or not _is_json(result.details):
         return None, [f"{name}: return a text, a SummaryResult with JSON values as details, or None"]
     if result.cancel:
-        raise CompactionError(f"{name} cancelled it")
+        raise CompactionError(f"{name} cancelled the compaction")
     return result, []
+
+
+def _is_json(details: Mapping[str, Any]) -> bool:
+    try:
+        json.dumps(dict(details))
+    except (TypeError, ValueError):
+        return False
+    return True
 
 
 def _name(hook: object) -> str:

@@ -1,6 +1,6 @@
-"""The silent turn before a compaction, in which the agent writes down what must last.
+"""The memory flush: a silent turn before a compaction, in which the agent writes down what must be kept.
 
-Pure: when it is due, its prompt, and which parts of the reply a user may see.
+Pure functions: whether it is due, its prompt, and which parts of the reply a user may see.
 """
 
 from __future__ import annotations
@@ -49,7 +49,10 @@ _LAST_RESORT: Final = "If no user-visible reply is needed, start with NO_REPLY."
 class Cycle:
     """The state of a session between two compactions.
 
-    `flushed_at` is the number of compactions when the last flush began or was given up; `failures` counts since then.
+    Attributes:
+        compactions: The number of compactions so far.
+        flushed_at: That number when the last flush began or was given up; None before the first.
+        failures: How often the flush has failed since then.
     """
 
     compactions: int = 0
@@ -78,10 +81,10 @@ def due(
     heartbeat: bool = False,
     forced: bool = False,
 ) -> Verdict:
-    """Tell whether the silent turn should run now, or why not.
+    """Return whether the silent turn should run now, or why not.
 
     `used` are the tokens of the last request and its answer, `coming` those that the new prompt adds. Without
-    `can_write` there is nowhere to write notes. A compaction that is `forced` follows in any case: by hand, or after an
+    `can_write` the agent cannot write notes. With `forced`, a compaction follows in any case: on request, or after an
     overflow.
     """
     if not settings.enabled:
@@ -92,9 +95,9 @@ def due(
         return "heartbeat"
     if cycle.flushed_at == cycle.compactions:
         return "failed" if cycle.failures >= settings.max_failures else "done"
-    full = budget.flush_at > 0 and used + coming >= budget.flush_at
-    long = 0 < settings.force_flush_transcript_bytes <= transcript_bytes
-    return "due" if forced or full or long else "early"
+    is_full = budget.flush_at > 0 and used + coming >= budget.flush_at
+    is_long = 0 < settings.force_flush_transcript_bytes <= transcript_bytes
+    return "due" if forced or is_full or is_long else "early"
 
 
 def prompt(settings: MemoryFlush, *, now: datetime) -> FlushPrompt:
@@ -113,7 +116,7 @@ def _allow_silence(text: str) -> str:
 
 
 def is_silent(text: str) -> bool:
-    """Tell whether a text is only a silence mark, alone or inside of JSON."""
+    """Return whether a text is only a silence mark, alone or inside of JSON."""
     if _SILENT.fullmatch(text.strip()):
         return True
     try:
@@ -121,13 +124,14 @@ def is_silent(text: str) -> bool:
     except ValueError:
         return False
     if isinstance(value, dict):
-        value = value.get("action") if "action" in value else [*value.values()]
-    reply = value[0] if isinstance(value, list) and len(value) == 1 else value
-    return isinstance(reply, str) and bool(_SILENT.fullmatch(reply.strip()))
+        value = value["action"] if "action" in value else list(value.values())
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
+    return isinstance(value, str) and _SILENT.fullmatch(value.strip()) is not None
 
 
 def strip_silence(text: str) -> str:
-    """Remove a silent text, and the silence marks around any other."""
+    """Return a text without the silence marks around it; empty if it is nothing else."""
     if is_silent(text):
         return ""
     return TRAILING.sub("", LEADING.sub("", text))

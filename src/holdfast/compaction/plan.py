@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final, Literal, Protocol, TypeAlias, TypeVar
 
 from holdfast.compaction.dialogue import own_words
@@ -22,13 +23,17 @@ from holdfast.settings import Compaction
 from holdfast.tokens import TokenCounter, count_message, count_text
 
 Outcome: TypeAlias = Literal["ready", "nothing", "impossible"]
-"""Whether there is something to do: with `nothing` all is well, `impossible` is reported."""
+"""Whether a compaction is possible. `nothing`: none is needed. `impossible`: one is needed, which is reported."""
 
 MIN_GAIN: Final = 200
 """History of fewer tokens than this is not worth a summary."""
 _MAX_SUMMARY: Final = 6_000
+"""The maximum tokens of a summary."""
 _SUMMARY_SHARE: Final = 10
+"""A summary takes at most one in this many tokens of the window."""
 _SHORT_SUMMARY: Final = 800
+"""A summary may have this many tokens even if that is more than a third of what it replaces."""
+_ADVICE: Final = "prune tool results (pruning.mode), unpin messages, shorten the system prompt, or use a larger window"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +64,13 @@ class CompactionPlan:
         dropped: The oldest history, if there is too much for one summary; summarised separately.
         history: The history that becomes the summary.
         prefix: The beginning of a turn whose end is kept; summarised separately.
-        kept: What stays in the window, in order.
+        kept: What is kept in the window, in order.
         previous: The previous summary, which the new one includes.
         request: The last request of the user, kept or not.
         tokens_before: The tokens of the window now.
         tokens_kept: The tokens of what is kept.
         replaced: The tokens of what the summary replaces; the summary must be smaller.
-        summary_tokens: The most tokens of the summary, with its frame.
+        summary_tokens: The maximum tokens of the summary, with its frame.
         activity: Files, failures, commands and plans in what is summarised.
         oversized: The numbers of messages that are too large for a summariser, or to be kept as recent.
         thinking_removed: Kept messages that lose thinking bound to removed history, and their tokens without it.
@@ -100,7 +105,10 @@ class CompactionPlan:
     @property
     def first_kept(self) -> Item | None:
         """The first message that is kept."""
-        return next((item for item in self.kept if item.kind == "message"), None)
+        for item in self.kept:
+            if item.kind == "message":
+                return item
+        return None
 
     @property
     def splits_turn(self) -> bool:
@@ -110,13 +118,17 @@ class CompactionPlan:
     def edit(self, summary: str, *, cost: int, reason: str = "compacted") -> Edit:
         """Make the edit to record, with the framed summary and its tokens."""
         kept = [item for item in self.kept if item.kind == "message" and item.id]
-        request_id = next((item.id for item in reversed(kept) if own_words(item.message) == self.request), 0)
+        request_id = 0
+        for item in reversed(kept):
+            if own_words(item.message) == self.request:
+                request_id = item.id
+                break
         last = max(self.ids, default=0)
         return Edit(
             change=Summarised(summary=summary, thinking_removed=self.thinking_removed, asked=request_id),
             ids=self.ids,
             reason=reason,
-            tokens_before=self.replaced or count_tokens(self.summarised),  # with the summary before it
+            tokens_before=self.replaced or count_tokens(self.summarised),  # `replaced` includes the previous summary
             tokens_after=cost,
             anchors=tuple(item.id for item in kept if item.id > last),
         )
@@ -134,40 +146,44 @@ def plan_compaction(
 ) -> CompactionPlan:
     """Decide what is summarised and what is kept of a window: system prompt first, then the previous summary.
 
-    The previous summary need not be among the items. With `force` even what is recent is compacted: by hand, or after
-    an overflow. `sent` are the tokens of the window without trimmed messages, by default those of `items`: a forced
-    compaction keeps at most half of them, so that the next window is smaller than the last one.
+    The previous summary need not be among the items. With `force` even recent messages are compacted: on request, or
+    after an overflow. `sent` are the tokens of the window without trimmed messages, by default those of `items`: a
+    forced compaction keeps at most half of them, so that the next window is smaller than the last one.
     """
     region = _Region(spans([item for item in items if item.kind == "message"]))
     cap = min(_MAX_SUMMARY, budget.window // _SUMMARY_SHARE)
     room = budget.prompt - cap - sum(item.tokens for item in items if item.kind == "system")
-    most = min(settings.keep_recent_tokens, budget.history)
-    keep, cut = region.find_cut(most=most, room=room, force=force, sent=sent)
+    max_kept = min(settings.keep_recent_tokens, budget.history)
+    keep, cut = region.find_cut(max_kept=max_kept, room=room, force=force, sent=sent)
     request = region.find_running_request()
     if request is not None and request < cut:
         region.spans[request] = replace(region.spans[request], stays=True)
-        keep, cut = region.find_cut(most=most, room=room, force=force, sent=sent)
+        keep, cut = region.find_cut(max_kept=max_kept, room=room, force=force, sent=sent)
     gone = region.removable(cut)
-    if count_tokens(gone.values()) < MIN_GAIN:
-        total, left = tokens(items), count_tokens(gone.values())
-        reason = f"only {left:,} tokens could be summarised" if gone else "all of it is recent"
-        advice = "prune tool results (pruning.mode), unpin messages, shorten the system prompt, or use a larger window"
+    removable_tokens = count_tokens(gone.values())
+    if removable_tokens < MIN_GAIN:
+        total = tokens(items)
+        cause = "all of it is recent"
+        if gone:
+            cause = f"only {removable_tokens:,} tokens could be summarised"
         outcome: Outcome = "nothing"
-        what = f"nothing to compact: {reason}"
+        reason = f"nothing to compact: {cause}"
         if total > budget.prompt:
             outcome = "impossible"
-            what = f"the window takes {total:,} tokens of {budget.prompt:,}, but {reason}: {advice}"
+            reason = f"the window takes {total:,} tokens of {budget.prompt:,}, but {cause}: {_ADVICE}"
         return CompactionPlan(
             outcome=outcome,
-            reason=what,
+            reason=reason,
             kept=tuple(items),
             request=find_request(items),
             tokens_before=total,
             tokens_kept=total,
         )
     previous = unwrap_summary(previous_summary or "")
-    before, prefix = region.split_turn(cut, gone, previous=previous)
-    dropped, history = drop_oldest(before, budget.history) if settings.mode == "safeguard" else ([], before)
+    history, prefix = region.split_turn(cut, gone, previous=previous)
+    dropped: list[Span] = []
+    if settings.mode == "safeguard":
+        dropped, history = drop_oldest(history, budget.history)
     return _make_plan(
         items,
         dropped=_flatten(dropped),
@@ -183,15 +199,16 @@ def plan_compaction(
 
 def spans(items: Sequence[Item]) -> list[Span]:
     """Group items into units that are kept or removed together."""
-    grouped = units([item.message for item in items])
-    return [
-        Span(together, stays=any(item.pinned or not item.id for item in together))
-        for together in (tuple(items[unit.start : unit.stop]) for unit in grouped)
-    ]
+    grouped: list[Span] = []
+    for unit in units([item.message for item in items]):
+        together = tuple(items[unit.start : unit.stop])
+        stays = any(item.pinned or not item.id for item in together)
+        grouped.append(Span(together, stays=stays))
+    return grouped
 
 
 def _flatten(spans: Sequence[Span]) -> tuple[Item, ...]:
-    return tuple(item for span in spans for item in span.items)
+    return tuple(chain.from_iterable(span.items for span in spans))
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,47 +217,68 @@ class _Region:
 
     spans: list[Span]
 
-    def find_cut(self, *, most: int, room: int, force: bool, sent: int | None) -> tuple[int, int]:
-        """Return the tokens of the newest history that may be kept, and where it begins; the newest span always is."""
+    def find_cut(self, *, max_kept: int, room: int, force: bool, sent: int | None) -> tuple[int, int]:
+        """Return the tokens of the newest history that may be kept, and its first span. The newest span always is."""
         free = sum(span.tokens for span in self.spans if not span.stays)
-        keep = min(most, max(0, room - sum(span.tokens for span in self.spans if span.stays)))
+        fixed = sum(span.tokens for span in self.spans if span.stays)
+        keep = min(max_kept, max(0, room - fixed))
         if force:
-            keep = min(keep, (free if sent is None else min(free, sent)) // 2)
+            if sent is not None:
+                free = min(free, sent)
+            keep = min(keep, free // 2)
         kept = 0
         for index in range(len(self.spans) - 1, -1, -1):
-            kept += 0 if self.spans[index].stays else self.spans[index].tokens
+            if not self.spans[index].stays:
+                kept += self.spans[index].tokens
             if kept > keep and index < len(self.spans) - 1:
                 return keep, index + 1
         return keep, 0
 
     def find_running_request(self) -> int | None:
         """Find the user's request of a turn that is still running, which is kept; None once it was answered."""
-        last = self.spans[-1].items[-1].message if self.spans else None
-        if last is None or (last.role == "assistant" and not last.calls):
+        if not self.spans:
+            return None
+        last = self.spans[-1].items[-1].message
+        if last.role == "assistant" and not last.calls:
             return None
         for index in range(len(self.spans) - 1, -1, -1):
             message = self.spans[index].items[0].message
+            if message.role != "user":
+                continue
             has_image = any(isinstance(part, Image) for part in message.parts)
-            if message.role == "user" and (has_image or own_words(message)):  # else a program wrote it
+            if has_image or own_words(message):  # otherwise a program wrote it
                 return index
         return None
 
     def removable(self, cut: int) -> dict[int, Span]:
-        """List the spans to remove by place: those before the cut that may go and share no message with a kept one."""
-        gone = {index: span for index, span in enumerate(self.spans[:cut]) if not span.stays}
-        held = {number for index, span in enumerate(self.spans) if index not in gone for number in span.ids}
-        while caught := [index for index, span in gone.items() if not held.isdisjoint(span.ids)]:
-            for index in caught:  # one message may be sent twice
+        """Return the spans to remove, by index: those before the cut that share no message with a kept one."""
+        gone: dict[int, Span] = {}
+        held: set[int] = set()  # the numbers of kept messages
+        for index, span in enumerate(self.spans):
+            if index < cut and not span.stays:
+                gone[index] = span
+            else:
+                held |= span.ids
+        # A message may be sent twice. Each span that is kept for that may keep others.
+        while True:
+            shared = [index for index, span in gone.items() if not held.isdisjoint(span.ids)]
+            if not shared:
+                return gone
+            for index in shared:
                 held |= gone.pop(index).ids
-        return gone
 
     def split_turn(self, cut: int, gone: Mapping[int, Span], *, previous: str) -> tuple[list[Span], list[Span]]:
         """Split what is removed into history and the beginning of a turn whose end is kept."""
-        users = [index for index in range(cut + 1) if self.spans[index].items[0].message.role == "user"]
-        turn = users[-1] if users else cut
+        turn = cut
+        for index in range(cut, -1, -1):
+            if self.spans[index].items[0].message.role == "user":
+                turn = index
+                break
         before = [span for index, span in gone.items() if index < turn]
         prefix = [span for index, span in gone.items() if index >= turn]
-        return (before, prefix) if before or previous else (prefix, [])
+        if not before and not previous:  # there is no other history: the beginning of the turn is all of it
+            return prefix, []
+        return before, prefix
 
 
 def _make_plan(
@@ -258,15 +296,24 @@ def _make_plan(
     gone = (*dropped, *history, *prefix)
     kept = _without(items, gone)
     numbered = [item for item in kept if item.kind == "message" and item.id]
-    thinking_removed = {
-        item.id: max(0, item.tokens - count_message(item.message, count=count) + count_message(left, count=count))
-        for item in numbered
-        if (left := without_thinking(item.message)) is not item.message
-    }
+    thinking_removed: dict[int, int] = {}
+    for item in numbered:
+        left = without_thinking(item.message)
+        if left is not item.message:
+            saved = count_message(item.message, count=count) - count_message(left, count=count)
+            thinking_removed[item.id] = max(0, item.tokens - saved)
+    tokens_kept = 0
+    for item in kept:
+        if item.id:
+            tokens_kept += thinking_removed.get(item.id, item.tokens)
+        else:
+            tokens_kept += item.total
     cost = count_tokens(gone)
     replaced = cost + sum(item.tokens for item in items if item.kind == "summary")
+    short = min(_SHORT_SUMMARY, replaced * 2 // 3)
     read, modified = read_file_lists(previous)
-    large = [item.id for item in gone if is_oversized(item, window)]
+    too_large_to_read = [item.id for item in gone if is_oversized(item, window)]
+    too_large_to_keep = [item.id for item in numbered if item.tokens > keep]
     return CompactionPlan(
         outcome="ready",
         reason=f"{len(gone):,} messages of {cost:,} tokens become a summary",
@@ -277,11 +324,11 @@ def _make_plan(
         previous=previous,
         request=find_request(items),
         tokens_before=tokens(items),
-        tokens_kept=sum(thinking_removed.get(item.id, item.tokens) if item.id else item.total for item in kept),
+        tokens_kept=tokens_kept,
         replaced=replaced,
-        summary_tokens=min(cap, max(replaced // 3, min(_SHORT_SUMMARY, replaced * 2 // 3))),
+        summary_tokens=min(cap, max(replaced // 3, short)),
         activity=find_activity([item.message for item in gone]).add_files(read=read, modified=modified),
-        oversized=(*large, *(item.id for item in numbered if item.tokens > keep)),
+        oversized=(*too_large_to_read, *too_large_to_keep),
         thinking_removed=tuple(thinking_removed.items()),
     )
 
@@ -294,10 +341,12 @@ def _without(items: Sequence[Item], gone: Sequence[Item]) -> list[Item]:
 
 def find_request(items: Sequence[Item]) -> str:
     """Return the last request of the user, in their own words."""
-    requests = (
-        own_words(item.message) for item in reversed(items) if item.kind == "message" and item.message.role == "user"
-    )
-    return next((text for text in requests if text), "")
+    for item in reversed(items):
+        if item.kind == "message" and item.message.role == "user":
+            words = own_words(item.message)
+            if words:
+                return words
+    return ""
 
 
 # --- chunks ------------------------------------------------------------------
@@ -309,11 +358,15 @@ MIN_RATIO: Final = 0.15
 MARGIN: Final = 1.2
 """The factor by which a token estimate may be too low."""
 OVERHEAD: Final = 4_096
-"""Tokens of a request besides the chunk: instructions, the previous summary, thinking."""
+"""Tokens of a request in addition to the chunk: instructions, the previous summary, thinking."""
 PARTS: Final = 2
+"""The number of parts that are summarised separately and then merged."""
 _LARGE_SHARE: Final = 0.1
+"""If the average piece takes more than this share of the window, chunks are smaller."""
 _OVERSIZED_SHARE: Final = 0.5
+"""A piece that takes more than this share of the window is not summarised whole."""
 _MIN_SHARE: Final = 8
+"""A chunk may always have one in this many tokens of the window."""
 
 
 class Sized(Protocol):
@@ -351,9 +404,9 @@ def split_by_share(pieces: Sequence[P], parts: int = PARTS) -> list[list[P]]:
     return _split(pieces, count_tokens(pieces) / max(1, parts), parts)
 
 
-def split_by_size(pieces: Sequence[P], most: int) -> list[list[P]]:
-    """Split pieces into runs of at most `most` tokens, counted with the margin; a larger piece is a run of its own."""
-    return _split(pieces, most / MARGIN, len(pieces))
+def split_by_size(pieces: Sequence[P], max_tokens: int) -> list[list[P]]:
+    """Split pieces into runs of at most `max_tokens`, counted with the margin; a larger piece is a separate run."""
+    return _split(pieces, max_tokens / MARGIN, len(pieces))
 
 
 def _split(pieces: Sequence[P], room: float, parts: int) -> list[list[P]]:
@@ -377,7 +430,7 @@ def drop_oldest(pieces: Sequence[P], limit: int, parts: int = PARTS) -> tuple[li
         if len(runs) <= 1:
             break
         dropped += runs[0]
-        rest = [piece for run in runs[1:] for piece in run]
+        rest = rest[len(runs[0]) :]
     return dropped, rest
 
 

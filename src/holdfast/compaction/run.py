@@ -1,7 +1,6 @@
-"""Compact a conversation: plan, let a hook or a model write the summary, and say what became of it.
+"""Compact a conversation: plan it, have a hook or a model write the summary, and return the result.
 
-Nothing here knows of sessions or stores. `Session` locks, records the edit of the plan, and queues the extraction of
-facts.
+Nothing here uses sessions or stores. `Session` locks, records the edit of the plan, and queues the extraction of facts.
 """
 
 from __future__ import annotations
@@ -48,7 +47,8 @@ class Compaction:
 
     def to_json(self) -> dict[str, Any]:
         """Return the compaction as JSON. `details` are the fields of a session file, in its spelling."""
-        first, summary = self.plan.first_kept, self.summary
+        first = self.plan.first_kept
+        summary = self.summary
         return {
             "outcome": self.plan.outcome,
             "reason": self.plan.reason,

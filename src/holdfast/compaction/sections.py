@@ -1,4 +1,4 @@
-"""The format of a summary: its sections, how they fit into a number of tokens, its frame, and the lists below it."""
+"""The format of a summary: its sections, how they are cut to a token limit, its frame, and the lists below it."""
 
 from __future__ import annotations
 
@@ -25,16 +25,18 @@ HEADINGS: Final = (
 
 RECENT: Final = "## Recent Turns, Word for Word"
 FAILURES: Final = "## Tool Failures"
-"""The headings that a rule writes below every summary."""
+"""The headings of the sections that are added below every summary by rule."""
 
 _HEADING: Final = re.compile(r"^#{1,4} +\S.*$")
 _MIN_TOKENS: Final = 8
+"""A section with less room than this under its heading is dropped."""
 _MAX_TRIES: Final = 12
+"""How often sections are cut to a smaller size, because a token counter need not be additive."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Section:
-    """A part of a summary. `weight` is its share if not all sections fit; `newest` keeps the last lines then."""
+    """A part of a summary. If not all sections fit, `weight` is its share, and `newest` keeps its last lines."""
 
     title: str
     lines: tuple[str, ...]
@@ -45,7 +47,12 @@ class Section:
     @property
     def text(self) -> str:
         """The section as text."""
-        return "\n".join([*filter(None, [self.title]), *self.lines, *filter(None, [self.end])])
+        lines = list(self.lines)
+        if self.title:
+            lines.insert(0, self.title)
+        if self.end:
+            lines.append(self.end)
+        return "\n".join(lines)
 
     def cut(self, room: int, cost: int, count: TokenCounter) -> Section | None:
         """Cut the section to `room` tokens; None if that is not worth a heading."""
@@ -54,18 +61,24 @@ class Section:
         left = room - count(self.title) - count(self.end) - 3
         if left < _MIN_TOKENS:
             return None
+        lines = list(self.lines)
+        if self.newest:
+            lines.reverse()
         kept: list[str] = []
-        step = -1 if self.newest else 1
-        for line in self.lines[::step]:
+        for line in lines:
             needed = count(line) + 1
-            if needed > left and (not kept or left > 2 * _MIN_TOKENS):  # the last line may be cut
-                kept.append(cut_to(line, limit=left, count=count))
             if needed > left:
+                if not kept or left > 2 * _MIN_TOKENS:  # the last line may be cut
+                    kept.append(cut_to(line, limit=left, count=count))
                 break
             kept.append(line)
             left -= needed
-        lines = tuple(filter(None, kept[::step]))
-        return replace(self, lines=lines) if lines else None
+        if self.newest:
+            kept.reverse()
+        kept = [line for line in kept if line]
+        if not kept:
+            return None
+        return replace(self, lines=tuple(kept))
 
 
 def parse(text: str) -> dict[str, list[str]]:
@@ -84,7 +97,7 @@ def parse(text: str) -> dict[str, list[str]]:
 def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count_text) -> str:
     """Write sections in order, in at most `limit` tokens.
 
-    If they do not all fit, each gets its share by weight, and what one leaves goes to the others.
+    If they do not all fit, each gets its share by weight, and the others get what a short one does not need.
     """
     given = [section for section in sections if section.lines]
     room = limit
@@ -93,48 +106,62 @@ def pack(sections: Iterable[Section], *, limit: int, count: TokenCounter = count
         over = count(text) - limit
         if over <= 0:
             return text
-        room -= max(over, room // 10)  # a counter need not be additive
+        room -= max(over, room // 10)
     return cut_to(text, limit=limit, count=count)
 
 
 def _fit(given: Sequence[Section], limit: int, count: TokenCounter) -> list[Section]:
-    """Cut sections to their shares. If there is no room for all, those of the least weight are dropped first."""
+    """Cut sections to their shares. If there is no room for all, those of the smallest weight are dropped first."""
     costs = [count(section.text) + 1 for section in given]
     rooms = _shares(costs, [section.weight for section in given], limit)
-    cut = [section.cut(room, cost, count) for section, room, cost in zip(given, rooms, costs, strict=True)]
-    starved = [index for index, section in enumerate(cut) if section is None]
-    if not starved:
-        return [section for section in cut if section is not None]
-    least = min(starved, key=lambda index: (given[index].weight, -index))
-    return _fit([*given[:least], *given[least + 1 :]], limit, count)
+    fitted: list[Section] = []
+    without_room: list[int] = []
+    for index, section in enumerate(given):
+        cut = section.cut(rooms[index], costs[index], count)
+        if cut is None:
+            without_room.append(index)
+        else:
+            fitted.append(cut)
+    if not without_room:
+        return fitted
+    dropped = min(without_room, key=lambda index: (given[index].weight, -index))
+    return _fit([*given[:dropped], *given[dropped + 1 :]], limit, count)
 
 
 def _shares(costs: Sequence[int], weights: Sequence[int], limit: int) -> list[int]:
-    """Share tokens: each gets what it needs if that is below its share, else its share of the rest."""
+    """Share tokens: each section gets what it needs if that is below its share, else its share of the rest."""
     rooms: dict[int, int] = {}
     waiting = set(range(len(costs)))
     left = limit
     while waiting:
         unit = max(0, left) / sum(weights[index] for index in waiting)
-        modest = {index for index in waiting if costs[index] <= unit * weights[index]}
-        for index in modest or waiting:
-            rooms[index] = costs[index] if modest else int(unit * weights[index])
-        left -= sum(rooms[index] for index in modest)
-        waiting = waiting - modest if modest else set()
+        short = {index for index in waiting if costs[index] <= unit * weights[index]}
+        if not short:
+            for index in waiting:
+                rooms[index] = int(unit * weights[index])
+            break
+        for index in short:
+            rooms[index] = costs[index]
+            left -= costs[index]
+        waiting -= short
     return [rooms[index] for index in range(len(costs))]
 
 
 def cut_to(text: str, *, limit: int, count: TokenCounter = count_text) -> str:
-    """Cut a text to at most `limit` tokens, with an ellipsis where something is missing."""
+    """Cut a text to at most `limit` tokens, with an ellipsis at the end if it was cut; empty if nothing fits."""
     cost = count(text)
+    if cost <= limit:
+        return text
     size = len(text)
-    while cost > limit and size > 0:
+    while size > 0:
         size = min(size - 1, size * max(0, limit - 1) // cost)
         shorter = head(text, size).rstrip()
+        if not shorter:
+            return ""
         cost = count(shorter + "…")
         if cost <= limit:
-            return shorter + "…" if shorter else ""
-    return text if cost <= limit else ""
+            return shorter + "…"
+    return ""
 
 
 Range: TypeAlias = tuple[int, int]
@@ -148,7 +175,7 @@ _FILES: Final = re.compile(r"<(read|modified)-files>\n(.*?)(?:\n?</\1-files>|\n\
 _APPENDED: Final = re.compile(rf"^(?:{RECENT}|{FAILURES})\n(?:[^\n]+(?:\n|\Z))*", re.MULTILINE)
 _ARCHIVED: Final = re.compile(r"^Archive: messages ([\d, –-]{1,2000}) are kept[^\n]*$", re.MULTILINE)
 _RUN: Final = re.compile(r"(\d{1,15})(?:[–-](\d{1,15}))?")
-_MOST_RANGES: Final = 24
+_MAX_RANGES: Final = 24
 
 
 def wrap_summary(summary: str) -> str:
@@ -165,7 +192,9 @@ def escape_frame(text: str) -> str:
 def unwrap_summary(summary: str) -> str:
     """Remove the frame of a summary, if it has one."""
     match = _FRAME.match(summary)
-    return (match[1] if match else summary).strip()
+    if match is not None:
+        summary = match[1]
+    return summary.strip()
 
 
 def read_file_lists(summary: str) -> tuple[list[str], list[str]]:
@@ -177,19 +206,31 @@ def read_file_lists(summary: str) -> tuple[list[str], list[str]]:
 
 
 def without_lists(summary: str, *, and_turns: bool = False) -> str:
-    """Remove the lists of files and archive numbers from a summary; also the turns and failures below it."""
+    """Remove the lists of files and archive numbers from a summary; if `and_turns`, also turns and failures."""
     text = _ARCHIVED.sub("", _FILES.sub("", summary))
-    return (_APPENDED.sub("", text) if and_turns else text).strip()
+    if and_turns:
+        text = _APPENDED.sub("", text)
+    return text.strip()
 
 
 def archive_line(ids: Iterable[int], *, earlier: Iterable[Range] = ()) -> str:
-    """Write the line that says which archived messages a summary replaces, with those of the summary before it."""
+    """Write the line with the numbers of the messages that a summary replaces, with those of the summary before it."""
     runs = join_spans([*earlier, *((number, number) for number in ids if number)])
-    shown = ", ".join(str(first) if first == last else f"{first}–{last}" for first, last in runs[-_MOST_RANGES:])
-    return f"Archive: messages {shown} are kept word for word and can be searched." if shown else ""
+    shown: list[str] = []
+    for first, last in runs[-_MAX_RANGES:]:
+        if first == last:
+            shown.append(str(first))
+        else:
+            shown.append(f"{first}–{last}")
+    if not shown:
+        return ""
+    return f"Archive: messages {', '.join(shown)} are kept word for word and can be searched."
 
 
 def read_archive_line(summary: str) -> list[Range]:
-    """Read which archived messages a summary replaces."""
-    runs = [run for text in _ARCHIVED.findall(summary) for run in _RUN.findall(text)]
-    return join_spans((int(first), int(last or first)) for first, last in runs)
+    """Read the numbers of the messages that a summary replaces."""
+    ranges: list[Range] = []
+    for text in _ARCHIVED.findall(summary):
+        for first, last in _RUN.findall(text):
+            ranges.append((int(first), int(last or first)))
+    return join_spans(ranges)

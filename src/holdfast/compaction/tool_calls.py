@@ -38,22 +38,33 @@ def find_files(call: ToolCall) -> tuple[list[str], list[str]]:
     arguments = _arguments(call)
     name = call.name.rsplit("__", 1)[-1].rsplit(".", 1)[-1].replace("_", "").replace("-", "").lower()
     path = find_path(call)
-    patched = [file for text in _strings(arguments) for file in _PATCHED.findall(text)]
+    patched: list[str] = []
+    for text in _strings(arguments):
+        patched += _PATCHED.findall(text)
     if path is None:
         return [], patched
     if name in _words("readers") or (name in _words("editors") and arguments.get("command") == "view"):
         return [path], patched
-    return [], [path, *patched] if name in (*_words("writers"), *_words("editors")) else patched
+    if name in _words("writers") or name in _words("editors"):
+        return [], [path, *patched]
+    return [], patched
 
 
 def find_path(call: ToolCall) -> str | None:
-    """Return the file that a call names."""
-    paths = (_arguments(call).get(key) for key in _words("path_keys"))
-    return next((value for value in paths if isinstance(value, str) and value.strip()), None)
+    """Return the file that a call names; None if it names none."""
+    arguments = _arguments(call)
+    for key in _words("path_keys"):
+        value = arguments.get(key)
+        if isinstance(value, str) and value.strip():
+            return value
+    return None
 
 
 def _arguments(call: ToolCall) -> Mapping[str, Any]:
-    return call.arguments if isinstance(call.arguments, Mapping) else {"": call.arguments}
+    """Return the arguments by name; those that are not a JSON object have an empty name."""
+    if isinstance(call.arguments, Mapping):
+        return call.arguments
+    return {"": call.arguments}
 
 
 def _strings(value: Any) -> Iterator[str]:
@@ -69,48 +80,71 @@ def _strings(value: Any) -> Iterator[str]:
 def find_command(call: ToolCall) -> str:
     """Return the command line of a call, shortened; nothing for a command that only reads."""
     line = find_command_line(call)
-    return "" if not line or only_reads(line) else one_line(line, _MAX_COMMAND)
+    if not line or only_reads(line):
+        return ""
+    return one_line(line, _MAX_COMMAND)
 
 
 def find_command_line(call: ToolCall) -> str:
     """Return the whole command line of a call; nothing if it has none."""
     arguments = _arguments(call)
-    line = next((arguments[key] for key in _words("command_keys") if arguments.get(key)), "")
+    line: Any = ""
+    for key in _words("command_keys"):
+        if arguments.get(key):
+            line = arguments[key]
+            break
     if isinstance(line, list):
-        line = str(line[-1]) if line and line[0] in {"bash", "sh", "zsh"} else " ".join(map(str, line))
-    if not isinstance(line, str) or _PATCHED.search(line) or set(_words("path_keys")) & set(arguments):
+        if line[0] in ("bash", "sh", "zsh"):  # ["bash", "-lc", "the command"]
+            line = str(line[-1])
+        else:
+            line = " ".join(map(str, line))
+    if not isinstance(line, str) or _PATCHED.search(line):
+        return ""
+    if any(key in arguments for key in _words("path_keys")):
         return ""
     return line.strip()
 
 
 def only_reads(command: str) -> bool:
-    """Tell whether a command line changes nothing, judging by its programs."""
+    """Return whether a command line changes nothing, judging by its programs."""
     bare = _QUOTED.sub("''", command)
-    firsts = [piece.split(maxsplit=1)[0] for piece in _PIPED.split(bare) if piece.strip()]
-    return all(first in _words("read_only") for first in firsts) and not _WRITES.search(bare)
+    if _WRITES.search(bare):
+        return False
+    programs = [piece.split(maxsplit=1)[0] for piece in _PIPED.split(bare) if piece.strip()]
+    return all(program in _words("read_only") for program in programs)
 
 
 def is_background(call: ToolCall) -> bool:
-    """Tell whether a call starts something that runs on after its result."""
+    """Return whether a call starts something that continues to run after its result."""
     arguments = _arguments(call)
     return bool(arguments.get("run_in_background") or arguments.get("background") or arguments.get("is_background"))
 
 
 def find_steps(call: ToolCall) -> tuple[PlanStep, ...]:
-    """List the steps of the plan that a call writes down, if it does."""
+    """List the steps of the plan that a call writes down; empty if it writes none."""
     for value in _arguments(call).values():
-        if isinstance(value, list) and value:
-            plan = tuple(step for item in value if (step := _read_step(item)) is not None)
-            if len(plan) == len(value):
-                return plan
+        if not isinstance(value, list):
+            continue
+        plan: list[PlanStep] = []
+        for item in value:
+            step = _read_step(item)
+            if step is None:  # the list is not a plan
+                break
+            plan.append(step)
+        else:
+            if plan:
+                return tuple(plan)
     return ()
 
 
 def _read_step(item: Any) -> PlanStep | None:
     if not isinstance(item, Mapping) or not isinstance(item.get("status"), str):
         return None
-    text = next((item[key] for key in _words("step_keys") if isinstance(item.get(key), str)), None)
-    return None if text is None else PlanStep(text=one_line(text, _MAX_COMMAND), status=item["status"])
+    for key in _words("step_keys"):
+        text = item.get(key)
+        if isinstance(text, str):
+            return PlanStep(text=one_line(text, _MAX_COMMAND), status=item["status"])
+    return None
 
 
 _EXIT: Final = re.compile(
@@ -119,6 +153,7 @@ _EXIT: Final = re.compile(
     re.IGNORECASE,
 )
 _ENDS: Final = 400
+"""Characters at the beginning and at the end of an output that are searched for an exit status."""
 _MAX_FAILURE: Final = 240
 _MAX_CALL: Final = 100
 
@@ -141,16 +176,19 @@ class FailedCall:
 
     @classmethod
     def of(cls, call: ToolCall, result: ToolResult) -> Self | None:
-        """Tell how a call failed; None if it succeeded."""
+        """Return how a call failed; None if it succeeded."""
         output = result.text
         codes = [*_EXIT.findall(output[:_ENDS]), *_EXIT.findall(output[-_ENDS:])]
         status = int(codes[-1]) if codes else None
-        size, line = len(output.strip()), find_command_line(call)
+        size = len(output.strip())
+        line = find_command_line(call)
         # A search without a hit ends with code 1 and prints little: that is not a failure worth keeping.
-        is_empty_search = status == 1 and size < _MAX_CALL // 2 and only_reads(line)
-        if is_empty_search or not (result.is_error or (status and size > _MAX_CALL)):
+        if status == 1 and size < _MAX_CALL // 2 and only_reads(line):
             return None
-        text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without a word"
+        has_failed = result.is_error or (status and size > _MAX_CALL)
+        if not has_failed:
+            return None
+        text = one_line(shorten(output, _MAX_FAILURE), _MAX_FAILURE) or "failed without output"
         about = one_line(line or call_text(call, limit=_MAX_CALL), _MAX_CALL)
         return cls(tool=call.name, about=about, status=status, text=text)
 
@@ -159,9 +197,14 @@ class FailedCall:
 class Activity:
     """The effects of tool calls in a part of a conversation.
 
-    Files are sorted; one that was changed is not among those that were read. Failures and commands that succeeded come
-    oldest first, a command where it was run last. `pending` are calls without a result, `background` those that started
-    something that runs on; `steps` are the agent's plan as it last wrote it down.
+    Attributes:
+        read: The files that were read and not changed, sorted.
+        modified: The files that were changed, sorted.
+        failures: The failed calls, oldest first.
+        pending: The calls without a result.
+        background: The calls that started something that continues to run.
+        commands: The commands that succeeded, oldest first; a repeated one is in its last position only.
+        steps: The agent's plan as it last wrote it down.
     """
 
     read: tuple[str, ...] = ()
@@ -181,6 +224,8 @@ class Activity:
 
 @dataclass(slots=True)
 class _Tally:
+    """The effects of the calls so far. Failures are stored by call, so that a later success removes one."""
+
     read: set[str] = field(default_factory=set)
     modified: set[str] = field(default_factory=set)
     failures: dict[str, FailedCall] = field(default_factory=dict)
@@ -210,18 +255,22 @@ class _Tally:
 
 def find_activity(messages: Sequence[Message]) -> Activity:
     """Find what tools did. A failure counts until the same call, or one on the same file, succeeds."""
-    tally = _Tally()
-    results: dict[str, deque[ToolResult]] = defaultdict(deque)  # ids may be used again: each call takes the next result
-    open_calls: set[str] = set()
+    results: dict[str, deque[ToolResult]] = defaultdict(deque)
     for message in messages:
         for result in message.results:
             results[result.call_id].append(result)
+    tally = _Tally()
+    open_calls: set[str] = set()
     for message in messages:
-        if message.role == "user":  # calls that wait from before that were given up
+        if message.role == "user":  # calls before it that still have no result were given up
             open_calls.clear()
         for call in message.calls:
             open_calls.add(call.id)
-            tally.add(call, results[call.id].popleft() if results[call.id] else None)
+            waiting = results[call.id]
+            if waiting:  # ids may be used again: each call takes the next result
+                tally.add(call, waiting.popleft())
+            else:
+                tally.add(call, None)
     return Activity(
         read=tuple(sorted(tally.read - tally.modified)),
         modified=tuple(sorted(tally.modified)),
