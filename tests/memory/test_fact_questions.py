@@ -119,7 +119,8 @@ class TestRemembering:
 
 def test_facts_of_an_older_version_have_none(tmp_path: Path) -> None:
     """A row without the field is read as before."""
-    line: dict[str, object] = {"kind": "fact", "scope": {"tenant": "local", "project": "", "agent": "main", "session": "s"}}
+    owner = {"tenant": "local", "project": "", "agent": "main", "session": "s"}
+    line: dict[str, object] = {"kind": "fact", "scope": owner}
     line |= {"id": "f", "type": "config", "content": "The boxes are at Hetzner", "evidence": [1]}
     file = tmp_path / "export.jsonl"
     header = json.dumps({"kind": "holdfast-export", "version": 1})
