@@ -121,7 +121,7 @@ class Image(_FromWire):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opaque(_FromWire):
-    """A block that is not interpreted: stored, counted, and rendered unchanged."""
+    """A block that is not interpreted: stored, counted, and rendered unchanged. Its text is not searched."""
 
     kind: str
     data: Any
@@ -169,7 +169,11 @@ class Usage:
 _LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _BROKEN: Final = frozenset({"error", "aborted"})
 _PLAIN: Final = json.JSONEncoder(ensure_ascii=True, separators=(",", ":"), sort_keys=True, default=str)
-"""The encoder of digests. Archives use digests as keys, so it must never change."""
+"""The encoder of digests. Archives use digests as keys, so it must never change, and neither must `_to_plain`.
+
+A block that was `Opaque` and is now read into another part changes the digest of its message too: if a client sends it
+again, it may be archived a second time.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +239,10 @@ class Message(_FromWire):
 
     @cached_property
     def digest(self) -> str:
-        """A stable digest of role and parts, independent of format, id and time, and of texts without a character."""
+        """A stable digest of role and parts, independent of format, id and time, and of texts without a character.
+
+        It is independent of fields that no part has, such as the citations of a text. See `holdfast.memory.archive`.
+        """
         content = [self.role, *(_to_plain(part) for part in self.parts if not isinstance(part, Text) or part.text)]
         return hashlib.sha256(_PLAIN.encode(content).encode()).hexdigest()[:32]
 

@@ -2,6 +2,11 @@
 
 A message becomes a row, and its searchable text becomes passages. Recalled blocks are removed first, so that memory is
 never built from its own output. Noise (acknowledgements, heartbeats) is archived, but not indexed.
+
+A message is archived once: if it comes again in the same place, with the same id or with the same time, it is the same
+message if its digest is the same. Fields of a block that are not read into a part, such as the citations of a text, are
+stored with the message but are not part of its digest. If a client sends a message again with other such fields, the
+archive keeps those that came first; the window has those that the client sends.
 """
 
 from __future__ import annotations
@@ -20,7 +25,7 @@ from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
 from holdfast.redaction import redact_value
 from holdfast.store.base import Known, MessageRow, PassageText, Scope, Select, Store
-from holdfast.store.codec import from_json, to_json
+from holdfast.store.codec import encode_json, from_json, text_bytes, to_json
 from holdfast.store.cutting import cut
 from holdfast.text import is_unsegmented
 
@@ -519,16 +524,23 @@ def mask(message: Message) -> Message:
     return message if masked is data else from_json(masked)
 
 
+def _hash_stored(message: Message) -> bytes:
+    """Hash all that is stored of a message: two messages with the same digest may differ in other fields."""
+    return hashlib.sha256(text_bytes(encode_json(message))).digest()
+
+
 class Masks:
     """Messages that were masked in advance, before the lock of their session is acquired."""
 
     def __init__(self, messages: Iterable[Message] = ()) -> None:
-        self._made = {message.digest: (message, mask(message)) for message in messages}
+        self._made = {_hash_stored(message): mask(message) for message in messages}
 
     def mask(self, message: Message) -> Message:
         """Return the masked message; mask it now if it was not masked in advance or has changed since."""
-        original, masked = self._made.get(message.digest, (None, message))
-        return masked if original == message else mask(message)
+        if not self._made:
+            return mask(message)
+        made = self._made.get(_hash_stored(message))
+        return mask(message) if made is None else made
 
 
 NO_MASKS: Final = Masks()

@@ -155,7 +155,12 @@ def _join_texts(blocks: Any) -> str:
 
 def encode_message(message: Message) -> bytes:
     """Encode a message as bytes."""
-    return pack_text(_ENCODER.encode(to_json(message)))
+    return pack_text(encode_json(message))
+
+
+def encode_json(message: Message) -> str:
+    """Encode a message as JSON text: all that is stored of it, also what its digest leaves out."""
+    return _ENCODER.encode(to_json(message))
 
 
 def decode_message(data: bytes) -> Message:
