@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from holdfast.context.validate import validate
 from holdfast.messages import Opaque
 from support.conversations import finished, reply, user
@@ -49,6 +51,18 @@ class TestResponses:
         wire = finished(wires, "openai_responses").wire
         assert wire[0]["content"] == "why"
         assert wire[1]["content"] == [{"type": "output_text", "text": "so"}]
+
+    @pytest.mark.parametrize("kind", ["input_image", "computer_screenshot"])
+    def test_the_assistant_shows_no_pictures(self, kind: str) -> None:
+        """A word stands for a picture that is named by its file, and nothing else is left out."""
+        picture = {"type": kind, "file_id": "file-1"}
+        wires = [
+            {"role": "user", "content": [{"type": "input_text", "text": "看"}, {"type": "input_file", "file_id": "f"}]},
+            {"role": "assistant", "content": [{"type": "output_text", "text": "see"}, picture]},
+        ]
+        wire = finished(wires, "openai_responses").wire
+        assert wire[0] == wires[0]
+        assert [part["text"] for part in wire[1]["content"]] == ["see", "(image)"]
 
     def test_calls_and_results_are_whole(self) -> None:
         """Arguments, output, ids that were used before."""

@@ -34,6 +34,8 @@ NO_OUTPUT: Final = "(no output)"
 SHOWN_BELOW: Final = "(shown below)"
 """The text of a tool result whose pictures follow it."""
 
+_PICTURE_BLOCKS: Final = frozenset({"image", "input_image", "computer_screenshot"})
+"""The types of the blocks of Anthropic and of Responses that have a picture."""
 _PLAIN_FIELDS: Final = frozenset({"role", "content"})
 _NOT_IN_NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _DIGEST_CHARS: Final = 12
@@ -79,6 +81,11 @@ def is_empty(message: Message) -> bool:
 def is_thinking(part: Part) -> bool:
     """Whether a part is thinking, readable or not."""
     return isinstance(part, Thinking | RedactedThinking)
+
+
+def is_picture(part: Part) -> bool:
+    """Whether a part is a picture, also one that only the provider has, under the id of a file."""
+    return isinstance(part, Image) or (isinstance(part, Opaque) and part.kind in _PICTURE_BLOCKS)
 
 
 def has_client_fields(message: Message) -> bool:
@@ -133,8 +140,7 @@ def replace_pictures(message: Message) -> Message:
     """Replace pictures in a message of the assistant, which may hold none, by a short text."""
 
     def change(part: Part) -> Part:
-        is_picture = isinstance(part, Image) or (isinstance(part, Opaque) and part.kind == "image")
-        return Text(text=PICTURE) if is_picture else part
+        return Text(text=PICTURE) if is_picture(part) else part
 
     return change_parts(message, change) if message.role == "assistant" else message
 
