@@ -155,9 +155,17 @@ def _anthropic_results() -> st.SearchStrategy[Wire]:
     return _some({"type": "tool_result", "tool_use_id": _ids()}, optional)
 
 
+def _anthropic_texts() -> st.SearchStrategy[Wire]:
+    return _some({"type": "text", "text": texts()}, {"citations": st.just([{"cited_text": "x"}]), **_CACHE})
+
+
+def _anthropic_documents() -> st.SearchStrategy[Wire]:
+    return _some({"type": "document", "source": objects()}, {"title": texts(), **_CACHE})
+
+
 def _anthropic_blocks() -> tuple[st.SearchStrategy[Wire], ...]:
     return (
-        _some({"type": "text", "text": texts()}, {"citations": st.just([{"cited_text": "x"}]), **_CACHE}),
+        _anthropic_texts(),
         _some({"type": "thinking", "thinking": texts()}, {"signature": texts()}),
         _some({"type": "redacted_thinking", "data": _base64()}, {}),
         _some({"type": "tool_use", "id": _ids(), "name": _names(), "input": objects()}, _CACHE),
@@ -165,7 +173,7 @@ def _anthropic_blocks() -> tuple[st.SearchStrategy[Wire], ...]:
         _some(
             {"type": "web_search_tool_result", "tool_use_id": _ids(), "content": st.lists(objects(), max_size=2)}, {}
         ),
-        _some({"type": "document", "source": objects()}, {"title": texts(), **_CACHE}),
+        _anthropic_documents(),
         _some({"type": "novelty"}, {"text": json_values()}),
         _anthropic_images(),
     )
@@ -176,12 +184,14 @@ def anthropic() -> st.SearchStrategy[Wire]:
     usage = st.fixed_dictionaries({"input_tokens": _COUNTS, "output_tokens": _COUNTS}) | objects()
     envelope = {"id": _ids(), "type": st.just("message"), "model": _names(), "usage": usage | st.none()}
     reply = envelope | {"stop_reason": st.sampled_from(["end_turn", "tool_use", None])}
-    blocks = _anthropic_blocks()
+    asked = _listed(_anthropic_texts(), _anthropic_images(), _anthropic_documents())
+    # Results are there twice, so that they are two thirds of the blocks.
+    answered = _listed(_anthropic_results(), _anthropic_results(), _anthropic_texts())
     return st.one_of(
         _some({"role": st.sampled_from(["user", "assistant", "system"]), "content": texts()}, {}),
-        _some({"role": "user", "content": _listed(blocks[0], blocks[-1], blocks[-3])}, {}),
-        _some({"role": "user", "content": _listed(_anthropic_results(), _anthropic_results(), blocks[0])}, {}),
-        _some({"role": "assistant", "content": _listed(*blocks)}, reply),
+        _some({"role": "user", "content": asked}, {}),
+        _some({"role": "user", "content": answered}, {}),
+        _some({"role": "assistant", "content": _listed(*_anthropic_blocks())}, reply),
     )
 
 
@@ -216,8 +226,8 @@ def _chat_calls() -> st.SearchStrategy[Wire]:
 
 def chat() -> st.SearchStrategy[Wire]:
     """One message of Chat Completions."""
-    parts = _chat_parts()
-    content = st.one_of(st.none(), texts(), _listed(parts[0], parts[4]))
+    text, image, audio, file, refusal = _chat_parts()
+    content = st.one_of(st.none(), texts(), _listed(text, refusal))
     reply = {
         "tool_calls": st.lists(_chat_calls(), max_size=3) | st.none(),
         "reasoning_content": texts() | st.none(),
@@ -225,8 +235,8 @@ def chat() -> st.SearchStrategy[Wire]:
         "function_call": _some({"name": _names(), "arguments": _argument_texts()}, {}),
         "name": _names(),
     }
-    asked = texts() | _listed(*parts[:4])
-    answered = texts() | _listed(parts[0], parts[1])
+    asked = texts() | _listed(text, image, audio, file)
+    answered = texts() | _listed(text, image)
     return st.one_of(
         _some({"role": st.sampled_from(["system", "developer", "user"]), "content": asked}, {"name": _names()}),
         _some({"role": "assistant", "content": content}, reply),
@@ -250,8 +260,8 @@ def _response_parts() -> tuple[st.SearchStrategy[Wire], ...]:
 
 
 def _response_calls() -> st.SearchStrategy[Wire]:
-    parts = _response_parts()
-    output = texts() | _listed(parts[0], parts[2], parts[4])
+    text, _, image, _, file, _ = _response_parts()
+    output = texts() | _listed(text, image, file)
     screenshot = _some({"type": "computer_screenshot", "image_url": _data_urls()}, {})
     called = {"call_id": _ids()}
     return st.one_of(
@@ -269,15 +279,15 @@ def _response_calls() -> st.SearchStrategy[Wire]:
 
 def responses() -> st.SearchStrategy[Wire]:
     """One item of OpenAI Responses."""
-    parts = _response_parts()
+    text, output_text, image, stored_image, file, refusal = _response_parts()
     summary = st.lists(_some({"type": "summary_text", "text": texts()}, {}), max_size=2)
     kept = {"id": _ids(), "status": st.just("completed"), "type": st.just("message")}
-    asked = texts() | _listed(parts[0], parts[2], parts[3], parts[4])
+    asked = texts() | _listed(text, image, stored_image, file)
     return st.one_of(
         _some(
             {"role": st.sampled_from(["user", "system", "developer"]), "content": asked}, {"type": st.just("message")}
         ),
-        _some({"role": "assistant", "content": texts() | _listed(parts[1], parts[5])}, kept),
+        _some({"role": "assistant", "content": texts() | _listed(output_text, refusal)}, kept),
         _some({"type": "reasoning", "summary": summary}, {"id": _ids(), "encrypted_content": _base64() | st.none()}),
         _some({"type": "web_search_call", "id": _ids()}, {"action": objects()}),
         _some({"type": "item_reference", "id": _ids()}, {}),
