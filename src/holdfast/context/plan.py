@@ -350,7 +350,7 @@ def _ids_of_units(items: Sequence[Item], grouped: Sequence[Unit], indexes: set[i
 
 def _newest_indexes(items: Sequence[Item], grouped: Sequence[Unit], recent: int) -> set[int]:
     """Return what is trimmed only if it does not fit: the newest messages, the last request and the last calls."""
-    newest = set(_find_words(items)[-max(recent, 1) :])
+    newest = set(_conversation_indexes(items)[-max(recent, 1) :])
     newest.update(_last_request(items))
     newest.update(_last_calls(grouped))
     return newest
@@ -370,7 +370,7 @@ def _required_indexes(items: Sequence[Item], grouped: Sequence[Unit], *, questio
         return required
     request = _last_request(items)
     calls = _last_calls(grouped)
-    required.update(_find_words(items)[-1:])
+    required.update(_conversation_indexes(items)[-1:])
     required.update(request)
     if max(calls, default=-1) > max(request, default=-1):
         required.update(calls)
@@ -394,7 +394,7 @@ def _last_calls(grouped: Sequence[Unit]) -> range:
     return range(0)
 
 
-def _find_words(items: Sequence[Item]) -> list[int]:
+def _conversation_indexes(items: Sequence[Item]) -> list[int]:
     """Return the indexes of the messages of the user and the assistant, and of tool messages with text of the user."""
     found: list[int] = []
     for index, item in enumerate(items):

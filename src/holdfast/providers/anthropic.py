@@ -103,12 +103,22 @@ _BLOCKS: Final[dict[str, Callable[[Json, str], Part]]] = {
     "tool_use": _read_call,
     "tool_result": _read_result,
 }
+"""The functions that read the blocks of a message, by type.
+
+Only `text` blocks are read into `Text`: `_fit_message`, `_order_thinking` and `_strip_last_reply` take every `Text` for
+one, and `check` looks at the type of the block.
+"""
 
 
 # --- recognising -------------------------------------------------------------
 
 _OWN_BLOCKS: Final = ("tool_use", "tool_result", "redacted_thinking", "document", "search_result")
+"""The endings of the block types that only Anthropic has, such as `server_tool_use`.
+
+A message in a list without a named format is recognised by them; one with blocks of a type that is missing here is not.
+"""
 _OWN_KEYS: Final = {"thinking": "signature", "image": "source"}
+"""For block types that others have too, the field that only Anthropic's have."""
 
 
 def is_own(data: Json) -> bool:
@@ -230,16 +240,16 @@ def _fit_message(message: Message) -> Message:
     role = "user" if message.role == "tool" else message.role
     if REPLY_FIELDS.intersection(old) or old.get("role", role) != role or shaping.has_client_fields(message):
         message = replace(message, origin=None)
-    has_words = any(isinstance(part, Text) and not shaping.is_blank(part) for part in message.parts)
-    return _move_out_of_errors(
-        shaping.replace_pictures(shaping.change_parts(message, partial(_fit_part, has_words=has_words)))
-    )
+    # White space alone is refused only if no other text block of the message has more.
+    allows_blank = any(isinstance(part, Text) and not shaping.is_blank(part) for part in message.parts)
+    fitted = shaping.change_parts(message, partial(_fit_part, allows_blank=allows_blank))
+    return _move_out_of_errors(shaping.replace_pictures(fitted))
 
 
-def _fit_part(part: Part, *, has_words: bool) -> Part | None:
+def _fit_part(part: Part, *, allows_blank: bool) -> Part | None:
     match part:
         case Text():
-            return part if part.text and (has_words or not shaping.is_blank(part)) else None
+            return part if part.text and (allows_blank or not shaping.is_blank(part)) else None
         case Thinking() | RedactedThinking():
             return _fit_thinking(part)
         case ToolCall():
@@ -385,6 +395,11 @@ _ID: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_ID_CHARS}}}")
 _NAME: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME_CHARS}}}")
 _THINKING_BLOCKS: Final = frozenset({"thinking", "redacted_thinking"})
 _BLOCKS_AFTER_THINKING: Final = frozenset({"text", "image", "tool_use", "tool_result"})
+"""The blocks that must not come before thinking.
+
+Blocks of other types may: what the provider itself writes before its thinking, such as the use of a tool that runs
+there, it also accepts. `_order_thinking` leaves the thinking after such a block (`Opaque`) where it is.
+"""
 
 
 def check(sent: Sequence[Wire]) -> list[Violation]:
