@@ -442,7 +442,7 @@ class History:
     def find_question(self, *, max_messages: int, newest: str = "") -> tuple[str, ...]:
         """Return what the user asks, newest last: the newest message, and those before it while they say too little.
 
-        `newest` is a question that is not in the history yet.
+        Messages without words are skipped. `newest` is a question that is not in the history yet.
         """
         return select_texts(chain((unwrap(newest),), self._read_user_texts()), max_texts=max_messages)
 

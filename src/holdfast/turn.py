@@ -37,7 +37,7 @@ from holdfast.history import History
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import Shown, find_recall_switch
-from holdfast.memory.recall import NO_WORDS, SHOWN, Hit, Recall, has_words
+from holdfast.memory.recall import NO_WORDS, SHOWN, Hit, Recall, is_searchable
 from holdfast.report import ContextReport, Window, categories, change, warn_opaque, workspace_files
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow
@@ -323,7 +323,7 @@ def _recall(
     1. The caller sends the question after the window: the block is for the caller to place, without an edit. There is
        none if the window leaves no room for it.
     2. The question was sent without a block before: nothing, because a block would change what the provider has cached.
-    3. The question has no words: nothing.
+    3. No message of the user has words to search for: nothing.
     4. Earlier blocks leave a new one little room: recall as if they were removed. If memory returns nothing, nothing is
        placed and they stay. If it returns something that is not in them, they are removed and the new block is placed.
        Otherwise they stay, and the next conditions hold.
@@ -354,7 +354,7 @@ def _recall(
         # A block would change a message that the provider's cache has.
         return Recall(reason="this question was sent without a block"), ()
     nothing = Recall(reason=_explain_no_recall(plan.items, texts, position=position))
-    if not has_words(texts):
+    if not is_searchable(texts):
         return nothing, ()
     cleared = clear_blocks(plan.items, request.limits, position=position)
     if cleared:
@@ -377,7 +377,7 @@ def _recall(
 
 
 def _explain_no_recall(items: Sequence[Item], texts: Sequence[str], *, position: Position) -> str:
-    if not has_words(texts):
+    if not is_searchable(texts):
         return NO_WORDS
     return explain_no_block(items, position=position)
 

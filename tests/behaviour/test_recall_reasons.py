@@ -15,11 +15,15 @@ SETTINGS = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline
 FACT = {"role": "user", "content": "The vault code is 8841-tulip."}
 NOTED = {"role": "assistant", "content": "Noted."}
 ASKED = {"role": "user", "content": "Which vault code is it?"}
+PICTURE = {
+    "role": "user",
+    "content": [{"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}],
+}
 
 
 def grow(turns: int = 30) -> list[dict[str, Any]]:
     """Return a conversation that does not fit, with a fact at its beginning and a question about it at its end."""
-    talk = [FACT, NOTED]
+    talk: list[dict[str, Any]] = [FACT, NOTED]
     for number in range(turns):
         talk.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
         talk.append({"role": "assistant", "content": f"Ledger {number} is fine."})
@@ -49,11 +53,16 @@ class TestReasons:
             assert window.report.recall_reason == "the messages leave no room for a block"
 
     def test_the_question_has_no_words(self, tmp_path: Path) -> None:
-        """A picture is not searched for."""
-        picture = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+        """A picture is not searched for, and no earlier message has words."""
         with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
-            window = assemble(engine, [{"role": "user", "content": [picture]}])
+            window = assemble(engine, [PICTURE])
             assert window.report.recall_reason == "the question has no words"
+
+    def test_a_picture_after_words_recalls_for_these_words(self, tmp_path: Path) -> None:
+        """The newest message with words is the question."""
+        with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+            window = assemble(engine, [*grow(), NOTED, PICTURE])
+            assert (window.report.recalled != (), window.report.recall_reason) == (True, "")
 
     def test_memory_fails(self, tmp_path: Path) -> None:
         """The warning says how."""

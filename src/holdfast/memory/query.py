@@ -44,7 +44,7 @@ class RecallQuery:
     """A query of the memory. `build_query` makes one from the settings.
 
     Attributes:
-        texts: The last user messages, newest last; the newest weighs most.
+        texts: The last user messages that have words, newest last; the newest weighs most.
         scope: The owner of the memory that is searched.
         across: Whether passages of the agent's other sessions are searched; facts always are.
         cap: The maximum tokens of the block, tags and headers included.
@@ -169,7 +169,8 @@ def order_of(settings: Settings) -> Order:
 def select_texts(messages: Iterable[str], *, max_texts: int) -> tuple[str, ...]:
     """Select the texts of a query, newest last: the newest message, and earlier ones while there are too few terms.
 
-    `messages` come newest first, without channel envelopes; `max_texts` is `recall.query_messages`.
+    `messages` come newest first, without channel envelopes. Those without words are skipped and do not count; a picture
+    after a text selects that text. `max_texts` is `recall.query_messages`.
     """
     texts: list[str] = []
     count = 0

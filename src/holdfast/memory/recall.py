@@ -143,7 +143,7 @@ def recall(
     `timer` returns the seconds of work. By default it is the processor time of the thread: how busy the machine is does
     not decide what is recalled.
     """
-    if not has_words(query.texts):
+    if not is_searchable(query.texts):
         return Recall(reason=NO_WORDS)
     if len(" ".join(query.texts).strip()) < query.min_chars:
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
@@ -161,8 +161,12 @@ def recall(
         return Recall(reason=late, warnings=(f"nothing was recalled: {late}",))
 
 
-def has_words(texts: Sequence[str]) -> bool:
-    """Whether a question has anything to search for; a picture has nothing."""
+def is_searchable(texts: Sequence[str]) -> bool:
+    """Whether the texts of a question have anything to search for.
+
+    A picture has no text. But messages without words are skipped (`select_texts`): after an earlier text of the user, a
+    picture recalls for that text again.
+    """
     return any(text.strip() for text in texts)
 
 
