@@ -105,7 +105,8 @@ class ModelRequest:
         model_tokens: The context window of the model, for callers that know more than its name; 0 if they do not.
         max_tokens: The maximum length of the reply; 0 if the request does not say.
         tools: The definitions of the tools, to be counted.
-        overhead: Tokens of anything else in the request.
+        overhead: Tokens of anything else in the request. `read_body` leaves it 0: of a body the messages, the system
+            prompt and the tools are counted, and no other field, such as a schema of the reply.
         facts: Facts that the caller chose for this question.
         recall: Whether memory is recalled for it.
         body: Its body; empty for a request that has none.
@@ -164,7 +165,8 @@ def _find_max_tokens(body: Json) -> int:
 def change_body(body: Json, messages: Sequence[Message], window: Sequence[Message], *, format: str) -> Json:
     """Return a body with a window instead of its messages; the body itself if the window has no edit.
 
-    Only fields that the window changes are rendered again. A system prompt without edits stays as it came.
+    Only fields that the window changes are rendered again: the messages, and the system prompt if it has edits. All
+    other fields stay as they came.
     """
     if _has_same_parts(messages, window):
         return body

@@ -1,4 +1,7 @@
-"""Bodies of requests and replies: they are read, decompressed and parsed within limits.
+"""Bodies of requests and replies as bytes: they are read, decompressed and parsed within limits.
+
+What the fields of a body mean is not known here: `holdfast.exchange` reads them (`read_body`) and changes them
+(`change_body`).
 
 A body of a few kilobytes may decompress to gigabytes. It is decompressed step by step, in a thread, and no further than
 the limit. So is what one body contains of another (`gzip, gzip`).

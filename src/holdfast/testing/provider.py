@@ -85,7 +85,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Raw:
-    """Any HTTP response."""
+    """Any HTTP response, in the order of HTTP: the status, the body (bytes as they are, or JSON), and headers."""
 
     status: int = 200
     body: bytes | Mapping[str, Any] = b""
