@@ -26,7 +26,10 @@ S = TypeVar("S", bound=Engine | Session)
 
 
 async def in_thread(call: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a call in a thread. The sessions that it uses are told which task calls: all tasks share a few threads."""
+    """Run a call in a thread.
+
+    The task is passed to the sessions that it uses, because all tasks share a few threads.
+    """
     CALLER.set(ref(asyncio.current_task()))
     return await asyncio.to_thread(call, *args, **kwargs)
 

@@ -266,7 +266,8 @@ class Engine:
     def _drop_sessions(self) -> None:
         """Drop the sessions that were used longest ago if too many are kept, or too large ones.
 
-        The last one stays. A session that somebody uses goes on; one that is dropped is read from the store again.
+        The last one is kept. A session that is in use is not affected; one that was dropped is read from the store
+        again.
         """
         with self._lock:
             sizes = {scope: session._held_bytes for scope, session in self._recent.items()}
@@ -346,7 +347,7 @@ class Engine:
         return self._memory.search(query, scope=scope, across=True, limit=limit)
 
     def stats(self) -> Stats:
-        """Count what memory holds, and say what is missing."""
+        """Count what memory contains, and list what is missing."""
         self._require_open()
         return self._memory.stats()
 
@@ -386,7 +387,7 @@ class Engine:
         self._notify()
 
     def _take_warnings(self, scope: Scope) -> list[str]:
-        """Return what the next report of a scope must say about background work."""
+        """Return the warnings about background work for the next report of a scope."""
         warnings: list[str] = []
         if self._worker is not None and self._worker.error:
             warnings.append(f"background: {self._worker.error}")
@@ -422,7 +423,7 @@ class Engine:
         found = run_job(resources.memory, reader, job, cancel=self._closing)
         failure = describe_failure(job, found)
         if failure:
-            # The next report of this agent in this project says so.
+            # The next report of this agent in this project contains it.
             owner = replace(job.scope, session="")
             with self._lock:
                 earlier = self._failures.get(owner, [])
@@ -484,7 +485,7 @@ def _open_counter(settings: Settings, model: Model | None) -> TokenCounter:
 
 
 def _warn_of_shared(loaded: Loaded[Settings], folder: Path, *, own: Settings) -> list[str]:
-    """Say which settings of a project's file have no effect, because all projects of a memory share them."""
+    """Warn of settings in a project's file that have no effect, because all projects of a memory share them."""
     wanted = loaded.settings
     changed = []
     if wanted.archive.path != own.archive.path:

@@ -1,7 +1,7 @@
 """Every error that Holdfast raises on purpose.
 
 All have one root, so that `except HoldfastError` is enough. Each error has its details as attributes, and its message
-says what to do. They are InputError (FormatError, TranscriptError, SettingsError), EmbeddingError, WindowError
+includes the fix. They are InputError (FormatError, TranscriptError, SettingsError), EmbeddingError, WindowError
 (InvalidWindowError, WindowTooSmallError), ModelError (ModelOverflowError, ModelBusyError, ModelTimeoutError,
 ModelRefusedError, ModelCancelledError), CompactionError, StorageError (ConflictError, UnavailableError),
 MissingExtraError and ClosedError.
@@ -28,7 +28,7 @@ class InputError(HoldfastError):
 
 
 class FormatError(InputError):
-    """A message list is not in the stated format, or in no known one.
+    """A message list is not in the given format, or not in any known format.
 
     `where` is the path to the offending value, such as `messages[3].content[0].id`.
     """

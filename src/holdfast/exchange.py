@@ -58,9 +58,9 @@ Write: TypeAlias = Callable[[list[dict[str, Any]]], str]
 MAX_RETRIES: Final = 3
 """How often a request that the provider refuses is sent again, smaller. Three steps of `SHRINK` halve it."""
 SHRINK: Final = 0.8
-"""How much of a refused request the next one may have. Most providers say how far a request is over their limit, and
-then it is cut by that much in addition. This is the step for those that do not say it, and the room for what they count
-differently than we do."""
+"""How much of a refused request the next one may have. Most providers report how far a request is over their limit, and
+then it is cut by that much in addition. This factor is for those that do not, and for differences between their token
+counts and ours."""
 MAX_LEARNED: Final = 1_000
 """Conversations whose refused windows are remembered."""
 REPLY_FIELDS: Final = ("max_tokens", "max_completion_tokens", "max_output_tokens")
@@ -80,7 +80,7 @@ class Compact(Protocol):
     """Compacts the session of an exchange."""
 
     def __call__(self, *, limit: int, reserve: int | None) -> object:
-        """Compact it for a window of `limit` tokens, with `reserve` for the reply; None for what the settings say.
+        """Compact it for a window of `limit` tokens, with `reserve` for the reply; None for the value in the settings.
 
         Raises:
             CompactionError: There is nothing to compact, or nothing shorter could be made.
@@ -197,7 +197,7 @@ def make_summary_body(body: Json, messages: Sequence[Message], *, format: str, m
 
 
 def _find_identity(body: Json) -> str:
-    """Return the system block by which a client says what it is; empty if there is none."""
+    """Return the system block with which a client identifies itself; empty if there is none."""
     for block in blocks(body.get("system"))[:1]:
         text = str(block.get("text"))
         if len(text) <= MAX_IDENTITY_CHARS:
@@ -220,7 +220,7 @@ def _has_same_parts(messages: Sequence[Message], window: Sequence[Message]) -> b
 
 
 def find_refusal(error: str, *, status: int | None = None) -> Numbers | None:
-    """Return the token counts in a provider's error which says that a window does not fit; None for other errors."""
+    """Return the token counts in a provider's error about a window that does not fit; None for other errors."""
     if not is_overflow(error, status=status):
         return None
     return numbers(error)
@@ -271,7 +271,7 @@ class Exchanges:
         """Archive the new messages of a request, and assemble its window.
 
         Memory never stops a request. If it fails, the window has the newest messages that fit; if there is no such
-        window, the request is sent as it came, and `error` of the exchange says why.
+        window, the request is sent unchanged, and `error` of the exchange has the reason.
 
         Args:
             session: The session that the request belongs to.
@@ -388,7 +388,7 @@ class Exchange:
 
     @property
     def reserve(self) -> int | None:
-        """Tokens of the window that are kept for the reply; None for as many as the settings say."""
+        """Tokens of the window that are kept for the reply; None for the value in the settings."""
         own = None
         if 0 < self.request.max_tokens <= self.limit // 2:  # more would leave too little for the conversation
             own = self.request.max_tokens
@@ -401,7 +401,7 @@ class Exchange:
         """Compact the session and assemble a smaller window, after the provider has refused this one.
 
         Args:
-            refusal: What the provider's error says about the size; None if it is another error.
+            refusal: The sizes in the provider's error; None if it is another error.
 
         Returns:
             The exchange to send instead; None if nothing smaller can be sent.
@@ -612,7 +612,7 @@ def complete(
     """Send an exchange to a model until its window fits.
 
     Raises:
-        ModelOverflowError: No window fits; the message says what to do.
+        ModelOverflowError: No window fits; the message includes the fix.
     """
     while True:
         window = _expect_window(exchange, model)

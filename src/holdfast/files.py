@@ -62,8 +62,8 @@ def open_private(path: Path) -> IO[bytes]:
 def lock(file: IO[Any]) -> bool:
     """Lock an open file unless another process has, and return whether it is locked.
 
-    The lock ends when the file is closed, also by a process that has inherited it. On Windows, where no lock can be
-    inherited, every process is told that it has the lock: use `only_process` for what must not be done twice.
+    The lock ends when the file is closed, also by a process that has inherited it. On Windows no lock can be inherited,
+    and this returns True in every process: use `only_process` for work that must not be done twice.
     """
     if sys.platform == "win32":
         return True

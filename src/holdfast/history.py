@@ -74,7 +74,7 @@ class _Log:
     Attributes:
         keys: The keys of its messages; of a long history only those of the last ones.
         start: The place of the first message, if there are no keys.
-        caller: The thread or task that sent it; None if it cannot be told from others.
+        caller: The thread or task that sent it; None if it cannot be distinguished from others.
         is_waiting: Whether the history was that of a request, and nothing was appended to it yet.
         has_twin: Whether a reply was appended to the same history for another request.
     """
@@ -139,7 +139,7 @@ class History:
         return copied
 
     def renew(self) -> History:
-        """Return an empty history that still knows which requests wait for a reply."""
+        """Return an empty history that keeps the list of requests that wait for a reply."""
         renewed = History(self.scope, self.memory, self.count)
         renewed._logs = self._logs
         return renewed
@@ -338,7 +338,7 @@ class History:
         masked = self._mask(own, masks)
         log, placing = self._choose_log(masked, caller=caller, after=after)
         repeated = 0
-        if not after:  # a place that the caller names says which message is which
+        if not after:  # a place that the caller names identifies the messages
             repeated = self._count_repeated(masked, log.keys)
         before = log.keys[: len(log.keys) - repeated]
         place = archive.FIRST if log.keys else log.start
@@ -351,22 +351,22 @@ class History:
         return AppendResult(numbers, stripped=stripped, place=self._logs[-1].place), own
 
     def exclude_broken(self, numbers: Sequence[int]) -> None:
-        """Do not recall what has come of a reply that broke off, until it is repeated.
+        """Exclude an incomplete reply from recall until it is repeated.
 
-        What a history has contained already is part of the conversation: its archived message is not marked as broken,
-        and does not change.
+        A reply that was in a history is part of the conversation: its archived message is not marked as broken, and
+        does not change.
         """
         rows: list[MessageRow] = self.memory.store.read_messages(Select(scope=self.scope, ids=tuple(numbers)))
         broken = [row for row in rows if row.message.is_broken]
         exclusion.exclude(self.memory.store, broken, excluded=True, time=self.memory.clock(), until_repeated=True)
 
     def _choose_log(self, own: Sequence[Message], *, caller: object, after: str | None) -> tuple[_Log, archive.Placing]:
-        """Choose the history that messages follow, and say whether that is certain.
+        """Choose the history that messages follow, and return whether that is certain.
 
         A caller that waits for a reply appends that reply. Another caller may have got any of them; a history that
         already contains the reply shows which request it answers. A request before the chosen one has its reply: that
         is in the history of the chosen one, and the same words again are another message. But if callers that cannot be
-        told apart made the same request twice, and one reply was appended, the other one may still come.
+        distinguished made the same request twice, and one reply was appended, the other one may still come.
         """
         if after:
             for log in reversed(self._logs):
@@ -440,7 +440,7 @@ class History:
         return providers.format_of([item.message for item in self.messages], default=default)
 
     def find_question(self, *, max_messages: int, newest: str = "") -> tuple[str, ...]:
-        """Return what the user asks, newest last: the newest message, and those before it while they say too little.
+        """Return what the user asks, newest last: the newest message, and earlier ones if it has too few words.
 
         Messages without words are skipped. `newest` is a question that is not in the history yet.
         """

@@ -77,7 +77,7 @@ class ArchivedMessage:
 
 @dataclass(frozen=True, kw_only=True)
 class RecallBlock:
-    """The block that would be put into the next request; `reason` says why there is none."""
+    """The block that would be put into the next request; `reason` explains why there is none."""
 
     block: str
     tokens: int

@@ -38,7 +38,7 @@ def search_path(environ: Mapping[str, str], *, project: Path) -> str:
 def find_program(name: str, *, environ: Mapping[str, str], project: Path) -> str | None:
     """Return the path of a program outside of a project; None if there is none.
 
-    A name with a folder in it says which program is meant: it is not looked up.
+    A name with a folder in it is a path: it is not looked up.
     """
     if Path(name).name != name:
         return shutil.which(name)

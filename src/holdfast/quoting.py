@@ -68,7 +68,7 @@ _folds: Final = _Folds()
 
 
 class Folded(NamedTuple):
-    """A folded text, and where the characters of the original end in it."""
+    """A folded text, and the end of each original character in it."""
 
     text: str
     ends: list[int] | None

@@ -1,6 +1,6 @@
-"""What a turn returns: the window, and the report with its tokens, its changes with their reasons, and its timings.
+"""The result of a turn: the window, and the report with its tokens, its changes with their reasons, and its timings.
 
-A superset of what agents show for `/context`. A report is never part of a conversation.
+It is a superset of what agents show for `/context`. A report is never part of a conversation.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ class Window:
         return list(self._valid_for(format).wire)
 
     def request(self, format: str | None = None) -> dict[str, Any]:
-        """Render the fields of a request body, the system prompt where the provider wants it."""
+        """Render the fields of a request body, with the system prompt in the provider's field for it."""
         return providers.render_request(self._valid_for(format).messages, format or self.provider)
 
     def _valid_for(self, format: str | None) -> ValidWindow:

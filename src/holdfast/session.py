@@ -70,7 +70,8 @@ SECONDS_PER_MESSAGE: Final = 0.05
 """How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 
 CALLER: ContextVar[object] = ContextVar("caller")
-"""The caller of a session if it is not the thread: a task, or None for a caller that cannot be told from others."""
+"""The caller of a session if it is not the thread: a task, or None for a caller that cannot be distinguished from
+others."""
 
 
 def _get_caller() -> object:
@@ -857,7 +858,7 @@ class Session:
         slot: str = "",
         questions: Sequence[str] = (),
     ) -> FactRow:
-        """Store a fact; it supersedes those of the same subject and slot, and a decision that it says is replaced.
+        """Store a fact; it supersedes those of the same subject and slot, and a decision that its words replace.
 
         Up to three `questions` that it answers, in other words than its own, are searched with it.
         """

@@ -1,4 +1,5 @@
-"""Memory for SDKs and agent frameworks, one module for each. Each needs the extra of its name.
+"""Memory for SDKs and agent frameworks, one module for each.
 
-Where memory fails, a request is sent as it came, and the log `holdfast.adapters` says why.
+Each needs the extra of its name. If memory fails, a request is sent unchanged, and the logger `holdfast.adapters` logs
+why.
 """

@@ -26,7 +26,7 @@ PROVIDER: Final = "pi"
 
 @contextmanager
 def require_extra(name: str) -> Iterator[None]:
-    """Name the command that installs a framework where its import fails, also where it is too old.
+    """Raise an error with the installation command if a framework cannot be imported or is too old.
 
     Raises:
         MissingExtraError: The framework cannot be imported.
@@ -39,7 +39,7 @@ def require_extra(name: str) -> Iterator[None]:
 
 @contextmanager
 def guard(action: str) -> Iterator[None]:
-    """Let the agent go on if memory fails, and log why."""
+    """Let the agent continue if memory fails, and log why."""
     try:
         yield
     except HoldfastError as error:
@@ -49,7 +49,7 @@ def guard(action: str) -> Iterator[None]:
 
 
 def sync_engine(engine: Engine | AsyncEngine) -> Engine:
-    """Return the engine itself; adapters run it in threads where the framework is asynchronous."""
+    """Return the engine itself; adapters of asynchronous frameworks run it in threads."""
     return engine.sync if isinstance(engine, AsyncEngine) else engine
 
 

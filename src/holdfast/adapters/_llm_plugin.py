@@ -25,7 +25,7 @@ def register_commands(cli: click.Group) -> None:
 
 
 def _start(context: click.Context, _: click.Parameter, session: str | None) -> None:
-    """Open the memory, where a session is named."""
+    """Open the memory if a session is named."""
     if session is not None:
         from holdfast.engine import Engine  # noqa: PLC0415 - takes time, and is not needed without the option
         from holdfast.errors import HoldfastError  # noqa: PLC0415
@@ -39,7 +39,7 @@ def _start(context: click.Context, _: click.Parameter, session: str | None) -> N
 
 @hookimpl(trylast=True)
 def register_models(model_aliases: list[Any]) -> None:
-    """Give the models memory, where the command has a session."""
+    """Give the models memory if the command names a session."""
     context = click.get_current_context(silent=True)
     if context is not None and KEY in context.meta:
         from holdfast.adapters.llm import HoldfastMemory  # noqa: PLC0415 - as above

@@ -2,7 +2,7 @@
 
     model = HoldfastMemory(engine, session="s1").wrap(llm.get_model("gpt-5.2"))
 
-The conversation goes on where the last process stopped, unless `llm` itself goes on with one of its own (`llm -c`).
+The conversation continues where the last process stopped, unless `llm` continues a conversation itself (`llm -c`).
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ def holdfast(context: click.Context, debug: bool) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run the command. Exit codes: 0 success; 1 failure, with one line that says what to do; 2 wrong usage."""
+    """Run the command. Exit codes: 0 success; 1 failure, with one line about what to do; 2 wrong usage."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = holdfast.main(arguments, standalone_mode=False)

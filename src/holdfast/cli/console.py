@@ -31,7 +31,7 @@ class SafeConsole(Console):
 
 
 def open_console() -> SafeConsole:
-    """Open standard output for tables and styled text, without markup, so that nobody's text is taken for ours.
+    """Open standard output for tables and styled text, without markup, so that no text is interpreted as markup.
 
     Output that is not shown on a screen is not wrapped.
     """

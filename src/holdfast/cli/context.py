@@ -255,7 +255,7 @@ class Entry:
 
 
 def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
-    """Print what became of each message of a file in the window of one of its requests."""
+    """Print for each message of a file whether it was kept, pruned, trimmed or summarised in one request."""
     with replay_file(file, **options) as replayed:
         entries, report, given = compare(replayed), replayed.window.report, len(replayed.given)
         sent = len(replayed.window.items)

@@ -1,4 +1,4 @@
-"""`holdfast doctor`: check the installation, and say how to fix what is wrong."""
+"""`holdfast doctor`: check the installation, and explain how to fix problems."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class _Checks:
             yield Finding("note", f"hook: {line}")
 
     def agents(self) -> Iterator[Finding]:
-        """List the sessions of agents; check installations into them, and say which others could have one."""
+        """List the sessions of agents, check the installations into them, and name agents without one."""
         places = transcripts.default_places(os.environ, Path.home())
         for place in places:
             number = len(list(transcripts.sessions(place.folder)))

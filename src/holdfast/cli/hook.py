@@ -1,7 +1,7 @@
 """`holdfast hook`: answers a hook event of a host. It never fails, and never prints to the user.
 
-The command only passes the event on to the server, which is started if none runs. What takes time is imported inside
-of functions: a host waits for the answer before every prompt.
+The command only passes the event on to the server, which is started if none runs. Slow modules are imported inside
+functions: a host waits for the answer before every prompt.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ def open_installer(name: str, *, memory: Path) -> Installer:
 @home_option
 @as_json
 def install(*, host: str | None, dry_run: bool, home: Path | None, as_json: bool) -> None:
-    """Give the agent HOST its memory; without HOST, list the agents. What is in its files is kept."""
+    """Install memory into the agent HOST; without HOST, list the agents. Other content of its files is kept."""
     if host is None:
         rows: list[dict[str, Any]] = []
         for name in HOSTS:

@@ -87,7 +87,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
 
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
-    """Say which message a passage is from, its time and speaker, and how well it matches."""
+    """Describe the message that a passage is from: its number, time and speaker, and how well it matches."""
     fields = [minute(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"], note]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)

@@ -37,7 +37,7 @@ def open_memory(home: Path | None, *, create: bool = False) -> Memory:
 def read_memory(home: Path | None) -> Memory:
     """Open the memory of this machine for a command that only reads.
 
-    If there is none yet, stderr says so, and the command finds nothing: it reads an empty memory in a temporary folder.
+    If there is none yet, a note is printed to stderr, and the command reads an empty memory in a temporary folder.
     """
     settings = load_settings()
     missing = missing_memory(home, settings=settings)

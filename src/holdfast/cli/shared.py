@@ -25,7 +25,7 @@ class SharedMemory:
         folder: The folder of its local files.
         settings: The settings of the memory itself, such as its embedder, and of sessions without a project.
         projects: The settings of the sessions of each project.
-        owner: The project whose file says where the memory is; None for the memory of the user.
+        owner: The project whose file sets the path of the memory; None for the memory of the user.
         warnings: What was ignored in the settings files.
     """
 
@@ -46,12 +46,12 @@ class SharedMemory:
 def find_memory(home: Path | str | None, *, project: Path | None) -> SharedMemory:
     """Find the memory of a process that works for a project, or for none.
 
-    It has the settings of the user. Those of the project count for the memory itself only if the project's file says
-    where the memory is: then the memory is the project's own.
+    It has the settings of the user. Those of the project apply to the memory itself only if the project's file sets its
+    path: then the memory belongs to the project.
 
     Raises:
         SettingsError: A setting of the user is wrong.
-        StorageError: There cannot be a memory in this place.
+        StorageError: There cannot be a memory at this path.
     """
     user = load(files=user_files())
     projects = ProjectSettings(user)

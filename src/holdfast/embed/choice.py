@@ -1,4 +1,4 @@
-"""Choose the embedder that the settings ask for, and say why the others are not used."""
+"""Choose the embedder that the settings ask for, and return why the others are not used."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ HUB_MODELS: Final[Mapping[str, HubModel]] = {
         },
     ),
 }
-"""The models that `holdfast models get` knows, by name."""
+"""The models that `holdfast models get` can download, by name."""
 
 
 def models_folder() -> Path:

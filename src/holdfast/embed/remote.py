@@ -27,7 +27,7 @@ QUERY_SECONDS: Final = 5.0
 PASSAGE_SECONDS: Final = 60.0
 BATCH_SIZE: Final = 64
 MAX_TEXT_TOKENS: Final = 2_000
-"""Longer texts are cut: every provider accepts as much, and a vector of more text says less about it."""
+"""Longer texts are cut: every provider accepts this length, and the vector of a longer text is less specific."""
 MAX_RESPONSE_BYTES: Final = 1 << 26
 
 _MAX_EXCERPT_CHARS: Final = 200

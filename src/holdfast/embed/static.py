@@ -31,7 +31,7 @@ WORDLLAMA: Final = "wordllama-l2-supercat-256"
 """The name of the model in the `wordllama` package."""
 
 MAX_TOKENS: Final = 1024
-"""A window of 600 characters may have 800 tokens if the tokenizer knows little of its script."""
+"""A window of 600 characters may have 800 tokens if its script is rare in the tokenizer's vocabulary."""
 MAX_CHARS: Final = 4096
 MAX_FLOAT32_BYTES: Final = 1 << 26
 """A float16 table is converted to float32 if it takes no more than this; a larger one stays mapped from its file."""

@@ -75,7 +75,7 @@ def import_tokenizers(*, provider: str, extra: str) -> Any:
 
 
 def load_tokenizer(path: Path, *, provider: str, extra: str) -> Any:
-    """Load a `tokenizer.json`, without padding and truncation; an EmbeddingError says why it cannot be read."""
+    """Load a `tokenizer.json`, without padding and truncation; raises an EmbeddingError if it cannot be read."""
     tokenizers = import_tokenizers(provider=provider, extra=extra)
     try:
         # The other constructors raise nothing more precise than Exception.

@@ -17,9 +17,9 @@ from holdfast.settings import Compaction
 
 LOST: Final = "The summary of the conversation left these details out. They are quoted from the archive:"
 MAX_DIGEST_TOKENS: Final = 1_500
-"""The most tokens that are added to a summary that says next to nothing."""
+"""The maximum tokens that are added to a summary with almost no content."""
 _MIN_SUMMARY_CHARS: Final = 300
-"""A shorter summary of a longer conversation says next to nothing."""
+"""A shorter summary of a longer conversation counts as empty."""
 _MIN_HISTORY_CHARS: Final = 10 * _MIN_SUMMARY_CHARS
 _HEAD_CHARS: Final = 1_500
 _TAIL_CHARS: Final = 4_000
@@ -45,7 +45,8 @@ def _contains(text: str, table: dict[str, list[str]]) -> bool:
 def find_lost(history: Sequence[Message], summary: str, *, settings: Compaction) -> str:
     """Return what a summary of a history lacks, as text to add to it; empty if it lacks nothing.
 
-    A summary that says next to nothing, or is not a summary at all, gets a digest of the history that is made by rule.
+    A summary with almost no content, or a text that is not a summary, gets a digest of the history that is made by
+    rule.
     """
     items = [Item(message=message, id=0, tokens=0) for message in history if message.role != "system"]
     activity, request = find_activity([item.message for item in items]), find_request(items)

@@ -76,7 +76,7 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A term of a query: where it occurs, its weight, related terms with their shares of that weight, and its word."""
+    """A term of a query: its postings, its weight, related terms with their shares of that weight, and its word."""
 
     postings: Postings
     weight: float
@@ -108,7 +108,7 @@ class Keywords:
         wanted = numbers.astype(np.uint32)
         lists = [postings for postings, _ in self.terms]
 
-        # A row for each term, a column for each wanted window: where the window would be in the list of the term, and
+        # A row for each term, a column for each wanted window: the position of the window in the list of the term, and
         # then in all lists end to end.
         sizes = np.array([len(one.windows) for one in lists], np.intp).reshape(-1, 1)
         places = np.array([one.windows.searchsorted(wanted) for one in lists], np.intp).reshape(len(lists), len(wanted))
@@ -269,7 +269,7 @@ def _score_sessions(
 ) -> Floats:
     """Return BM25 of whole sessions, with the number of sessions that a term occurs in as its document frequency.
 
-    `passages` and `times` are those of all terms, one after the other; `frequencies` says how many each term has.
+    `passages` and `times` are those of all terms, one after the other; `frequencies` is how many each term has.
     """
     lengths = corpus.session_lengths
     used = int(np.count_nonzero(lengths))

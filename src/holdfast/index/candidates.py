@@ -79,7 +79,7 @@ def select_candidates(
 
 
 def _best_cosines(columns: Columns, cosine: Floats, centre: Centering | None) -> Floats:
-    """Return the cosine of each passage's best window, at least 0; relative to the centre for those it knows."""
+    """Return the cosine of each passage's best window, at least 0; relative to the centre for windows that have one."""
     best = np.zeros(columns.passages, np.float32)
     if centre is not None:
         np.maximum.at(best, columns["passage"].take(centre.windows), center_cosines(cosine, centre))

@@ -13,7 +13,7 @@ from holdfast.index.tables import BLOCK_PASSAGES, count_indexed, count_passages,
 
 
 def check_index(db: Database) -> list[str]:
-    """List where the index does not match the passages."""
+    """List the differences between the index and the passages."""
     return list(_find_index_faults(db))
 
 

@@ -80,7 +80,7 @@ class ListRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChosenTerms:
-    """The terms of a query that are used, and where their postings come from.
+    """The terms of a query that are used, and the sources of their postings.
 
     Attributes:
         terms: The terms, those of the query first.

@@ -321,8 +321,8 @@ class Unindexed:
     def lists(self, terms: Terms, columns: Columns) -> Lists:
         """Return the posting lists of these terms.
 
-        All occurrences are compared once, by the low 16 bits of their terms: a table says which of the wanted terms has
-        these bits. Few other terms do, and they are sorted out afterwards.
+        All occurrences are compared once, by the low 16 bits of their terms: a table maps these bits to the wanted
+        term. Few other terms have the same bits; they are removed afterwards.
         """
         windows, all_terms = self.occurrences(columns)
         wanted = np.sort(terms)
@@ -426,5 +426,5 @@ def _read_sizes(data: bytes) -> tuple[int, int]:
     """Return how many terms and windows a page has; a ValueError if its length is another."""
     terms, windows = _NUMBERS.unpack_from(data) if len(data) >= _HEADER_BYTES else (0, 0)
     if len(data) != _HEADER_BYTES + _TERM_BYTES * terms + _WINDOW_BYTES * windows:
-        raise ValueError("a page of posting lists does not have the length that its header says")
+        raise ValueError("a page of posting lists does not have the length in its header")
     return terms, windows

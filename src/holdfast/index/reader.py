@@ -49,10 +49,10 @@ class _LoadedVectors:
 
 
 class Index:
-    """The index as of the last search. `search` is its only door.
+    """The index as of the last search. All searches go through `search`.
 
     Attributes:
-        columns: What ranking needs to know of each passage and window.
+        columns: The data of each passage and window that ranking needs.
     """
 
     def __init__(self) -> None:

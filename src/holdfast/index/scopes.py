@@ -26,7 +26,7 @@ class Scope:
     session: str = ""
 
     def __post_init__(self) -> None:
-        # No database stores half a surrogate pair, and a name that cannot be stored must not be taken for another.
+        # No database stores half a surrogate pair, and a name that cannot be stored must not be confused with another.
         for part in ("tenant", "project", "agent", "session"):
             name = getattr(self, part)
             try:
@@ -91,7 +91,7 @@ class Scopes:
         return iter(self._known)
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all of them."""
         self._known.clear()
 
     def load(self, db: Database) -> None:

@@ -34,7 +34,7 @@ def vector_rows(passages: Sequence[PassageText], embedder: Embedder) -> list[Vec
 
 @dataclass(frozen=True, slots=True)
 class QueryVector:
-    """The vector of a query and its space; None if the search uses words alone, and then a warning may say why."""
+    """The vector of a query and its space; None if the search uses words alone; `warning` may have the reason."""
 
     vector: Floats | None = None
     space: Space | None = None

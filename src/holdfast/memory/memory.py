@@ -60,7 +60,7 @@ class Stats:
 
 
 def _check_questions(questions: Sequence[str]) -> tuple[str, ...]:
-    """Return the questions of a fact that somebody states, without those that contain a secret."""
+    """Return the questions of a fact that the user states, without those that contain a secret."""
     if not questions:
         return ()
     from holdfast.memory.extract import MAX_QUESTIONS, read_questions  # noqa: PLC0415 - see above
@@ -194,8 +194,8 @@ class Memory:
     def embed(self, *, limit: int | None = None) -> int:
         """Embed passages that have no vectors yet, oldest first, and return how many.
 
-        Each batch is stored when it is done, so an interrupted run continues where it stopped. `waiting` says how many
-        are left; they are found by their words meanwhile. Vectors that a memory-context folder has count too.
+        Each batch is stored when it is done, so an interrupted run continues where it stopped. `waiting` returns how
+        many are left; until then they are found by their words. Vectors that a memory-context folder has count too.
         """
         from holdfast.memory.embedding import vector_rows  # noqa: PLC0415 - see above
 
@@ -237,14 +237,14 @@ class Memory:
 
         Up to three `questions` that it answers, in other words than its own, are searched with it.
 
-        It supersedes those of the same subject and slot, and the one decision that its words say is replaced. Without a
+        It supersedes those of the same subject and slot, and the one decision that its words replace. Without a
         slot, both are read from words that set a value (`API_PORT=8080`) or correct one.
         """
         from holdfast.redaction import redact  # noqa: PLC0415 - see above
 
         words = redact(content) if self.settings.archive.redaction else content
         if not words.strip():
-            raise InputError("there is nothing to remember: say it in a sentence")
+            raise InputError("there is nothing to remember: give the fact in a sentence")
         if type not in get_args(FactType):
             raise InputError(f"type={type!r}: a fact is one of {', '.join(get_args(FactType))}")
         own = {row.id: row for row in self.facts(scope=scope)}
@@ -334,7 +334,7 @@ class Memory:
         return facts.current(self.store.read_facts(Select(scope=scope, across=across)))
 
     def reach_of(self, scope: Scope) -> bool:
-        """Return whether passages of the other sessions of a project are recalled, if a query does not say so.
+        """Return whether passages of the other sessions of a project are recalled, if a query does not set it.
 
         They are for the owner of a personal memory. The sessions of another caller, who has a name in the agent, may
         be those of several people.
@@ -355,7 +355,7 @@ class Memory:
     ) -> list[Hit]:
         """Find the passages that match a question best, best first; none of the messages to leave out."""
         if not query.strip():
-            raise InputError("the search is empty: say what to look for")
+            raise InputError("the search is empty: give the words to search for")
         if limit < 1:
             raise InputError(f"limit={limit}: ask for at least one passage")
         from holdfast.memory.query import Shown, build_query  # noqa: PLC0415 - see above
@@ -386,7 +386,9 @@ class Memory:
         facts: Sequence[FactRow] = (),
         max_facts: int | None = None,
     ) -> Recall:
-        """Make the block for a question. Every way in asks through this function: turns, hooks, servers and commands.
+        """Make the block for a question.
+
+        All recalls go through this function: those of turns, hooks, servers and commands.
 
         Args:
             texts: The last user messages, newest last.
@@ -438,7 +440,7 @@ class Memory:
         try:
             marks = self.marks
         except StorageError as error:  # a read-only memory can still be searched
-            marks, warnings = UNKEPT, (*warnings, f"the block will not be known again: {error}")
+            marks, warnings = UNKEPT, (*warnings, f"the block will not be recognised when it comes back: {error}")
         result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
         gaps = map(str, self.gaps(query.scope, across=query.across or True))
         return replace(result, warnings=(*warnings, *result.warnings, *gaps))
@@ -478,7 +480,7 @@ class Memory:
         return max(0, self.store.counts()["passages"] - self.store.embedded(self.embedder.space))
 
     def missing(self) -> tuple[str, ...]:
-        """Say what search has to do without, in sentences."""
+        """Return what search lacks, in sentences."""
         if self.store.progress:  # counting what is left would wait for it
             return (self.store.progress,)
         if self.embedder is None:
@@ -489,7 +491,7 @@ class Memory:
         return (note,) if waiting else ()
 
     def stats(self) -> Stats:
-        """Count what memory contains, and say what is missing."""
+        """Count what memory contains, and list what is missing."""
         embedder = self.embedder
         embedded = self.store.embedded(embedder.space) if embedder is not None else 0
         return Stats(

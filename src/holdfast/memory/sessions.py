@@ -12,7 +12,7 @@ TURN: Final = "turn"
 """The kind of the records that hold the reports of past turns."""
 MAX_TITLE_CHARS: Final = 72
 _MAX_READ: Final = 40
-"""The messages at the beginning of a session that are looked at: a host may put its own before those of the user."""
+"""How many messages at the beginning of a session are examined: a host may put its own before those of the user."""
 _ENDS: Final = (". ", "? ", "! ", "。", "？", "！")
 
 

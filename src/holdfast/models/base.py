@@ -45,7 +45,7 @@ class Prompt:
 class Reply:
     """One reply of a model: an assistant message, and the tokens that the provider counted, if it reports them.
 
-    `stop` says why it ended: `end`, `length`, `tools`, `refusal`, or the provider's own word.
+    `stop` is why it ended: `end`, `length`, `tools`, `refusal`, or the provider's own word.
     """
 
     message: Message

@@ -10,7 +10,7 @@ __all__ = ["load"]
 
 
 def load(name: str, **fields: str) -> str:
-    """The prompt of this name, its `$fields` filled in. What is filled in is not looked at for fields again."""
+    """Return the prompt of this name with its `$fields` filled in. Filled-in text is not searched for fields again."""
     return Template(_text(name)).substitute(fields)
 
 

@@ -88,8 +88,8 @@ def read(messages: Iterable[Incoming], *, format: str | None = None, keep_malfor
     """Read a message list; without a `format`, each message in the format that it shows.
 
     Canonical messages are returned unchanged. Objects that an SDK returned are read as what one would send back.
-    What breaks the rules of the format is a FormatError. With `keep_malformed` it is kept as an opaque part in messages
-    of the assistant, which a provider has made.
+    A message that breaks the rules of the format raises a FormatError. With `keep_malformed`, malformed parts of
+    assistant messages, which a provider made, are kept as opaque parts.
     """
     if format is not None:
         expect_format(format)
@@ -110,7 +110,10 @@ def _read_message(data: Json, where: str, format: str | None, keep_malformed: bo
 
 
 def render(messages: Sequence[Message], format: str) -> list[Json]:
-    """Render messages for a provider. What was read from this format and not edited is returned unchanged."""
+    """Render messages for a provider.
+
+    Messages that were read from this format and not edited are returned unchanged.
+    """
     return expect_format(format).render(messages)
 
 
@@ -147,7 +150,7 @@ def read_request(body: Mapping[str, Any], *, format: str | None = None, keep_mal
 
 
 def render_request(messages: Sequence[Message], format: str) -> dict[str, Any]:
-    """Render a conversation as the fields of a request body, the system prompt where the provider wants it."""
+    """Render a conversation as the fields of a request body, with the system prompt in the provider's field for it."""
     form = expect_format(format)
     lead = leading_system(messages, form.name)
     fields: dict[str, Any] = {form.list_key: form.render(messages[lead:])}

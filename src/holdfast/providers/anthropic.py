@@ -371,7 +371,7 @@ def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
                 placed.append(replace(message, role="user"))
         if last is not None:
             if side[-1] is not last:
-                log.note("system-place", len(placed), "moved a system message behind what the user says")
+                log.note("system-place", len(placed), "moved a system message after the user's message")
             placed.append(last)
     return placed
 

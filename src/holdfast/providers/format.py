@@ -17,7 +17,7 @@ class Format:
     """The wire form of one provider.
 
     The second argument of `read` is the path of the object, for errors. `render` returns a message that was read from
-    this format and not edited as it came. `is_own` says whether an object has something that only this format has.
+    this format and not edited as it came. `is_own` returns whether an object has something that only this format has.
     `shape` changes messages whose calls and results are paired so that the provider accepts them; `check` shares no
     function with it and with `render`, so that it finds their mistakes. The first of `system_keys` is the one that we
     write.

@@ -167,9 +167,10 @@ def wrap_malformed(value: Any) -> dict[str, Any]:
 
 
 def read_or_keep(data: Json, where: str, *, format: Format) -> Message:
-    """Read a message that a provider made. What is malformed in it is kept as opaque parts, after all others.
+    """Read a message that a provider made.
 
-    A message that cannot be read without those either is one opaque part.
+    Malformed parts are kept as opaque parts, after all others. A message that cannot be read even without them becomes
+    one opaque part.
     """
     left = dict(data)
     malformed: list[Opaque] = []

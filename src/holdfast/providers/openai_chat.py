@@ -76,7 +76,7 @@ def _read_calls(data: Json, where: str) -> list[Text | ToolCall]:
     """Read the other fields of a message: a refusal, calls, and a call in the old field."""
     parts: list[Text | ToolCall] = []
     if isinstance(text := data.get("refusal"), str) and text:
-        # Its wire form without a type tells it from a refusal in the content.
+        # Its wire form without a type distinguishes it from a refusal in the content.
         parts.append(Text(text=text).read_from({"refusal": text}, format=NAME))
     for index, call in enumerate(expect(data, "tool_calls", list, where, default=[])):
         parts.append(_read_call(call, f"{where}.tool_calls[{index}]"))
@@ -328,7 +328,7 @@ def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
 # --- rules -------------------------------------------------------------------
 
 _LEGACY: Final = "function "
-"""The prefix that tells the name of a legacy function from the id of a call."""
+"""The prefix that distinguishes the name of a legacy function from the id of a call."""
 _FIELDS_WITHOUT_CONTENT: Final = ("tool_calls", "function_call", "refusal", "audio")
 
 

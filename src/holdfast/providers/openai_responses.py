@@ -119,9 +119,9 @@ def read_system(value: Any, where: str) -> tuple[Part, ...]:
 
 
 def link_reasoning(messages: Iterable[Message]) -> dict[str, str]:
-    """Map the id of each item to the id of the reasoning item that it came after.
+    """Map the id of each item to the id of the reasoning item before it.
 
-    The provider refuses an item that it knows without that reasoning.
+    The provider refuses an item that it has stored if that reasoning is missing.
     """
     links: dict[str, str] = {}
     reasoning = ""
@@ -282,9 +282,10 @@ def _fit_result(result: ToolResult) -> ToolResult:
 
 
 def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
-    """Send items as new that the provider would refuse under their ids.
+    """Send items without their ids if the provider would refuse them.
 
-    The provider knows an item by its id. An id may be there once, and only after the reasoning that it came after.
+    The provider identifies an item by its id, which may occur once, and only after the reasoning item that was before
+    it.
     """
     seen: set[str] = set()
     renewed: list[Message] = []

@@ -1,4 +1,4 @@
-"""Recognise a provider's error that says that a request does not fit the model's context window.
+"""Recognise a provider's error about a request that does not fit the model's context window.
 
 Every provider words it differently, and rate limits use many of the same words: the patterns are in `overflow.toml`.
 Only errors are examined, never replies, and text that an error quotes from the request is ignored.
@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from holdfast.messages import Usage
 
 MAX_ERROR_CHARS: Final = 4_000
-"""Characters of an error that are examined. What is longer quotes the request."""
+"""How many characters of an error are examined. A longer error quotes the request."""
 
 _OTHER_STATUSES: Final = frozenset({401, 402, 403, 404, 405, 408, 409, 425, 429, 503, 504, 529})
 """HTTP statuses that never mean an overflow."""
@@ -47,7 +47,7 @@ _SUM: Final = re.compile(rf"{_NUMBER} ?\+ ?{_NUMBER} ?> ?{_NUMBER}")
 
 
 def is_overflow(text: str, *, status: int | None = None) -> bool:
-    """Whether a provider's error, its code and message, says that the request does not fit the window."""
+    """Return whether a provider's error, by its code and message, means that the request does not fit the window."""
     if status in _OTHER_STATUSES:
         return False
     # The `message`, `type` and `code` of an error are no quotations.
@@ -67,7 +67,7 @@ def is_silent_overflow(usage: Usage | None, *, context_tokens: int) -> bool:
 
 
 class Numbers(NamedTuple):
-    """How many tokens fit and how many were requested, by an error; None if it does not say."""
+    """The tokens that fit and the tokens that were requested, as an error reports them; None if it does not."""
 
     limit: int | None = None
     requested: int | None = None

@@ -39,7 +39,8 @@ OPENINGS: Final = frozenset({"message_start", "response.created", "response.queu
 class AnthropicStream:
     """A streamed reply of the Messages API. `add` returns the text of an event; `body` the reply in one piece.
 
-    It `has_ended` with the event that says why: clients may leave before the one after it, which has no content. It
+    It `has_ended` with the event that has the reason: clients may leave before the one after it, which has no content.
+        It
     `is_whole` if nothing of it is missing, also if it breaks off now.
     """
 
@@ -94,7 +95,7 @@ class AnthropicStream:
 
 
 class ChatStream:
-    """A streamed reply of Chat Completions; see `AnthropicStream`. `stop` says why it ended."""
+    """A streamed reply of Chat Completions; see `AnthropicStream`. `stop` is why it ended."""
 
     def __init__(self) -> None:
         self.stop = ""

@@ -89,7 +89,7 @@ def is_picture(part: Part) -> bool:
 
 
 def has_client_fields(message: Message) -> bool:
-    """Whether a message without marks of a provider has fields besides role and content, which may be refused."""
+    """Return whether a plain message has fields other than role and content, which a provider may refuse."""
     origin = message.origin
     return origin is not None and origin.format == PLAIN and not _PLAIN_FIELDS.issuperset(origin.data)
 

@@ -93,7 +93,7 @@ def find_by_format(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
 
 
 def find_runs(text: str, plain: bytes) -> dict[int, str]:
-    """Return the pieces with enough plain characters in a row for a token, by where they start.
+    """Return the pieces with enough consecutive plain characters for a token, by their start.
 
     `plain` is the text with one byte per character.
     """
@@ -113,7 +113,7 @@ def find_runs(text: str, plain: bytes) -> dict[int, str]:
 
 @cache
 def _compile_marks() -> re.Pattern[str]:
-    """Any mark that starts where a word does, or with a sign. By initials: `re` tries branches one by one."""
+    """Any mark that starts at the beginning of a word, or with a sign. By initials: `re` tries branches one by one."""
     tails = defaultdict(list)
     for mark in sorted({mark for rule in load_rules("tokens") for mark in rule.marks}, key=len, reverse=True):
         tails[mark[0]].append(re.escape(mark[1:]))

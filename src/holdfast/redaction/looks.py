@@ -71,7 +71,7 @@ def is_token(value: str, *, literal: bool = True) -> bool:
 
 
 def is_random(value: str) -> bool:
-    """Whether a value has digits, upper and lower case and no words, for places where nothing else shows a secret."""
+    """Return whether a value has digits, upper and lower case and no words, if nothing else indicates a secret."""
     if _look("random").match(value) is None or _look("word").match(value):
         return False
     return _look("identifier").fullmatch(value) is None and not _is_placeholder(value)

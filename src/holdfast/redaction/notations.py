@@ -1,8 +1,8 @@
 """Find secrets by the words that name them: keys, variables, options, headers, and sentences in many languages.
 
-Words are found by substring search. What follows a word is read once, by one pattern that tells the notation, so that a
-text of nothing but such words takes a small multiple of the work of any other. The name and the notation then decide
-what the value has to look like: see `looks`.
+Words are found by substring search. The text after a word is read once, by one pattern that recognises the notation, so
+that a text of nothing but such words takes only a small multiple of the time of any other. The name and the notation
+then decide what the value has to look like: see `looks`.
 """
 
 import re
@@ -47,7 +47,7 @@ def _compile_as() -> re.Pattern[str]:
 
 
 class Value(NamedTuple):
-    """A value and where it starts; whether quotes show that it is a literal."""
+    """A value and its start, and whether it is quoted, which shows that it is a literal."""
 
     text: str
     start: int
@@ -95,7 +95,7 @@ def scan(
 
 
 def _skip(text: str, start: int, end: int) -> int:
-    """Return where to search on: at `end`, or at the next line."""
+    """Return where the search continues: at `end`, or at the next line."""
     if end <= start:
         return start
     line_end = text.find("\n", start, end)
@@ -131,7 +131,7 @@ def _is_literal_secret(name: Name, value: str) -> bool:
 
 
 def is_bare_secret(name: Name, value: str) -> bool:
-    """Whether a value is a secret where a name, a type or a sentence could follow the key as well."""
+    """Return whether a value is a secret if a name, a type or a sentence could follow the key as well."""
     judged = value[:_JUDGED]
     if _repeats(name, value):
         return False
@@ -179,7 +179,7 @@ def _read_value(text: str, start: int) -> Value | None:
     bare = _pattern("bare").match(text, start)
     if bare is None:
         return None
-    skipped = 2 if _pattern("number").match(bare.group()) else 0  # `0x` tells nothing
+    skipped = 2 if _pattern("number").match(bare.group()) else 0  # `0x` shows nothing
     return Value(_trim(bare.group()[skipped:]), start + skipped, is_quoted=False)
 
 

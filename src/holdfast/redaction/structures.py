@@ -50,7 +50,7 @@ class _Lines:
         self._end = -1
 
     def find(self, place: int) -> tuple[int, int]:
-        """Return where the line of a place starts, and where its line end is."""
+        """Return the start of the line at a position, and its line end."""
         if not self._start <= place <= self._end:
             self._start = self._text.rfind("\n", 0, place) + 1
             self._end = self._text.find("\n", place)
@@ -150,7 +150,7 @@ def _find_in_inserts(text: str, lowered: str) -> Iterator[Secret]:
 
 
 def _find_in_manifests(text: str) -> Iterator[Secret]:
-    """Yield the values of a Kubernetes Secret: base64, under names that need not say so."""
+    """Yield the values of a Kubernetes Secret: base64, under any names."""
     done = 0
     found = text.find("kind: Secret")
     while found >= 0:

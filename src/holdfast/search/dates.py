@@ -1,6 +1,6 @@
 """Find the dates in a query: "in May", "on 3 June 2023", "two weeks ago", "去年三月", "昨天", "先週".
 
-Ranges are half-open, in Unix milliseconds. They raise the score of what was said in them, and hide nothing.
+Ranges are half-open, in Unix milliseconds. They raise the score of messages from that time, and hide nothing.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ class Recipe:
         vector: The weight of vectors in the first score; keywords have the rest.
         together: The weight of query words that occur in one window.
         human: The factor for messages of a person in a chat.
-        near, far: The share of the score that a person's message in a chat gains from those beside it, and from those
+        near, far: The share of the score that a person's message in a chat gains from adjacent messages, and from those
             two away.
         reach: The length in characters up to which a message gains all of it; a longer one gains less.
         session, date: The bonus for the best session, and for a date that the query names.
@@ -91,7 +91,7 @@ _CHAT_SHARE: Final = 0.45
 
 
 def measure_chat(found: Candidates) -> float:
-    """Return how much the passages are a chat, 0 to 1, by the share of them that a person said.
+    """Return how much the passages are a chat, 0 to 1, by the share of them that a person wrote.
 
     In a chat, people say what they want to be remembered. To an agent they give orders and ask questions, and what is
     asked for later is in replies and tool output.
@@ -141,10 +141,10 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """What passages are ranked by.
+    """The signals that passages are ranked by.
 
     Attributes:
-        candidates: The passages, with what the store knows of them.
+        candidates: The passages, with the signals from the store.
         dates: The dates that the query names.
         length: The number of words in the query, without those of scripts without spaces.
         words: The number of words in the query, in any script.
@@ -194,7 +194,7 @@ class Ranking:
     def for_quoting(self, sizes: Ints, recipe: Recipe) -> tuple[Ints, Floats]:
         """Return the best candidates, then the others by worth, and the worth of each in a block.
 
-        That is the score, less for a long quote, and more for all where quotes are short.
+        That is the score, less for a long quote, and more for all if quotes are short.
         """
         cost = (np.minimum(sizes[self.order], MAX_QUOTE_CHARS) + HEADER_CHARS) / TYPICAL_QUOTE_CHARS
         worth = relative(self.scores[self.order]) * cost**-recipe.brevity

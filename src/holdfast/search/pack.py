@@ -50,7 +50,7 @@ MIN_SCORE: Final = 0.21
 SCORE_RISE: Final = 0.34
 """How much the minimum score rises by the time `TYPICAL_ROOM` tokens are quoted."""
 TYPICAL_ROOM: Final = 4000
-"""The tokens after which the minimum score has risen by `SCORE_RISE`; it goes on rising after that."""
+"""The tokens after which the minimum score has risen by `SCORE_RISE`; it continues to rise after that."""
 
 _PUNCTUATION: Final = re.compile(r"[^\w]+")
 _ASCII_WORDS: Final = re.sub(r"\W", " ", "".join(map(chr, range(128))))

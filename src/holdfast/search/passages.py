@@ -18,15 +18,15 @@ CUTTING: Final = 1
 WHOLE: Final = 500
 """A text up to this long is one window."""
 WINDOW: Final = 400
-"""Characters of a window, where sentences allow it."""
+"""Characters of a window, if sentence ends allow it."""
 LINES: Final = 200
-"""Characters of a window in logs, tables and code, where each line stands for itself."""
+"""Characters of a window in logs, tables and code, in which each line stands alone."""
 DENSE: Final = 0.15
 """Text with this share of digits and ASCII punctuation, white space aside, is a log, a table or code."""
 LONGEST_WINDOW: Final = 600
 """No window is longer; a longer sentence is cut at a space."""
 CRUMB: Final = 80
-"""A last window shorter than this joins the one before it, where there is room."""
+"""A last window shorter than this is joined to the one before it, if there is room."""
 PASSAGE: Final = 4000
 """Characters of a passage."""
 
@@ -34,7 +34,7 @@ PASSAGE: Final = 4000
 SENTENCE_END: Final = re.compile(
     r"""[.!?…。！？\n](?:(?<=[.!?…])["')\]”’」』]*\s+|(?<=[。！？])["')\]”’」』]*|(?<=\n)\n*)"""
 )
-"""A sentence or a line ends where a match does."""
+"""The end of a match is the end of a sentence or a line."""
 
 _SIGNS: Final = (digits + punctuation).encode()
 _NO_SIGNS: Final = bytes(set(range(256)) - set(_SIGNS))
