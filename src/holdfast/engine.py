@@ -129,7 +129,7 @@ class Engine:
                 `compaction.model` and `knowledge.model` of the settings; without them both are done by rule.
             reader: Another model that extracts facts, instead of `model`.
             hooks: Functions to call around compactions.
-            auto: Where sessions are compacted near their limit, instead of `compaction.auto` of the settings.
+            auto: How sessions are compacted near their limit, instead of `compaction.auto` of the settings.
             projects: Reads the settings of each project, for its sessions; by default all have those of the engine.
             background: Whether a thread does the pending work: vectors, facts, compactions.
             clock: Returns the time in Unix milliseconds; the system's clock unless given.
@@ -363,7 +363,7 @@ class Engine:
         return done
 
     def _is_memory_hanging(self, scope: Scope | None = None) -> bool:
-        """Whether a call to the memory that was given up has not returned yet.
+        """Return whether a call to the memory that was given up has not returned yet.
 
         Args:
             scope: A conversation; only calls that hold up its own calls count. By default all calls count.

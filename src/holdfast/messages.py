@@ -34,7 +34,7 @@ class Origin(NamedTuple):
     said: Mapping[str, Any]
 
     def is_of(self, format: str) -> bool:
-        """Whether the wire form is one of this format."""
+        """Return whether the wire form is one of this format."""
         return self.format == format or (self.format == PLAIN and format in _SHARED)
 
 
@@ -66,7 +66,7 @@ class _FromWire:
 
 
 def same(left: object, right: object) -> bool:
-    """Whether two values are the same JSON. `1`, `1.0` and `true` are different values."""
+    """Return whether two values are the same JSON. `1`, `1.0` and `true` are different values."""
     if left is right:
         return True
     if isinstance(left, dict) and isinstance(right, dict):

@@ -1,8 +1,8 @@
 """A session: one conversation, its state, and the operations on it.
 
-`Session` is the only place that records. What it calls takes values and returns values: `History` archives and numbers
-the messages of the client, `EditLog` replays recorded edits, `Timeline` knows the requests so far, `turn` makes a
-window of them, and `compaction` a summary.
+`Session` is the only place that records. The functions that it calls take values and return values: `History` archives
+and numbers the messages of the client, `EditLog` replays recorded edits, `Timeline` keeps the requests so far, `turn`
+makes a window of them, and `compaction` a summary.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ if TYPE_CHECKING:  # few processes compact: those that do import it then
 T = TypeVar("T")
 
 AutoCompaction: TypeAlias = Literal["off", "inline", "background"]
-"""Where a session is compacted near its limit: nowhere, while a request is made, or by the engine's thread."""
+"""How a session is compacted near its limit: not at all, while a request is made, or by the engine's thread."""
 ARCHIVE_TOOL: Final = "archive_get"
 """The tool that shows archived messages; hosts may put a prefix before its name."""
 MAX_TURN_MESSAGES: Final = 50
@@ -65,7 +65,7 @@ MAX_TURN_MESSAGES: Final = 50
 RETRY_AFTER: Final = 8
 """Messages after which an automatic compaction that failed is tried again."""
 MAX_HANGING: Final = 4
-"""Calls of one caller to a memory that does not answer; further ones are refused at once."""
+"""How many calls of one caller may wait for a memory that does not answer; further calls are refused immediately."""
 SECONDS_PER_MESSAGE: Final = 0.05
 """How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 
@@ -88,13 +88,13 @@ class Resources:
         model: The model that writes summaries, and extracts facts unless `reader` is set; None to use rules.
         reader: Another model that extracts facts.
         hooks: Functions that are called around compactions.
-        auto: Where sessions are compacted near their limit; None to choose by what there is.
+        auto: How sessions are compacted near their limit; None to choose by the models that are set.
         warnings: Settings that were ignored. Every report repeats them.
         closing: Set when the engine closes.
         watchdog: Runs calls to the memory, which may hang.
         notify: Wakes the background thread.
         queue_compaction: Lets the background thread compact a session that expects this many more tokens.
-        take_warnings: Returns what the next report of a scope must say about background work, once.
+        take_warnings: Returns the warnings about background work for the next report of a scope, once.
         end_request: Called after each request: the engine may drop sessions that were not used for long.
     """
 
@@ -125,8 +125,8 @@ class Resources:
     def is_memory_hanging(self, scope: Scope) -> bool:
         """Return whether the memory would refuse a call for a conversation because earlier calls hang.
 
-        A slow call says nothing about other callers: one who sends what takes long must not take their memory. Of the
-        same caller, a few more calls are tried: only if those hang too, it is the store.
+        A slow call is no reason to refuse other callers: a large request of one must not cost the others their memory.
+        For the same caller a few more calls are tried: only if those hang too, the store is the cause.
         """
         caller = replace(scope, session="")
         own: list[Scope] = []
@@ -139,7 +139,7 @@ class Resources:
         """Make a call to the memory, and stop waiting for it in time: a locked file or a server may hang.
 
         Args:
-            call: The call, which has a thread of its own. It may go on after it was given up.
+            call: The call, which runs in a separate thread. It may continue after the wait has ended.
             scope: The session that it is for; without a session, the caller.
             messages: How many messages it may have to archive.
 
@@ -172,7 +172,7 @@ class _State:
     validation: ValidationCache = field(default_factory=ValidationCache)
 
     def copy(self) -> _State:
-        """Return a state of its own: a thread that hangs in the store may change the old one later."""
+        """Return an independent copy: a thread that hangs in the store may change the old state later."""
         return _State(history=self.history.copy(), edits=self.edits.copy(), timeline=self.timeline.copy())
 
     def update(self, messages: Sequence[Incoming], *, format: str | None, masks: Masks) -> Update:
@@ -220,9 +220,9 @@ class Session:
     """One conversation. Get it from `Engine.session`; it may be used from any number of threads and processes.
 
     Attributes:
-        scope: Who owns it: tenant, project, agent and session id.
+        scope: Its owner: tenant, project, agent and session id.
         model: A model of the caller that writes summaries if the engine has none. It is called while a request of the
-            session is made, unless `compaction.auto` says otherwise.
+            session is made, unless `compaction.auto` is set otherwise.
     """
 
     def __init__(self, scope: Scope, resources: Resources) -> None:
@@ -289,7 +289,7 @@ class Session:
                 system prompt.
             format: The format of the messages, such as `anthropic`; by default it is detected for each message.
             limit: The context window of the model; by default that of the settings or of the model.
-            reserve: Tokens kept for the reply; by default as the settings say.
+            reserve: Tokens kept for the reply; by default as set in the settings.
             model: The model that the request goes to.
             provider: The provider whose rules the window must keep; by default the format of the newest message that
                 shows one, else `anthropic` for a Claude model, else `openai_chat`.
@@ -326,7 +326,7 @@ class Session:
 
         A failure of memory never blocks a request: the window then has the newest messages that fit.
         """
-        state = self._state  # a call that hangs goes on with this one, while the session gets a copy
+        state = self._state  # a call that hangs continues with this one, while the session gets a copy
         steps = Steps()
         doing = "archive"
         try:
@@ -419,7 +419,7 @@ class Session:
     def _assemble_without_memory(
         self, messages: Sequence[Incoming], request: Request, *, format: str | None, reason: str
     ) -> Window:
-        """Make the window of the newest messages that fit, without the store; `reason` says why."""
+        """Make the window of the newest messages that fit, without the store; `reason` is why."""
         state = self._state
         request = replace(request, limits=replace(request.limits, scale=state.timeline.token_scale))
         items = state.history.read_unarchived(messages, format=format)
@@ -433,7 +433,7 @@ class Session:
         return replace(window, report=report, failures=(*window.failures, *earlier_warnings))
 
     def _take_warnings(self, earlier_warnings: Sequence[str]) -> list[str]:
-        """Collect what a report says about background work, ignored settings and damaged rows."""
+        """Collect the warnings of a report about background work, ignored settings and damaged rows."""
         warnings = self._resources.take_warnings(self.scope)
         warnings += self._resources.warnings
         warnings += earlier_warnings
@@ -486,8 +486,8 @@ class Session:
         """Archive messages that follow those of the session, such as a reply, and return their numbers.
 
         They are durable and searchable when this returns. Messages that the session ends with already are not archived
-        again, and recalled text that came back is removed: `stripped` of the result says from which messages. Near the
-        limit of the last request the session is compacted, as `compaction.auto` says.
+        again, and recalled text that came back is removed: `stripped` of the result lists the messages. Near the limit
+        of the last request the session is compacted, as set by `compaction.auto`.
 
         Args:
             messages: The messages, as for `assemble`.
@@ -495,7 +495,7 @@ class Session:
             after: `Window.place` of the request that they answer, or `place` of what was appended before them; by
                 default they follow the last request that this thread or task has made. Name it if requests of one
                 session overlap and another thread appends the reply, and if another engine or process has written to
-                the session: without it, a reply in the words of the newest message is taken for a repeat of that one.
+                the session: without it, a reply with the same text as the newest message counts as a repetition of it.
 
         Raises:
             InputError: `after` is no place.
@@ -557,7 +557,7 @@ class Session:
 
     @property
     def _known_token_scale(self) -> float:
-        """The factor from estimated to provider tokens, as this process knows it: without the store and the lock."""
+        """The factor from estimated to provider tokens, as known in this process. It needs no store and no lock."""
         return self._state.timeline.token_scale
 
     def token_scale(self) -> float:
@@ -595,13 +595,13 @@ class Session:
         cancel: Event | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> Compaction:
-        """Replace the older history by a summary. Nothing is lost: the archive keeps every message.
+        """Replace the older history with a summary. Nothing is lost: the archive keeps every message.
 
         Args:
             messages: The conversation so far; by default that of the last request, else the archived messages.
             format: The format of the messages, as for `assemble`.
             limit: The context window of the model; by default that of the settings or of the model.
-            reserve: Tokens kept for the reply; by default as the settings say.
+            reserve: Tokens kept for the reply; by default as set in the settings.
             instructions: What the summary should cover.
             force: Compact even if the conversation fits.
             dry_run: Only plan.
@@ -662,7 +662,7 @@ class Session:
             self._resources.queue_compaction(self, coming)
 
     def _choose_auto(self) -> AutoCompaction:
-        """Return where the session is compacted near its limit."""
+        """Return how the session is compacted near its limit."""
         if self._resources.auto is not None:
             return self._resources.auto
         if self._resources.model:
@@ -695,14 +695,14 @@ class Session:
         self._resources.notify()
 
     def _is_near_limit(self, limits: Budget, coming: int) -> bool:
-        """Whether a compaction is due by what is really sent: if trimming keeps the window small, none is."""
+        """Return whether a compaction is due by what is really sent: if trimming keeps the window small, none is."""
         if len(self._state.history.messages) < self._compact_from:
             return False
         used = tokens(self._state.replay(limits).items) + limits.overhead + coming
         return 0 < limits.flush_at <= used
 
     def _is_over_limit(self, limits: Budget, coming: int) -> bool:
-        """Whether the next window would have to be cut."""
+        """Return whether the next window would have to be cut."""
         items = self._state.replay(limits).items
         return tokens(items) + added_tokens_of([item.message for item in items]) + coming > limits.prompt
 
@@ -798,7 +798,7 @@ class Session:
             """Refuse a summary of history that has changed, or that was compacted meanwhile."""
             for other in state.edits.edits[known_edits:]:
                 if other.kind == "compacted":
-                    raise CompactionError("this conversation has been compacted meanwhile: go on with that summary")
+                    raise CompactionError("the conversation was compacted by another call; continue with that summary")
             if not set(state.history.numbers).issuperset(plan.ids):
                 raise CompactionError("the conversation changed during the compaction; call compact() again")
 
@@ -809,7 +809,7 @@ class Session:
     def recall(self, query: str, *, cap: int | None = None, across: bool | None = None) -> Recall:
         """Make the block that would be recalled for a question, of at most `cap` tokens.
 
-        `across` includes passages of the agent's other sessions; by default as `archive.cross_session` says.
+        `across` includes passages of the agent's other sessions; by default as set by `archive.cross_session`.
         """
         return self._memory.recall((query,), scope=self.scope, cap=cap, across=across)
 
@@ -994,7 +994,7 @@ class Session:
             self._state = self._state.copy()
 
     def _start_over(self) -> None:
-        """Drop what this process knows of the session, but for the requests that wait for a reply."""
+        """Drop the state of the session in this process, except for the requests that wait for a reply."""
         self._state = _State(
             history=self._state.history.renew(),
             edits=EditLog(self.scope, self._resources.memory.store),

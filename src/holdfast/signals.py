@@ -27,7 +27,7 @@ _SENTENCE_END: Final = re.compile(
 )
 _FENCED: Final = re.compile(r"^ {0,3}```.{0,40000}?(?:^ {0,3}```|\Z)", re.DOTALL | re.MULTILINE)
 _MARKER: Final = re.compile(r"^[\s>*#•·-]*(?:\d{1,3}[.)、]\s*)?(?:\[[ xX]\]\s*)?")
-# What an agent writes while it works, and what only introduces a list.
+# Sentences that an agent writes while it works, and sentences that only introduce a list.
 _NARRATION: Final = re.compile(
     r"^(?:now |ok(?:ay)?,? |good,? )?(?:let me|i'?ll|let's see|i will now)\b|[:：]$", re.IGNORECASE
 )
@@ -47,7 +47,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def has_signal(text: str, *signals: Signal) -> bool:
-    """Tell whether a text contains words of one of the signals."""
+    """Return whether a text contains words of one of the signals."""
     return any(_compile("signals", signal, re.VERBOSE).search(text) for signal in signals)
 
 
@@ -66,24 +66,24 @@ _MAX_WORDS: Final = 50
 
 
 def classify_sentence(sentence: str) -> Statement | None:
-    """Tell which explicit statement a sentence begins with; None if it is none, is cut off, or is a question."""
+    """Return the kind of explicit statement that a sentence begins with; None for a part of one or a question."""
     if sentence.endswith(_OPEN_END) or len(sentence.split()) > _MAX_WORDS:
         return None
     return next((kind for kind in get_args(Statement) if _compile("statements", kind).match(sentence)), None)
 
 
 def is_stated(sentence: str) -> bool:
-    """Tell whether a sentence states something as true now: not asked, supposed, planned, quoted, denied or past."""
+    """Return whether a sentence states something as true now: not asked, supposed, planned, quoted, denied or past."""
     return not any(_compile("forms", form).search(sentence) for form in ("not_stated", "not_now"))
 
 
 def is_asked(sentence: str) -> bool:
-    """Tell whether a sentence asks, supposes, plans or quotes."""
+    """Return whether a sentence asks, supposes, plans or quotes."""
     return _compile("forms", "not_stated").search(sentence) is not None
 
 
 def is_question(sentence: str) -> bool:
-    """Tell whether a sentence asks something; a request to remember may be worded as a question."""
+    """Return whether a sentence asks something; a request to remember may be worded as a question."""
     if _compile("forms", "request", re.VERBOSE).search(sentence):
         return False
     return _compile("forms", "question", re.VERBOSE).search(sentence) is not None
@@ -99,7 +99,7 @@ def without_questions(text: str) -> str:
 
 
 def is_additive(sentence: str) -> bool:
-    """Tell whether a sentence adds one more value instead of replacing one."""
+    """Return whether a sentence adds one more value instead of replacing one."""
     return _compile("forms", "additive").search(sentence) is not None
 
 

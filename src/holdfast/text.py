@@ -103,7 +103,7 @@ def _token_pattern(text: str) -> re.Pattern[str]:
 
 
 def is_unsegmented(character: str) -> bool:
-    """Whether a character belongs to a script that is searched by characters and pairs."""
+    """Return whether a character belongs to a script that is searched by characters and pairs."""
     return character >= _FIRST_UNSEGMENTED and compile_once(_UNSEGMENTED_CHARACTER).match(character) is not None
 
 

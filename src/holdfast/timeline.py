@@ -161,7 +161,7 @@ class Timeline:
         self._sent_tokens = 0
 
     def add_turn(self, report: ContextReport, items: tuple[Item, ...], *, edits: int) -> None:
-        """Make a request the last one. `edits` is how many recorded edits its report and earlier ones tell of."""
+        """Make a request the last one. `edits` is how many recorded edits its report and earlier ones contain."""
         self.turn = report.turn
         self.sent = items
         self._sent_tokens = report.total_tokens

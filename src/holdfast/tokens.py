@@ -27,9 +27,9 @@ TokenCounter: TypeAlias = Callable[[str], int]
 """A function that counts the tokens of a text."""
 
 MESSAGE_TOKENS: Final = 4
-"""The tokens of a message besides its parts: role and delimiters."""
+"""The tokens of a message in addition to its parts: role and delimiters."""
 TOOL_TOKENS: Final = 8
-"""The tokens of a tool call or result besides its text: ids and delimiters."""
+"""The tokens of a tool call or result in addition to its text: ids and delimiters."""
 MIN_CALIBRATION_TOKENS: Final = 4000
 """A smaller request is not used to correct the estimate."""
 MAX_SCALE: Final = 2.0
@@ -232,7 +232,7 @@ def counter(name: str = "estimate", *, model: str | None = None) -> TokenCounter
 
 
 def is_estimate(count: TokenCounter) -> bool:
-    """Whether a counter estimates, so that a margin is needed."""
+    """Return whether a counter estimates, so that a margin is needed."""
     return count in _ESTIMATES.values()
 
 

@@ -44,7 +44,8 @@ from holdfast.store.base import FactRow
 from holdfast.timeline import Timeline
 
 MAX_PAUSE: Final = 10**15
-"""The longest pause between two requests, in milliseconds, whatever the clock says: more would not fit a duration."""
+"""The longest pause between two requests, in milliseconds: a wrong clock could give one that does not fit a
+timedelta."""
 MIN_BLOCK: Final = 64
 """Tokens below which no block is recalled."""
 
@@ -58,7 +59,7 @@ class Request:
         now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
         is_recalling: Whether memory is recalled for it.
-        question: What the user asks, if the caller sends that after the window.
+        question: The user's question, if the caller sends it after the window.
         model: The name of the model that it goes to, if it is known.
         archive_tool: The name of the tool that shows archived messages, if the model has one.
         provider: The provider whose rules the window must keep; None to use the format of the newest message.
@@ -113,7 +114,7 @@ class Steps:
 
     @contextmanager
     def guard(self, name: str) -> Iterator[None]:
-        """Time a step in which memory may fail: the request continues, and the report says why."""
+        """Time a step in which memory may fail: the request continues, and the report contains the reason."""
         with self.measure(name):
             try:
                 yield
@@ -429,7 +430,7 @@ def _read_blocks(items: Sequence[Item]) -> list[str]:
 
 
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
-    """Whether a fact, the best passage by score or by words, or half of all passages, is in no earlier block."""
+    """Return whether a fact, the best passage by score or by words, or half of all passages, is in no earlier block."""
     blocks = "\n".join(_read_blocks(items))
     for hit in recall.facts:
         if fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks:
@@ -454,7 +455,7 @@ def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
 
 
 def _link_reasoning(history: History, provider: str) -> Mapping[str, str]:
-    """Return which reasoning belongs to which message. Only the Responses API has such links."""
+    """Return which reasoning belongs to which message. Only the Responses API has these links."""
     if provider != "openai_responses":
         return providers.link_reasoning([])
     return providers.link_reasoning([item.message for item in history.messages])
@@ -478,7 +479,7 @@ def _report(
     valid: ValidWindow,
     outcome: Outcome,
 ) -> ContextReport:
-    """Report a turn. What fails while it is recorded is added later."""
+    """Report a turn. Failures while it is recorded are added later."""
     limits = request.limits
     unreported = edits.edits[timeline.reported_edits or 0 :]
     changes = [edit for edit in unreported if edit.kind == "compacted"]  # by this process or another one

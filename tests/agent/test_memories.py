@@ -67,7 +67,7 @@ class TestTools:
 
     def test_nothing_cannot_be_stored(self, memories: Memories) -> None:
         """Blank text is an error that says what to do."""
-        assert "say it in a sentence" in use(memories, "memory_store", text="  ")
+        assert "give the fact in a sentence" in use(memories, "memory_store", text="  ")
 
     def test_a_long_text_is_shown_short(self, memories: Memories) -> None:
         """The answer names the beginning; all of it is kept."""

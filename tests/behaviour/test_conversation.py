@@ -76,7 +76,7 @@ class TestTwoProcesses:
                     other.session("s").compact(longer, limit=LIMIT)
                 return "## Goal\nRefactor.\n\n## Key facts\nThe port is 6543.\n"
 
-            with pytest.raises(CompactionError, match="compacted meanwhile"):
+            with pytest.raises(CompactionError, match="compacted by another call"):
                 engine.session("s").compact(said, limit=LIMIT, model=Scripted(slow))
             assert [edit.kind for edit in engine.session("s").edits()].count("compacted") == 1
 

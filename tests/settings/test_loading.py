@@ -162,7 +162,7 @@ class TestSpellings:
         """Of two variables for one setting the full name counts, and the other is reported."""
         loaded = load(environ={"HOLDFAST_PRUNING": "adaptive", "HOLDFAST_PRUNING__MODE": "off"})
         assert loaded.settings.pruning.mode == "off"
-        assert loaded.ignored == {"HOLDFAST_PRUNING": "environment: HOLDFAST_PRUNING__MODE says the same"}
+        assert loaded.ignored == {"HOLDFAST_PRUNING": "environment: HOLDFAST_PRUNING__MODE is the same setting"}
 
     def test_rivals(self, tmp_path: Path) -> None:
         """Of two units for one thing the stronger source's counts, and the weaker's is void."""

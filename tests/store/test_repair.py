@@ -77,7 +77,7 @@ class TestCheck:
             ("UPDATE passages SET alive = 0 WHERE number = 9", "index", "the block of passages 0 to 511"),
             ("UPDATE postings SET data = CAST(data || x'01' AS BLOB)", "index", "is broken"),
             ("UPDATE postings SET data = x'ffffffff01'", "index", "is broken"),
-            ("UPDATE passages SET windows = x'00'", "damage", "a row is not what was written"),
+            ("UPDATE passages SET windows = x'00'", "damage", "a row is damaged"),
             ("UPDATE runs SET first = 5", "index", "do not follow each other"),
             (
                 "INSERT INTO postings VALUES (99, 1, x'0000000001')",

@@ -194,7 +194,7 @@ def _has_prefix(row: Record, prefix: tuple[str, ...]) -> bool:
 
 
 def _passes(row: Record, op: SearchOp) -> bool:
-    """Whether a value has what the filter asks for."""
+    """Return whether a value has what the filter asks for."""
     return all(_compare(row.data["value"].get(key), wanted) for key, wanted in (op.filter or {}).items())
 
 

@@ -116,7 +116,7 @@ def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
 
 
 def _is_valid(window: Window) -> bool:
-    """Tell whether a window keeps every provider's rules; rendering for another provider checks them."""
+    """Return whether a window keeps every provider's rules; rendering for another provider checks them."""
     try:
         for provider in FORMATS:
             window.render(provider)

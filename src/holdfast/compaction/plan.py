@@ -395,7 +395,7 @@ def chunk_tokens(pieces: Sequence[Sized], window: int) -> int:
 
 
 def is_oversized(piece: Sized, window: int) -> bool:
-    """Tell whether a piece would fill most of a summariser's window."""
+    """Return whether a piece would fill most of a summariser's window."""
     return piece.tokens * MARGIN > window * _OVERSIZED_SHARE
 
 

@@ -151,7 +151,7 @@ def find_wordllama() -> tuple[Path, Path] | None:
 
 
 def is_static_model(folder: Path) -> bool:
-    """Tell whether a folder holds a static model. A sentence model has the same file names and other arrays."""
+    """Return whether a folder holds a static model. A sentence model has the same file names and other arrays."""
     table = _find_table(folder)
     return table is not None and _get_table(_load_arrays(table)) is not None
 

@@ -25,7 +25,7 @@ log = logging.getLogger("holdfast.hooks")
 MAX_BLOCK_TOKENS: Final = 1_500
 """A block of this size is below what hosts cut off; it is never cut, because its end mark belongs to it."""
 MAX_LOST_CHARS: Final = 3_000
-"""The most characters of details that are put back after a compaction."""
+"""The maximum characters of details that are put back after a compaction."""
 MAX_OUTPUT_CHARS: Final = 16_000
 """Characters that are kept of a tool output that is longer than `pruning.min_prunable_tool_chars`."""
 MAX_PROMPT_BYTES: Final = 1 << 20
@@ -310,7 +310,7 @@ def _content(message: Any) -> str:
 
 
 def _is_media(value: Any) -> bool:
-    """Whether the long text in a value is an image or a sound."""
+    """Return whether the long text in a value is an image or a sound."""
     return isinstance(value, Mapping) and (value.get("type") in {"image", "audio"} or bool(value.get("isImage")))
 
 

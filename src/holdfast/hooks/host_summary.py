@@ -27,7 +27,7 @@ _SYSTEM_CHARS: Final = 1_000
 
 
 def is_summary_request(messages: Sequence[Message]) -> bool:
-    """Whether a host asks for a summary of its conversation, by the words that the known hosts use."""
+    """Return whether a host asks for a summary of its conversation, by the words that the known hosts use."""
     last = messages[-1] if messages else None
     if last is None or last.role != "user" or last.results:
         return False

@@ -267,7 +267,7 @@ def _digest(data: bytes) -> str:
 
 
 def _is_own(change: FileChange) -> bool:
-    """Whether a file is there only with Holdfast, or has something of it."""
+    """Return whether a file is there only with Holdfast, or has something of it."""
     return isinstance(change.part, Copy) or b"holdfast" in (change.before or b"")
 
 
@@ -310,7 +310,7 @@ def _render(data: Mapping[str, Any], like: bytes | None) -> bytes:
 
 
 def _is_own_hook(item: Any) -> bool:
-    """Whether an item of a list runs `holdfast hook`, also one of an installation in another place."""
+    """Return whether an item of a list runs `holdfast hook`, also one of an installation in another place."""
     return _OWN_HOOK.search(json.dumps(item)) is not None
 
 

@@ -62,7 +62,7 @@ class SearchQuery:
         newest: Only the newest passages, this many, are ranked.
         neighbours: How many passages before and after each candidate in its session are returned with it. They do not
             count towards the limit.
-        limit: The most candidates.
+        limit: The maximum number of candidates.
     """
 
     scope: Scope

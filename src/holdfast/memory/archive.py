@@ -615,7 +615,7 @@ def weigh_letters(text: str) -> int:
 
 
 def is_noise(text: str) -> bool:
-    """Tell whether an unwrapped message contains nothing worth searching for, or was written by a program."""
+    """Return whether an unwrapped message contains nothing worth searching for, or was written by a program."""
     words = text.strip()
     beginning = _strip_punctuation(words)[: _MIN_LETTERS + 1]
     if weigh_letters(beginning) <= _MIN_LETTERS:
@@ -628,7 +628,7 @@ def is_noise(text: str) -> bool:
 
 
 def is_acknowledgement(text: str) -> bool:
-    """Tell whether an unwrapped message is only "thanks", "go on", "hello" and the like, or has no letters."""
+    """Return whether an unwrapped message is only "thanks", "go on", "hello" and the like, or has no letters."""
     beginning = text.strip()[: _MAX_ACKNOWLEDGEMENT + 1]
     if len(beginning) > _MAX_ACKNOWLEDGEMENT:
         return False
@@ -643,7 +643,7 @@ def is_acknowledgement(text: str) -> bool:
 
 
 def _is_made_of_phrases(words: str) -> bool:
-    """Tell whether a text consists of phrases that ask nothing and filler, with at least one phrase."""
+    """Return whether a text consists of phrases that ask nothing and filler, with at least one phrase."""
     phrases, filler = _phrase_patterns()
     has_phrase = {0: False}  # by the places that phrases and filler reach, whether there is a phrase before
     for place in range(len(words)):
@@ -674,7 +674,7 @@ def _strip_punctuation(words: str) -> str:
 
 
 def _is_from_program(words: str) -> bool:
-    """Tell whether a program wrote a message in the user's place."""
+    """Return whether a program wrote a message in the user's place."""
     if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
         return True
     beginning = words[:_HEAD_CHARS]

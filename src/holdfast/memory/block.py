@@ -61,7 +61,7 @@ class Marks:
         return digest + _prove(self.keys[0], digest)
 
     def is_ours(self, mark: str) -> bool:
-        """Tell whether a mark was made with one of the keys."""
+        """Return whether a mark was made with one of the keys."""
         digest, proof = mark[:_DIGEST], mark[_DIGEST:]
         return any(hmac.compare_digest(proof, _prove(key, digest)) for key in self.keys)
 

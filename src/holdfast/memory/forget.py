@@ -101,7 +101,7 @@ def _is_summary(record: Record) -> bool:
 
 
 def _quotes(data: Mapping[str, Any], messages: AbstractSet[int], lines: Sequence[str]) -> bool:
-    """Tell whether a record contains words of forgotten messages or facts; most records contain only numbers."""
+    """Return whether a record contains words of forgotten messages or facts; most records contain only numbers."""
     change, recalled = data.get("change", {}), data.get("recalled") or ()
     if not recalled and "text" not in change and "summary" not in change:
         return False

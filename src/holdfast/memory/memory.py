@@ -395,15 +395,15 @@ class Memory:
             scope: Who asks.
             automatic: Whether the user did not ask for it. Then `recall.automatic` may turn it off, and it has a
                 deadline.
-            across: Whether passages of the other sessions are searched; by default as `reach_of` says.
-            cap: The most tokens of the block; by default `recall.hard_cap_tokens`.
+            across: Whether passages of the other sessions are searched; by default as `reach_of` returns.
+            cap: The maximum tokens of the block; by default `recall.hard_cap_tokens`.
             now: The time of the question; by default the current one.
             shown: What the window of the question shows already.
             facts: Facts that the caller chose; they go into the block first.
-            max_facts: The most facts of the block; by default `recall.max_facts`.
+            max_facts: The maximum number of facts in the block; by default `recall.max_facts`.
 
         Returns:
-            The block, or the reason why there is none. Its warnings say what the search had to do without.
+            The block, or the reason why there is none. Its warnings list what the search lacked.
         """
         from holdfast.memory.query import NOTHING_SHOWN, build_query, find_recall_switch  # noqa: PLC0415 - see above
         from holdfast.memory.recall import Recall  # noqa: PLC0415 - see above

@@ -141,7 +141,7 @@ def _describe(tool: Tool) -> dict[str, Any]:
 
 
 def _is_strict(schema: Any) -> bool:
-    """Tell whether a schema follows OpenAI's rules for strict mode: closed objects, every field required."""
+    """Return whether a schema follows OpenAI's rules for strict mode: closed objects, every field required."""
     if isinstance(schema, list):
         return all(map(_is_strict, schema))
     if not isinstance(schema, Mapping):

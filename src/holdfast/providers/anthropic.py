@@ -122,7 +122,7 @@ _OWN_KEYS: Final = {"thinking": "signature", "image": "source"}
 
 
 def is_own(data: Json) -> bool:
-    """Whether a message has tool blocks, signatures, image sources or the response envelope of Anthropic."""
+    """Return whether a message has tool blocks, signatures, image sources or the response envelope of Anthropic."""
     if data.get("type") == "message" and "stop_reason" in data:
         return True
     return any(
@@ -132,7 +132,7 @@ def is_own(data: Json) -> bool:
 
 
 def has_hints(data: Json) -> bool:
-    """Whether a message has something that Anthropic introduced, though other providers accept it too."""
+    """Return whether a message has something that Anthropic introduced, though other providers accept it too."""
     return any("cache_control" in block or wire.kind_of(block) == "thinking" for block in wire.blocks_of(data))
 
 
@@ -319,7 +319,7 @@ def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
 
 
 def _belongs(group: Sequence[Message], message: Message) -> bool:
-    """Whether a message cannot be apart from those before it."""
+    """Return whether a message cannot be apart from those before it."""
     last = group[-1]
     if "system" in {message.role, last.role}:
         return False
@@ -331,7 +331,7 @@ def _belongs(group: Sequence[Message], message: Message) -> bool:
 
 
 def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bool:
-    """Whether two neighbours are both rebuilt: then they are rendered as one."""
+    """Return whether two neighbours are both rebuilt: then they are rendered as one."""
     is_new = len(run) > 1 or _is_new(run[-1])
     return is_new and _is_new(group) and "system" not in {run[-1][-1].role, group[0].role}
 

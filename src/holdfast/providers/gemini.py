@@ -145,7 +145,7 @@ def read_system(value: Any, where: str) -> tuple[Part, ...]:
 
 
 def is_own(data: Json) -> bool:
-    """Whether an object has a list of parts in place of the content, as only Gemini has."""
+    """Return whether an object has a list of parts in place of the content, as only Gemini has."""
     return isinstance(data.get("parts"), list) and "content" not in data
 
 

@@ -117,7 +117,7 @@ _OWN_PARTS: Final = frozenset({"image_url", "file"})
 
 
 def is_own(data: Json) -> bool:
-    """Whether a message has calls in a field of their own, or roles and content parts of Chat Completions."""
+    """Return whether a message has calls in a field of their own, or roles and content parts of Chat Completions."""
     if isinstance(data.get("tool_calls"), list) or isinstance(data.get("function_call"), Mapping):
         return True
     if data.get("role") in ("tool", "function") and "type" not in data:
@@ -171,13 +171,13 @@ def _make_thinking(message: Message, old: Json) -> Json:
 
 
 def _is_refusal_field(part: Text) -> bool:
-    """Whether a text was read from the refusal field."""
+    """Return whether a text was read from the refusal field."""
     old = wire_of(part, NAME)
     return "refusal" in old and "type" not in old
 
 
 def _is_legacy(part: Part) -> bool:
-    """Whether a call was read from the old `function_call` field, or a result from the old `function` role."""
+    """Return whether a call was read from the old `function_call` field, or a result from the old `function` role."""
     old = wire_of(part, NAME)
     if isinstance(part, ToolCall):
         return bool(old) and "function" not in old and "custom" not in old

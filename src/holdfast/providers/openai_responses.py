@@ -146,7 +146,7 @@ _OWN_ITEMS: Final = frozenset({"reasoning", "item_reference", "compaction"})
 
 
 def is_own(data: Json) -> bool:
-    """Whether an item has a type or content parts that only Responses has."""
+    """Return whether an item has a type or content parts that only Responses has."""
     item_kind = wire.kind_of(data)
     if item_kind in _OWN_ITEMS or item_kind.endswith(("_call", "_call_output")):
         return True

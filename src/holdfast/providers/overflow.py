@@ -62,7 +62,7 @@ def is_overflow(text: str, *, status: int | None = None) -> bool:
 
 
 def is_silent_overflow(usage: Usage | None, *, context_tokens: int) -> bool:
-    """Whether a provider accepted more than the window holds: then it left something out without an error."""
+    """Return whether a provider accepted more than the window holds: then it left something out without an error."""
     return usage is not None and usage.input + usage.cache_read + usage.cache_write > context_tokens
 
 

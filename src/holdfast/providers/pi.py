@@ -176,7 +176,7 @@ _OWN_CALLS: Final = frozenset({"toolCall", "toolUse", "functionCall"})
 
 
 def is_own(data: Json) -> bool:
-    """Whether a message has the roles, the spellings of calls and results, or the keys of pi."""
+    """Return whether a message has the roles, the spellings of calls and results, or the keys of pi."""
     role = data.get("role")
     if role in _OWN_ROLES or "stopReason" in data:
         return True

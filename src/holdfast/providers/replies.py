@@ -340,7 +340,7 @@ def read_reply(body: Mapping[str, Any], format: str) -> list[Json]:
 
 
 def is_stream(sent: httpx.Response) -> bool:
-    """Whether a reply is streamed as server-sent events."""
+    """Return whether a reply is streamed as server-sent events."""
     return str(sent.headers.get("content-type", "")).startswith("text/event-stream")
 
 

@@ -44,7 +44,7 @@ def kind(data: Wire) -> str:
 
 
 def has_text(value: object) -> bool:
-    """Whether a value is a text that is not blank."""
+    """Return whether a value is a text that is not blank."""
     return isinstance(value, str) and bool(value) and not value.isspace()
 
 

@@ -69,17 +69,17 @@ class Log:
 
 
 def is_blank(part: Part) -> bool:
-    """Whether a part is a text of nothing but white space."""
+    """Return whether a part is a text of nothing but white space."""
     return isinstance(part, Text) and (not part.text or part.text.isspace())
 
 
 def is_empty(message: Message) -> bool:
-    """Whether a message holds nothing but blank text."""
+    """Return whether a message holds nothing but blank text."""
     return all(map(is_blank, message.parts))
 
 
 def is_thinking(part: Part) -> bool:
-    """Whether a part is thinking, readable or not."""
+    """Return whether a part is thinking, readable or not."""
     return isinstance(part, Thinking | RedactedThinking)
 
 
@@ -95,7 +95,7 @@ def has_client_fields(message: Message) -> bool:
 
 
 def has_no_place(part: Part, format: str) -> bool:
-    """Whether a format cannot express a part: another provider's own block, or an image without data and URL."""
+    """Return whether a format cannot express a part: another provider's own block, or an image without data and URL."""
     match part:
         case Opaque():
             return not wire_of(part, format)

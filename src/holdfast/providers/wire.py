@@ -269,7 +269,7 @@ def image_url(image: Image) -> str:
 
 
 def is_sealed_elsewhere(part: Thinking | RedactedThinking) -> bool:
-    """Whether the signature of thinking is another provider's than Anthropic's, which Anthropic would refuse."""
+    """Return whether the signature of thinking is another provider's than Anthropic's, which Anthropic would refuse."""
     return part.origin is not None and part.origin.format not in {"anthropic", "pi"}
 
 

@@ -42,12 +42,12 @@ def _look(name: str) -> re.Pattern[str]:
 
 
 def is_genuine(token: str) -> bool:
-    """Whether a token in a known format is real, unlike `sk-xxxxxxxx…` or `AKIA…EXAMPLE`."""
+    """Return whether a token in a known format is real, unlike `sk-xxxxxxxx…` or `AKIA…EXAMPLE`."""
     return len(set(token[-20:])) >= _MIN_DISTINCT_CHARS and not _look("filler").search(token)
 
 
 def is_password(value: str, *, literal: bool = True) -> bool:
-    """Whether the value of a password-like key is a password.
+    """Return whether the value of a password-like key is a password.
 
     `literal` is set if the syntax shows a literal: a quoted string, an environment line, a JSON value.
     Elsewhere a name, a type or a sentence may follow the key, so the value must contain a digit or a sign.
@@ -58,7 +58,7 @@ def is_password(value: str, *, literal: bool = True) -> bool:
 
 
 def is_token(value: str, *, literal: bool = True) -> bool:
-    """Whether the value of a key that names a token or a secret is one: long enough, and not made of words."""
+    """Return whether the value of a key that names a token or a secret is one: long enough, and not made of words."""
     shortest = _MIN_TOKEN_CHARS if literal else _MIN_BARE_TOKEN_CHARS
     if len(value) < shortest or value.isdigit() or not value.isascii() or _is_words(value):
         return False
@@ -78,7 +78,7 @@ def is_random(value: str) -> bool:
 
 
 def is_prefixed(value: str) -> bool:
-    """Whether what follows the prefix of a vendor is random, and not the rest of a name."""
+    """Return whether what follows the prefix of a vendor is random, and not the rest of a name."""
     if not is_genuine(value) or _look("sequence").search(value):
         return False
     last = _look("last part").sub("", value)
@@ -87,13 +87,13 @@ def is_prefixed(value: str) -> bool:
 
 
 def is_mixed(value: str) -> bool:
-    """Whether a value has digits, upper and lower case, and is not made of words."""
+    """Return whether a value has digits, upper and lower case, and is not made of words."""
     has_all = _look("random").match(value) is not None or is_shuffled(_look("last part").sub("", value))
     return has_all and is_prefixed(value)
 
 
 def is_unguessable(value: str) -> bool:
-    """Whether a value is long and random, in any alphabet: for names such as `X_KEY` that often name something else."""
+    """Return whether a value is long and random, in any alphabet: for ambiguous names such as `X_KEY`."""
     if len(value) < _MIN_RANDOM_CHARS or len(set(value)) <= _MIN_DISTINCT_CHARS or _look("public").match(value):
         return False
     if _look("plain").fullmatch(value) is None or _look("sequence").search(value):
@@ -102,32 +102,32 @@ def is_unguessable(value: str) -> bool:
 
 
 def has_words(value: str) -> bool:
-    """Whether a part of a value reads like a word."""
+    """Return whether a part of a value reads like a word."""
     return _look("spoken").match(value) is not None
 
 
 def is_chosen(value: str) -> bool:
-    """Whether a word in a sentence is no word but a password: letters with digits or signs among them."""
+    """Return whether a word in a sentence is no word but a password: letters with digits or signs among them."""
     return _look("chosen").fullmatch(value) is not None and is_password(value, literal=False)
 
 
 def is_phrase(value: str) -> bool:
-    """Whether a value is a passphrase: several words that are no sentence."""
+    """Return whether a value is a passphrase: several words that are no sentence."""
     return _look("phrase").fullmatch(value) is not None
 
 
 def is_code(value: str) -> bool:
-    """Whether a value is a PIN or a one-time code."""
+    """Return whether a value is a PIN or a one-time code."""
     return _look("code").fullmatch(value) is not None and not _look("counting").search(value)
 
 
 def is_cookie(value: str) -> bool:
-    """Whether one of the cookies of a header (`name=value; name=value`) is a token."""
+    """Return whether one of the cookies of a header (`name=value; name=value`) is a token."""
     return any(is_token(pair.partition("=")[2]) for pair in value.split(";")) and not _look("filler").search(value)
 
 
 def _is_placeholder(value: str) -> bool:
-    """Whether a value is to be filled in, looked up, or not a literal."""
+    """Return whether a value is to be filled in, looked up, or not a literal."""
     if len(set(value)) == 1 or any(map(str.isspace, value)):
         return True
     word = value.rstrip("?!:")  # a type that may be missing, a prompt
@@ -136,14 +136,14 @@ def _is_placeholder(value: str) -> bool:
 
 
 def _is_label(value: str) -> bool:
-    """Whether a value is the label of a form field (`Password`, `密码`), the name of an algorithm, or a path."""
+    """Return whether a value is the label of a form field (`Password`, `密码`), the name of an algorithm, or a path."""
     if value.isalpha() and not (value.isascii() and value.islower()):
         return not value.isascii() or _is_words(value)
     return bool(_look("algorithm").fullmatch(value)) or (("." in value or "/" in value) and _is_words(value))
 
 
 def _is_name(value: str) -> bool:
-    """Whether a value is a name in code (`user.password`, `args.pwd1`), an algorithm, a path, or a count."""
+    """Return whether a value is a name in code (`user.password`, `args.pwd1`), an algorithm, a path, or a count."""
     if "." in value or "/" in value or ":" in value:
         return _is_words(value)
     if value.isdigit():
@@ -154,12 +154,12 @@ def _is_name(value: str) -> bool:
 
 
 def is_shuffled(value: str) -> bool:
-    """Whether a value of letters alone has upper and lower case in no order, unlike a name in code."""
+    """Return whether a value of letters alone has upper and lower case in no order, unlike a name in code."""
     if len(value) < _MIN_BARE_TOKEN_CHARS or not value.isalpha() or value.islower() or value.isupper():
         return False
     return len(value) < _MIN_LETTERS_IN_PIECES * len(_look("pieces").findall(value))
 
 
 def _is_words(value: str) -> bool:
-    """Whether a value is only words and short numbers, as names, paths, versions and slugs are."""
+    """Return whether a value is only words and short numbers, as names, paths, versions and slugs are."""
     return _look("words").fullmatch(value) is not None

@@ -117,7 +117,7 @@ def find_in_value(name: str, value: str) -> Secret | None:
 
 
 def _is_literal_secret(name: Name, value: str) -> bool:
-    """Whether a literal value is a secret: a quoted string, a line of an environment, a value in JSON."""
+    """Return whether a literal value is a secret: a quoted string, a line of an environment, a value in JSON."""
     judged = value[:_JUDGED]
     if name.kind == "weak":
         return is_unguessable(judged)
@@ -147,7 +147,7 @@ def is_bare_secret(name: Name, value: str) -> bool:
 
 
 def _repeats(name: Name, value: str) -> bool:
-    """Whether a value has the word of its name in it, as a type or a variable does: `key: Ed25519PrivateKey`."""
+    """Return whether a value has the word of its name in it, as a type or a variable does: `key: Ed25519PrivateKey`."""
     if name.word.startswith("p") and name.word not in _SPELLED_OUT:  # `pw` ends many a password
         return False
     lowered = value.lower()
@@ -155,7 +155,7 @@ def _repeats(name: Name, value: str) -> bool:
 
 
 def _is_telling(name: Name, value: str) -> bool:
-    """Whether a value that is only near its name is a secret by its own appearance."""
+    """Return whether a value that is only near its name is a secret by its own appearance."""
     judged = value[:_JUDGED]
     if _repeats(name, value):
         return False

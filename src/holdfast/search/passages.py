@@ -95,7 +95,7 @@ def _join_short_end(found: list[tuple[int, int]]) -> list[tuple[int, int]]:
 
 
 def _is_full(text: str) -> bool:
-    """Tell whether a window is long enough. One that is made of lines, by its digits and punctuation, is shorter."""
+    """Return whether a window is long enough. One that is made of lines, by its digits and punctuation, is shorter."""
     if not LINES < len(text) <= WINDOW:
         return len(text) > WINDOW
     data = text.encode("utf-8", "surrogatepass")

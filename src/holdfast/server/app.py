@@ -40,10 +40,10 @@ def create_app(
 
     Args:
         engine: The memory. The caller closes it.
-        token: What calls must bring as `Authorization: Bearer TOKEN`. Model requests need none: they bring the
+        token: The token that calls must send as `Authorization: Bearer TOKEN`. Model requests need none: they have the
             provider's key.
-        owner_token: What the owner's clients bring as `x-holdfast-token` with a model request. Others are known by the
-            provider's key; empty if there is no owner's token.
+        owner_token: The token that the owner's clients send as `x-holdfast-token` with a model request. Others are
+            identified by the provider's key; empty if there is no owner's token.
         upstreams: Where model requests go; None for a server that forwards nothing.
         shadow: Whether model requests are sent as they came.
         activity: Counts requests, for a server that stops when idle.

@@ -85,7 +85,7 @@ class TooManyBodiesError(RefusedBodyError):
 
 
 class _Stream(Protocol):
-    """Decompresses one member. `rest` is the input that is left, and `is_hungry` says that all output has come."""
+    """Decompresses one member. `rest` is the input that is left, and `is_hungry` whether it needs more of it."""
 
     rest: bytes
     is_hungry: bool
@@ -115,7 +115,7 @@ class _ZstdStream:
         self.rest = b""
         self.is_hungry = True
         self.is_over = False
-        # Of more than this, RFC 9659 says, nobody who reads a body needs to take a window into memory.
+        # RFC 9659: a reader need not support windows larger than this.
         self._stream = zstd.ZstdDecompressor(options={zstd.DecompressionParameter.window_log_max: 23})
 
     def step(self, data: bytes) -> bytes:
@@ -185,7 +185,7 @@ class Decoder:
 
     Args:
         encoding: The header `Content-Encoding`.
-        limit: The most bytes that may come out, of each coding.
+        limit: The maximum bytes of output, for each coding.
         setting: The setting of the server that has it, if there is one.
 
     Raises:
@@ -232,7 +232,7 @@ class Decoder:
 
 
 class Held:
-    """Counts the bytes of bodies that one request holds. Threads may add to it."""
+    """Counts the bytes of bodies that one request keeps in memory. Threads may add to it."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -275,7 +275,7 @@ class Bodies:
 
     @contextmanager
     def hold(self) -> Iterator[Held]:
-        """Count what a request holds until it is answered."""
+        """Count the bytes that a request keeps in memory until it is answered."""
         held = Held(self)
         try:
             yield held

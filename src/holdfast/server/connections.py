@@ -174,7 +174,7 @@ class Connection(HttpToolsProtocol):
 
     @property
     def _has_no_request(self) -> bool:
-        return self.cycle is None  # as long as no head has come, whatever its type says
+        return self.cycle is None  # as long as no head has come, whatever its type is
 
     def _close_most_stalled(self) -> None:
         """Make room for this connection if too many others are not finished."""

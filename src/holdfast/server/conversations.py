@@ -1,7 +1,7 @@
 """Find out which session a model request belongs to.
 
-Hosts name their session. A client that names none is known by its history: a conversation is continued by a request
-that repeats everything that is known of it. Two users of one program may begin with the same words and get the same
+Hosts name their session. A client that names none is recognised by its history: a request continues a conversation if
+it repeats everything that is known of it. Two users of one program may begin with the same words and get the same
 replies, so a shared beginning is never enough. What no two conversations share are ids that the provider has made up
 for a reply, such as those of tool calls: a request with one of them continues its conversation, also after the client
 has dropped, edited or summarised messages. Every other request begins a new conversation.
@@ -38,7 +38,7 @@ SESSION_HEADERS: Final = (
 )
 """Headers in which hosts name their session, the most specific first."""
 SUBAGENT_HEADER: Final = "x-claude-code-agent-id"
-"""The header in which Claude Code names a subagent. It has a conversation of its own inside the session."""
+"""The header in which Claude Code names a subagent, which has a separate conversation inside the session."""
 CHAT: Final = "chat-"
 """Prefix of the names of sessions that no client has named."""
 RECORD: Final = "conversation"
@@ -123,8 +123,8 @@ class _End:
 class _Known:
     """The known state of a conversation.
 
-    `is_open` while a reply to it is on its way: the same request of another may not be taken for a second try. It is so
-    too if the store has no reply, because another server may wait for one.
+    `is_open` while a reply to it is expected: then the same request from another client is not a second try. It is also
+    open if the store has no reply, because another server may wait for one.
     """
 
     end: _End
@@ -133,7 +133,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Previous:
-    """Where a request goes on of which the provider has the earlier messages.
+    """The position of a request whose earlier messages are stored by the provider.
 
     Attributes:
         session: The name of its session; empty if it is not known.
@@ -179,7 +179,7 @@ class _History:
         return hmac.digest(self._key, json.dumps(parts).encode(), "sha256").hex()[:32]
 
     def sign_reply(self, messages: Sequence[Message]) -> str:
-        """Return the digest of a reply to this history; empty if it says nothing."""
+        """Return the digest of a reply to this history; empty if the reply has no content."""
         for step in _read_reply([*self.opening, *messages]):
             return self._sign("reply", step.digest)
         return ""
@@ -193,7 +193,7 @@ class _History:
         return {self._sign("id", text) for text in self._ids}
 
     def repeats(self, known: _Known) -> bool:
-        """Whether this history repeats everything that is known of a conversation."""
+        """Return whether this history repeats everything that is known of a conversation."""
         place = self.places.get(known.end.base)
         if place is None or known.is_open:
             return False
@@ -251,7 +251,7 @@ def _find_random_ids(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _keep_random(text: str | None) -> Iterator[str]:
-    """Yield an id that nobody can have by chance."""
+    """Yield an id that is too random to be repeated by chance."""
     for run in _RANDOM.findall((text or "").replace("-", "")):
         digits = sum(character.isdigit() for character in run)
         if digits >= MIN_KINDS and len(run) - digits >= MIN_KINDS:
@@ -278,9 +278,9 @@ class Conversation:
 class Conversations:
     """The conversations of clients that name none, and the places of the provider's responses.
 
-    The store has where each conversation ends and where each response is, as keyed digests, so that they go on after a
-    restart. Of several servers with one store each sees what the others have recorded. All calls read and write the
-    store: they are not for the thread of the event loop.
+    The store keeps the end of each conversation and the place of each response, as keyed digests, so that conversations
+    continue after a restart. Several servers with one store see what the others have recorded. All calls read and write
+    the store: they are not for the thread of the event loop.
 
     Args:
         engine: The memory.
@@ -309,7 +309,7 @@ class Conversations:
         self._store_places(keys, session=session, place=place)
 
     def find_previous(self, body: Mapping[str, Any], *, owner: Scope) -> Previous:
-        """Return where the response is that a request of a caller goes on from."""
+        """Return the place of the response that a request of a caller continues."""
         response = body.get("previous_response_id")
         if not isinstance(response, str) or not response:
             return Previous()
@@ -395,7 +395,7 @@ class Conversations:
                     self._engine._ask_memory(remove, scope=replace(scope, session=""))
 
     def _find(self, history: _History, chats: _Chats, owner: Scope) -> str:
-        """Return the session that a history continues; empty if there is none, or more than one may be meant."""
+        """Return the session that a history continues; empty if there is none, or if it is ambiguous."""
         while True:
             session = _match(history, chats.known)
             if session:
@@ -470,7 +470,8 @@ def _read_place(record: Record) -> str:
 def _match(history: _History, known: LruCache[str, _Known]) -> str:
     """Return the session that a history continues; empty if there is none.
 
-    Of several conversations that it repeats, it continues the longest. If several have the same id, none is meant.
+    Of several conversations that it repeats, it continues the longest. If several have the same id, it is ambiguous and
+    the result is empty.
     """
     best = ""
     longest = -1

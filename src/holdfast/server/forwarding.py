@@ -112,7 +112,7 @@ class Forwarder:
     ) -> httpx.Response:
         """Send a request with a body, and return the reply, of which the body is not read yet.
 
-        `is_changed` says that the body is not the one that came, and so no longer compressed.
+        `is_changed`: the body is not the one that came, and so no longer compressed.
 
         Raises:
             HTTPError: There is no reply.

@@ -25,7 +25,7 @@ LOOPBACK: Final = frozenset({"127.0.0.1", "localhost", "[::1]"})
 """The names under which the server answers. Others are web pages that resolve a name of theirs to this machine."""
 _PORT: Final = re.compile(r":\d+\Z")
 RESERVED: Final = ("holdfast", "ui")
-"""Prefixes of the first path segment that belong to this server: such requests never go to a provider."""
+"""Prefixes of the first path segment that belong to this server: these requests never go to a provider."""
 MAX_DECODINGS: Final = 8
 """Maximum number of times that a text is percent-decoded. No client encodes one more often."""
 OWN_HEADERS: Final = b"x-holdfast-"
@@ -47,7 +47,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class Activity:
-    """Counts open requests and knows when the last one ended, so that an idle server can stop."""
+    """Counts open requests and records when the last one ended, so that an idle server can stop."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -77,7 +77,8 @@ class Guard:
     Args:
         app: The application.
         activity: Counts the requests.
-        token: What every request must bring as `Authorization: Bearer TOKEN`; None if the application checks it.
+        token: The token that every request must send as `Authorization: Bearer TOKEN`; None if the application checks
+            it.
         max_bytes: The size of a request, which is read before the application gets it; None if the application
             limits it.
     """
@@ -124,12 +125,12 @@ class Guard:
         if self._token and not has_token(headers.get("authorization", ""), self._token):
             return refuse_token()
         if scope["type"] == "websocket" or headers.get("upgrade", "").lower() == "websocket":
-            return Response(status_code=426)  # clients then go on without
+            return Response(status_code=426)  # clients then continue without
         return self._app
 
 
 def _is_unix_socket(scope: Scope) -> bool:
-    """Whether a request came over a Unix socket, which no web page can open: clients name any host there."""
+    """Return whether a request came over a Unix socket, which no web page can open: clients name any host there."""
     server = scope.get("server")
     return server is not None and server[1] is None
 
@@ -155,7 +156,7 @@ async def _read_first(app: Any, request: Request, *, limit: int) -> Any:
 
 
 def _is_own_page(path: str, headers: Headers) -> bool:
-    """Whether a request comes from no web page, or from one of the inspector."""
+    """Return whether a request comes from no web page, or from one of the inspector."""
     if path.startswith("/ui/"):  # a link to it may be anywhere: the key is in the address
         return all(origin == f"http://{headers['host']}" for origin in headers.getlist("origin"))
     # Browsers send no Origin with a picture, a script or a link. For them another port of this machine is "same-site".
@@ -165,13 +166,13 @@ def _is_own_page(path: str, headers: Headers) -> bool:
 
 
 def _has_controls(path: bytes) -> bool:
-    """Whether a path has control characters, plain or encoded, which programs leave out or take for an end."""
+    """Return whether a path has control characters, plain or encoded, which programs drop or treat as the end."""
     decoded = _decode_percent(path.decode("utf-8", "replace"))
     return decoded is not None and any(unicodedata.category(char) == "Cc" for char in decoded)
 
 
 def is_reserved(path: bytes) -> bool:
-    """Whether a path means one of this server, however it is spelt: encoded, in capitals, with dots or spaces."""
+    """Return whether a path is one of this server, in any spelling: encoded, in capitals, with dots or spaces."""
     decoded = _decode_percent(path.decode("utf-8", "replace"))
     if decoded is None:
         return True
@@ -212,10 +213,10 @@ def derive(token: str, purpose: str) -> str:
 
 
 def carries_own_token(request: HTTPConnection) -> bool:
-    """Whether what a provider would get of a request has a token or key of Holdfast, of this server or another.
+    """Return whether a provider would get a token or key of Holdfast, of this server or another, with a request.
 
-    All headers count except those for this server, which are not forwarded: only the provider knows which are
-    credentials.
+    All headers are checked except those for this server, which are not forwarded. Which of them are credentials
+    depends on the provider.
     """
     texts = [request.scope["raw_path"], request.scope["query_string"]]
     texts += [value for name, value in request.headers.raw if not name.lower().startswith(OWN_HEADERS)]
@@ -223,7 +224,7 @@ def carries_own_token(request: HTTPConnection) -> bool:
 
 
 def _contains_token(text: str, *, layers: int = MAX_BASE64_LAYERS) -> bool:
-    """Whether a text contains a token: plain, percent-encoded or in base64, also one in the other."""
+    """Return whether a text contains a token: plain, percent-encoded or in base64, also one in the other."""
     plain = _decode_percent(text)
     if plain is None or _TOKEN.search(plain):
         return True
@@ -248,7 +249,7 @@ def _decode_base64(text: str) -> Iterator[str]:
 
 
 def has_token(header: str, token: str) -> bool:
-    """Whether the header `Authorization` of a request has a token."""
+    """Return whether the header `Authorization` of a request has a token."""
     return hmac.compare_digest(header.removeprefix("Bearer ").encode(), token.encode())
 
 

@@ -1,6 +1,6 @@
-"""Find out who sends a model request, so that nobody gets the memory of another.
+"""Identify the sender of a model request, so that no sender gets the memory of another.
 
-The owner proves it with the owner's token. Everybody else is known by the credential that the request carries for its
+The owner sends the owner's token. Every other sender is identified by the credential that the request carries for its
 provider: a keyed digest of it is part of the scope. Names that a request contains, of a session, a project or an agent,
 select within that scope. The credential itself is neither stored nor logged.
 """
@@ -70,7 +70,7 @@ class Caller:
 
     Attributes:
         name: `k-` and a digest of the credential, or `nobody`; empty for the owner.
-        warning: Why the next request of the same person may be taken for that of another; empty if it is not.
+        warning: Why the next request of the same person may get another identity; empty if it does not.
     """
 
     name: str = ""
@@ -146,8 +146,8 @@ class Callers:
 def find_credentials(request: Request) -> list[str]:
     """Return the credentials that a request carries for its provider, each once, sorted.
 
-    All of them count, because only the provider knows which one it uses. Cookies count if there is nothing else: those
-    that a server sets to balance its load change with every reply.
+    All of them count, because it depends on the provider which one is used. Cookies count if there is nothing else:
+    those that a server sets to balance its load change with every reply.
     """
     found = set(_header_credentials(request)) | set(_query_credentials(request))
     found.discard("")
@@ -195,7 +195,7 @@ def _end_user(body: Mapping[str, Any]) -> str:
 
 
 def _is_short_lived(credential: str) -> bool:
-    """Whether a credential is one that a login replaces after some hours."""
+    """Return whether a credential is one that a login replaces after some hours."""
     if credential.startswith(_SHORT_LIVED):
         return True
     token = _JWT.fullmatch(credential)

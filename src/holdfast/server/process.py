@@ -114,7 +114,7 @@ def find(home: Path) -> Server | None:
 def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
     """Start a server for a memory that stops when idle, and do not wait for it; whether none was started before.
 
-    The options of `holdfast serve` say which memory it is; by default the one in the folder `home`.
+    The options of `holdfast serve` choose the memory; by default the one in the folder `home`.
 
     The log stays locked as long as the server has it open: a second one would only wait to take the first one's place.
     """
@@ -241,7 +241,7 @@ def run(
 
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(format="%(asctime)sZ %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
-    # The proxy says why it has ended a reply in its middle.
+    # The proxy logs why it has ended a reply in its middle.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.msg)
 
     path = "" if socket_path is None else str(socket_path.absolute())

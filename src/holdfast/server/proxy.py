@@ -74,7 +74,7 @@ CLIENT_LEFT: Final = 499
 MAX_WARNED: Final = 1_000
 """Callers whose warning is in the log already."""
 OVERFLOW_STATUSES: Final = frozenset({400, 413, 422, 500})
-"""Statuses of replies that may say that the window does not fit. The body of such a reply is read."""
+"""Statuses of replies that may mean that the window does not fit. The bodies of these replies are read."""
 OPENING_SECONDS: Final = 0.3
 """How long the opening of a stream is held back for an error that may follow it."""
 MAX_ERROR_BYTES: Final = 2**20
@@ -127,7 +127,7 @@ class _Call:
             self.conversation.finish()
 
     def is_streamed(self, sent: httpx.Response) -> bool:
-        """Return whether a reply is streamed. Some servers do not say so."""
+        """Return whether a reply is streamed. Some servers do not declare it."""
         if not sent.is_success:
             return False
         if is_stream(sent):
@@ -147,7 +147,7 @@ class _Target:
 
     @classmethod
     def of(cls, call: _Call, session: Session) -> _Target:
-        """Return where the reply to a call is archived."""
+        """Return the place where the reply to a call is archived."""
         place = "" if call.exchange is None else call.exchange.place
         return cls(session=session, conversation=call.conversation, format=call.format, place=place)
 
@@ -156,7 +156,7 @@ class _Reply:
     """A reply that is collected for the archive while it passes.
 
     Attributes:
-        collector: What has come of it.
+        collector: The part that has been received.
         failure: Why it is not archived; empty if it is.
     """
 
@@ -168,7 +168,7 @@ class _Reply:
 
     @property
     def is_compressed(self) -> bool:
-        """Whether reading it takes more work than its size says."""
+        """Whether reading it takes more work than its size suggests."""
         return not self._decoder.is_identity
 
     def feed(self, chunk: bytes) -> None:
@@ -193,9 +193,8 @@ class Proxy:
 
     Args:
         engine: The memory.
-        upstreams: Where requests go.
-        callers: Recognises who sends a request.
-        shadow: Whether requests are sent as they came; reports then say what would have been done.
+        upstreams: The addresses of the providers. callers: Identifies the senders of requests. shadow: Whether requests
+        are sent unchanged; reports then contain what would have been done.
     """
 
     def __init__(self, engine: AsyncEngine, *, upstreams: Upstreams, callers: Callers, shadow: bool = False) -> None:
@@ -462,7 +461,7 @@ class Proxy:
                 yield chunk
             warning = f"{name} broke off: {collector.error[:200] or 'no last event'}"
         except httpx.HTTPError:
-            warning = ""  # what passes it on says so
+            warning = ""  # the caller reports it
             raise
         finally:  # also of a reply that broke off, or whose client has left
             try:
@@ -527,7 +526,7 @@ class Proxy:
         return self._make_reply(call, sent, await complete_body(content, call.format, find))
 
     def _make_reply(self, call: _Call, sent: httpx.Response, content: bytes | AsyncIterator[bytes]) -> Response:
-        """Make the reply to the client, with headers that say what was done."""
+        """Make the reply to the client, with headers about what was done."""
         headers: dict[str, str] = {}
         if call.caller is not None:
             headers["x-holdfast-identity"] = call.caller.name or "owner"

@@ -55,7 +55,7 @@ def _method(function: Method) -> Method:
 
 @_method
 def ping(_: Engine) -> dict[str, Any]:
-    """Say which version answers."""
+    """Return the version of the server."""
     return {"version": __version__, "pid": os.getpid()}
 
 
@@ -119,7 +119,7 @@ def add_subagent(session: Session, *, child: str) -> dict[str, Any]:
 
 
 def _recall_from_subagents(session: Session, window: Window, question: str) -> Iterator[str]:
-    """Make a block for each subagent of a session that has something to say to a question, the newest first."""
+    """Make a block for each subagent of a session with passages that match a question, the newest first."""
     if not question:
         return
     memory = session._memory
@@ -131,7 +131,7 @@ def _recall_from_subagents(session: Session, window: Window, question: str) -> I
         if left < MIN_BLOCK:
             return
         scope = replace(session.scope, session=record.key)
-        with suppress(HoldfastError):  # the others may have something to say
+        with suppress(HoldfastError):  # the others may still match
             # Facts are in the block of the session.
             recall = memory.recall([question], scope=scope, automatic=True, across=False, cap=left, max_facts=0)
             left -= recall.tokens
@@ -183,7 +183,7 @@ def compact(
     instructions: str | None = None,
     force: bool = True,
 ) -> dict[str, Any]:
-    """Replace the older history by a summary."""
+    """Replace the older history with a summary."""
     return session.compact(messages, format=format, limit=limit, instructions=instructions, force=force).to_json()
 
 

@@ -98,7 +98,7 @@ class _Summary:
         return is_end
 
     def _read(self, event: Json) -> bool:
-        """Add the text of an event; whether it says that a text is over."""
+        """Add the text of an event, and return whether it ends a text."""
         if self._format == "anthropic":
             self.text += "".join(get_text(delta, "text") for delta in _objects([event.get("delta")]))
             return event.get("type") == "content_block_stop"

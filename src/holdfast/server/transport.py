@@ -86,7 +86,7 @@ def _translate_errors() -> Iterator[None]:
 
 
 def _describe(error: Exception) -> str:
-    """Say in plain words why there is no reply, or no more of it."""
+    """Describe in plain words why there is no reply, or why it ended early."""
     match error:
         case aiohttp.ClientConnectorError(host=host, port=port, os_error=OSError(errno=number, strerror=text)):
             return f"no connection to {host}:{port}: {os.strerror(number) if number and number > 0 else text}"

@@ -16,8 +16,8 @@ from holdfast.errors import InputError
 def listen(path: Path) -> Iterator[socket.socket]:
     """Bind a socket to a path, mode 0600, and remove the path at the end.
 
-    The folder is made if it does not exist. Nobody else may write to it: another user could put a socket of its own in
-    this place, and would get the keys of the clients.
+    The folder is made if it does not exist. Nobody else may write to it: another user could create a socket at this
+    path, and would get the keys of the clients.
 
     Raises:
         InputError: The path cannot be used.
@@ -55,7 +55,7 @@ def _check_folder(folder: Path) -> None:
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove a socket that nobody listens on. Anything else in its place is an InputError."""
+    """Remove a socket that no process listens on. Anything else at this path is an InputError."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:

@@ -37,7 +37,7 @@ class _File:
     problem: str = ""
 
     def leave_out(self, error: SettingsError) -> "_File":
-        """Return the file without its layers, as a problem that says why and what to do."""
+        """Return the file without its layers, as a problem with the reason and the fix."""
         trust = f"holdfast trust {shlex.quote(str(self.path.parent))}"
         problem = (
             f"{self.path} is not trusted and has an error, so the whole file is ignored. Delete it, or correct it and "
@@ -51,8 +51,8 @@ class Loaded(Generic[AnySettings]):
     """The settings in force, and the source of each value.
 
     `ignored` are names that were not used, with the place: they belong to another program, or repeat a setting.
-    `refused` are the settings that the file of an untrusted project may not set, by file. `problems` say which files
-    were left out because they are wrong.
+    `refused` are the settings that the file of an untrusted project may not set, by file. `problems` list the files
+    that were left out because they are wrong.
     """
 
     settings: AnySettings
@@ -75,7 +75,7 @@ class Loaded(Generic[AnySettings]):
         return tuple(sentences)
 
     def _list_unused_weights(self) -> Iterator[str]:
-        """Say which settings have no effect because they belong to another order of passages than the one in use."""
+        """Warn of settings that have no effect because they belong to another order of passages than the one in use."""
         fusion = self.settings.search.fusion
         if fusion == "weighted":
             return

@@ -24,8 +24,8 @@ _TOOL_SWITCHES: Final = ("agent.memory_search.enabled", "agent.long_term.enabled
 def openclaw_names() -> Any:
     """The names in an `openclaw.json` that are not Holdfast settings.
 
-    `foreign` has OpenClaw's own names by level, and those of the agent, which the engine does not know; `twins` the
-    levels with the same names as another one. On a `shared` level any other name is OpenClaw's too, except those of
+    `foreign` has OpenClaw's own names by level, and those of the agent, which are not settings of the engine; `twins`
+    the levels with the same names as another one. On a `shared` level any other name is OpenClaw's too, except those of
     `sections`, which are always ours. `agent_only` are names in an entry of `agents.list` that do not override
     `agents.defaults`. `without_effect` says why a name cannot work here.
     """
@@ -92,7 +92,7 @@ def _read_names(source: Source, data: Mapping[str, Any]) -> Layer:
 
 
 def _is_foreign(path: str, tree: Tree) -> bool:
-    """Whether an unknown name belongs to OpenClaw. Otherwise it is a misspelt Holdfast setting."""
+    """Return whether an unknown name belongs to OpenClaw. Otherwise it is a misspelt Holdfast setting."""
     if path in tree.branches:
         return False
     names = openclaw_names()

@@ -44,7 +44,7 @@ class ProjectSettings:
     def load(self, folder: Path | None) -> Loaded[Settings]:
         """Return the settings for the sessions of a project: those of its folder, and below them those of the user.
 
-        The same object is returned until a file changes. A file that is wrong is left out, and the warnings say so.
+        The same object is returned until a file changes. An invalid file is left out, with a warning.
         """
         stamp = _read_stamp(folder)
         with self._lock:

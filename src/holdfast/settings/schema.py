@@ -132,7 +132,7 @@ Provider: TypeAlias = Annotated[
         "ollama",
         "openai-compatible",
     ],
-    # An openclaw.json says "transformer".
+    # An openclaw.json has "transformer".
     Meta(extra={"kind": Kind(lambda value: "onnx" if value == "transformer" else value)}),
 ]
 

@@ -102,9 +102,11 @@ class Source:
             values[row.key] = self.check(raw_values[first], row, first, strict=not from_text)
             origins[row.key] = f"{self.name}: {first}"
             for name in others:
-                unused[name] = f"{self.name}: {first} says the same"
+                unused[name] = f"{self.name}: {first} is the same setting"
             if row.rival in values:
-                raise SettingsError(f"says the same as {row.rival!r}; keep one of them", source=self.name, key=row.key)
+                raise SettingsError(
+                    f"is the same setting as {row.rival!r}; keep one of them", source=self.name, key=row.key
+                )
         return Layer(values=values, origins=origins, ignored=unused, refused=tuple(refused))
 
     def check(self, value: object, row: Setting, name: str, *, strict: bool) -> object:
@@ -123,7 +125,7 @@ class Source:
             ) from None
 
     def sort_names(self, data: Mapping[str, Any], tree: Tree) -> SortedNames:
-        """Tell the names of a file apart: settings, settings that this source may not set, and unknown names."""
+        """Sort the names of a file: settings, settings that this source may not set, and unknown names."""
         names = SortedNames(values={}, unknown={}, refused=[])
         for name, value in _walk_names(data, tree):
             row = tree.leaves.get(name)
@@ -175,7 +177,7 @@ class Source:
         return self.make_layer(raw_values, names=names, ignored=ignored, from_text=True)
 
     def read_pi(self, text: str) -> Layer:
-        """Read what the settings of pi say of compaction; the rest is pi's own."""
+        """Read the compaction settings of pi; its other settings are ignored."""
         section = self.parse_json(text).get("compaction", {})
         if not isinstance(section, Mapping):
             raise SettingsError("expected an object", source=self.name, key="compaction")
@@ -253,7 +255,7 @@ def read_file(path: Path) -> bytes:
 
 
 def _walk_names(data: Mapping[str, Any], tree: Tree, *, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every dotted name that holds a value, or that the tree does not know."""
+    """Yield every dotted name that has a value, or that is not in the tree."""
     for name, value in data.items():
         # A name with a dot in it is not a path: in quotes it matches nothing.
         path = f'{prefix}"{name}"' if "." in str(name) else f"{prefix}{name}"

@@ -21,7 +21,7 @@ SETTINGS_FILES: Final = ("holdfast.toml", "openclaw.json")
 
 
 def is_project_file(path: Path, *, project: Path | None) -> bool:
-    """Whether a settings file is in the working directory or the project's folder, and not one of the user's own.
+    """Return whether a settings file is in the working directory or the project's folder, and not the user's.
 
     If the file is a link, its own location counts, not that of its target.
     """
@@ -60,7 +60,7 @@ def load_trust() -> dict[str, str]:
 
 
 def is_trusted(path: Path, content: bytes) -> bool:
-    """Whether the user trusted this content at this path. False if the record cannot be read."""
+    """Return whether the user trusted this content at this path. False if the record cannot be read."""
     try:
         return load_trust().get(_locate(path)) == sha256(content).hexdigest()
     except SettingsError:

@@ -141,7 +141,7 @@ def set_flags(db: Database, select: Select, *, pinned: bool | None, excluded: bo
 
 
 def find_ends(db: Database, scopes: Iterable[int]) -> PassageEnds:
-    """Select where new passages of these scopes continue."""
+    """Select the last passages of these scopes, which new passages follow."""
     query = f"SELECT coalesce(max(number), -1) FROM passages WHERE {db.own}scope = ?"
     latest = {scope: db.execute(query, (scope,)) for scope in scopes}
     return PassageEnds(

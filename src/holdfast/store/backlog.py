@@ -58,7 +58,7 @@ class Backlog:
         return list(accumulate(map(len, self.lines), initial=self.offset))
 
     def offset_of(self, place: int) -> int:
-        """Return where a line begins in the file; after the last one, where the backlog ends."""
+        """Return the offset of a line in the file; after the last one, the end of the backlog."""
         return self._offsets[place]
 
     def place_of(self, offset: int) -> int:
@@ -81,7 +81,7 @@ class Backlog:
         for place, raw in enumerate(self.lines):
             try:
                 session = decoder.decode(raw).sessionId
-            except (msgspec.DecodeError, UnicodeDecodeError):  # the slower reader knows more of what is not quite JSON
+            except (msgspec.DecodeError, UnicodeDecodeError):  # the slower reader accepts some invalid JSON too
                 session = str((parse_line(raw, 0).data or {}).get("sessionId"))
             places[session].append(place)
         return places

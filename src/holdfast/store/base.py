@@ -174,8 +174,8 @@ Kind: TypeAlias = Literal["message", "passage", "fact", "record", "job"]
 class Select:
     """Which rows to read or remove, oldest first: of the reader `scope`, or `across` its sessions.
 
-    `after` and `before` are numbers, neither of them included. With `newest` the newest are read instead of the oldest
-    where `limit` cuts; the order stays oldest first.
+    `after` and `before` are numbers, neither of them included. With `newest`, `limit` keeps the newest instead of the
+    oldest; the order is oldest first in both cases.
     """
 
     scope: Scope
@@ -262,7 +262,7 @@ class Store(Protocol):
     # --- reading -------------------------------------------------------------
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
-        """Return what a session knows of the messages with these digests."""
+        """Return the archived messages of a session with these digests."""
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         """Read messages."""

@@ -1,10 +1,10 @@
-"""A message as bytes at rest, and back, with everything it knows about itself.
+"""Encode a message as bytes for storage, with all of its fields, and decode it.
 
 A message that still is what some provider wrote is kept in that provider's own form, so it can be sent
 again byte for byte; any other is kept in the canonical form.
 
-Text on disk has a checksum: that of zlib if it is compressed, a CRC-32 if it is short. So text that was changed on
-disk is never taken for what was archived.
+Text on disk has a checksum: that of zlib if it is compressed, a CRC-32 if it is short. So text that was changed on disk
+is never mistaken for what was archived.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ def decode_message(data: bytes) -> Message:
 
 
 def pack_text(text: str) -> bytes:
-    """Encode text with a checksum, compressed if that is shorter. The first byte says which."""
+    """Encode text with a checksum, compressed if that is shorter. The first byte is the kind."""
     raw = text_bytes(text)
     return _checked(raw) if len(raw) < _COMPRESS_FROM else _COMPRESSED + zlib.compress(raw, 1)
 
@@ -179,7 +179,7 @@ def _checked(raw: bytes) -> bytes:
 
 
 def unpack_text(data: bytes) -> str:
-    """Decode the text that `pack_text` wrote; a ValueError or zlib.error says that these are not the bytes."""
+    """Decode the text that `pack_text` wrote; raises a ValueError or zlib.error for other bytes."""
     kind, raw = data[:1], data[1:]
     if kind == _COMPRESSED:
         raw = zlib.decompress(raw)

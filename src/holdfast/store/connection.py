@@ -1,4 +1,4 @@
-"""Connect to a SQLite store: a private file, its tables, durable writes, and errors that say what to do."""
+"""Connect to a SQLite store: a private file, its tables, durable writes, and errors with the fix in their messages."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from holdfast.store.codec import DAMAGE, add_checksum
 from holdfast.store.rows import TableCache
 from holdfast_memory.distribution import UPGRADE
 
-if TYPE_CHECKING:  # the tables of vectors are imported where they are used: rows are read without numpy
+if TYPE_CHECKING:  # the tables of vectors are imported by the functions that use them: rows are read without numpy
     from holdfast.embed.base import Space
     from holdfast.index.columns import Columns
     from holdfast.index.vectors import Matrix
@@ -246,7 +246,7 @@ def delete_securely(connection: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def translate_errors(path: Path) -> Iterator[None]:
-    """Raise errors of SQLite, and of damaged rows, as errors that say what to do."""
+    """Raise errors of SQLite, and of damaged rows, as errors with the fix in their messages."""
     try:
         yield
     except sqlite3.Error as error:
@@ -259,8 +259,7 @@ def translate_errors(path: Path) -> Iterator[None]:
         raise
     except DAMAGE as error:
         raise StorageError(
-            f"a row is not what was written ({type(error).__name__}: {error}). Run `holdfast doctor`: it says"
-            " what to do.",
+            f"a row is damaged ({type(error).__name__}: {error}). Run `holdfast doctor` for the fix.",
             path=path,
         ) from error
 
@@ -304,7 +303,7 @@ MIGRATIONS: Final = tuple(
 
 
 def migrate(connection: sqlite3.Connection, *, path: Path, migrations: Sequence[str] = MIGRATIONS) -> None:
-    """Run the missing migrations, each in a transaction of its own."""
+    """Run the missing migrations, each in a separate transaction."""
     connection.create_function("add_checksum", 1, add_checksum, deterministic=True)
     while True:
         version = _version(connection)

@@ -139,7 +139,7 @@ def _read_synced(method: Callable[Concatenate[SqliteStore, P], T]) -> Callable[C
 def _write_locked(
     method: Callable[Concatenate[SqliteStore, P], T], *, is_removal: bool = False
 ) -> Callable[Concatenate[FolderStore, P], T]:
-    """Make a method that writes to the database while nobody else does; nothing is removed in a transaction."""
+    """Make a method that writes to the database while no other thread does; nothing is removed in a transaction."""
 
     @wraps(method)
     def write(self: FolderStore, /, *args: P.args, **values: P.kwargs) -> T:
@@ -253,7 +253,7 @@ class FolderStore:
         return store.read_passages(select)
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
-        """Return what a session knows of the messages with these digests."""
+        """Return the archived messages of a session with these digests."""
         self._copy_session(scope.session)
         return self._synced().find(scope, digests)
 
@@ -413,7 +413,7 @@ class FolderStore:
     remove_jobs = _write_locked(SqliteStore.remove_jobs, is_removal=True)
 
     def _forget(self, state: _State, until: Mapping[str, int], remove: Callable[[], int]) -> int:
-        """Remove rows; what the plugin wrote of each key up to a time stays out, now and later."""
+        """Remove rows. Lines that the plugin wrote for each key up to a time are ignored, now and later."""
         state.is_forgetting = True
         kept = [Record(scope=OWNER, kind="forgotten", key=key, data={"until": time}) for key, time in until.items()]
         self._store.add_records([*kept, state.record()])

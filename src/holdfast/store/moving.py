@@ -35,7 +35,7 @@ _PASSAGE: Final = "number, message, scope, time, previous, human, speaker, start
 _OF_ALL: Final = Scope(tenant="", project="", agent="", session="")
 """The scope of records that belong to the store, such as the keys that sign recalled blocks."""
 _MOVED: Final = "moved "
-"""Prefix of the counters of the target that say up to which row a table was copied."""
+"""Prefix of the counters in the target for the last row of a table that was copied."""
 
 Progress = Callable[[str, int], None]
 """Called with the name of a table and the number of rows that were copied."""
@@ -51,7 +51,7 @@ class Moved:
 
 
 def move(source: TableStore, target: TableStore, tenant: str, *, progress: Progress = lambda *_: None) -> Moved:
-    """Copy what a tenant has, from where an interrupted copy stopped, and the keys of the store.
+    """Copy the rows of a tenant, continuing an interrupted copy, and the keys of the store.
 
     A copy that is complete is only compared. Other rows of this tenant in the target are an InputError, a difference at
     the end is a StorageError.
@@ -190,7 +190,7 @@ class _Copy:
         return len(rows)
 
     def copy_forgotten(self) -> None:
-        """Copy the digests of what was forgotten, so that it stays out."""
+        """Copy the digests of forgotten messages, so that they are not archived again."""
 
         def read(db: Tables) -> tuple[list[list[Any]], list[Scope]]:
             mine, values = self.mine(db)

@@ -12,7 +12,7 @@ from holdfast.errors import MissingExtraError, StorageError
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
 
-if TYPE_CHECKING:  # where a memory is can be asked without loading it
+if TYPE_CHECKING:  # the path of a memory is found without loading it
     from holdfast.store.base import Store
     from holdfast.store.postgres import PostgresStore
 
@@ -132,6 +132,6 @@ def open_store(path: Path) -> Store:
         from holdfast.store.folder import FolderStore  # noqa: PLC0415 - as above
 
         return FolderStore(path)
-    from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - where a memory is can be asked without loading it
+    from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - the path of a memory is found without loading it
 
     return SqliteStore(path)

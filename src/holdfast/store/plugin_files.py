@@ -1,6 +1,7 @@
 """The lines of the memory-context plugin: `segments.jsonl` and `knowledge.jsonl`.
 
-What the plugin knows is where the plugin looks for it; what only we know is under `holdfast`, which it ignores.
+Data of the plugin is in the plugin's own fields; data that only Holdfast uses is under `holdfast`, which the plugin
+ignores.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _LISTS: Final = ("evidence", "questions")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A line that cannot be used, and why. It stays in its file."""
+    """A line that cannot be used, and why. It is kept in its file."""
 
     file: str
     line: int
@@ -60,7 +61,7 @@ def tokens(text: str) -> int:
 
 
 def encode_line(data: Mapping[str, Any]) -> str:
-    """Return an object as one line. Lone surrogates are written as escapes, which every reader knows."""
+    """Return an object as one line. Lone surrogates are written as escapes, which every reader understands."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":")) + "\n"
     try:
         text.encode()
@@ -171,7 +172,7 @@ def segment_problem(data: Mapping[str, Any]) -> str | None:
 
 
 def _segment_time(value: object) -> int | None:
-    """Read a time: Unix milliseconds as the plugin writes them, or a text in ISO 8601, in UTC unless it says else."""
+    """Read a time: Unix milliseconds as the plugin writes them, or ISO 8601, in UTC unless it has an offset."""
     if isinstance(value, str):
         try:
             moment = datetime.fromisoformat(value)
@@ -318,7 +319,7 @@ def topics(text: str) -> list[str]:
 
 
 def entities(text: str) -> list[dict[str, Any]]:
-    """List what a text names, each once, kind by kind: what kind of thing, its name, and where it is."""
+    """List the things that a text names, each once and grouped by kind: the kind, the name, and the position."""
     found: dict[tuple[str, str], dict[str, Any]] = {}
     tables = patterns.load("plugin")
     for kind, source in (*tables["addresses"].items(), *tables["entities"].items()):

@@ -124,7 +124,7 @@ class PostgresStore(TableStore):
             home: The folder of local files.
             schema: The schema of the tables. It is created if it does not exist.
             partitions: The number of partitions by tenant, if the tables are created.
-            connections: The most connections of this process.
+            connections: The maximum number of connections of this process.
             timeout: The seconds that a statement may take; 0 for any time.
             wait: The seconds to wait for a connection, or to repeat a call whose connection was lost.
             max_loaded_windows: From this number of windows on, the vectors of a tenant stay on the server. Only their
@@ -205,7 +205,7 @@ class PostgresStore(TableStore):
             except PoolTimeout:
                 if time.monotonic() < deadline:
                     continue
-                self._check_server()  # its error says why
+                self._check_server()  # its error has the reason
                 if not has_short_wait:
                     raise  # the server is there, but all connections of this process are in use
                 has_short_wait = False
@@ -601,7 +601,7 @@ class PostgresStore(TableStore):
         passages = self.counts()["passages"]
         if passages > self._next_vector_index:
             self._next_vector_index = 2 * passages
-            with suppress(StorageError):  # a login that does not own the tables: `holdfast reindex` says so
+            with suppress(StorageError):  # a login that does not own the tables: `holdfast reindex` reports it
                 self.index_vectors()
 
     def _tenants_with(self, condition: str, *values: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""One tenant's part of a PostgreSQL server as a `Database`; its tables, and errors that say what to do.
+"""One tenant's part of a PostgreSQL server as a `Database`; its tables, and errors with the fix in their messages.
 
 Every statement runs in a transaction that begins with the number of the tenant: `own` compares with it, and so does the
 row security of every table. All settings are local to the transaction, so a pooler may hand out connections per
@@ -76,7 +76,7 @@ class PostgresDatabase:
         self.use(tenant, name)
 
     def use(self, tenant: int, name: str) -> None:
-        """Name the tenant whose rows are meant from now on."""
+        """Set the tenant whose rows all later statements use."""
         self.tenant = tenant
         # A constant: the server plans for one partition, once for all calls of a prepared statement.
         self.own = "" if tenant == ALL_TENANTS else f"tenant = {tenant} AND "
@@ -450,7 +450,7 @@ def _make_error(error: psycopg.Error, place: str) -> StorageError:
 
 @contextmanager
 def translate_errors(place: str) -> Iterator[None]:
-    """Raise errors of PostgreSQL, and of damaged rows, as errors that say what to do."""
+    """Raise errors of PostgreSQL, and of damaged rows, as errors with the fix in their messages."""
     try:
         yield
     except PoolTimeout as error:
@@ -466,5 +466,5 @@ def translate_errors(place: str) -> Iterator[None]:
         raise
     except DAMAGE as error:
         raise StorageError(
-            f"a row is not what was written ({type(error).__name__}: {error}). Run `holdfast doctor`.", path=place
+            f"a row is damaged ({type(error).__name__}: {error}). Run `holdfast doctor`.", path=place
         ) from error

@@ -77,8 +77,8 @@ _PAGE_KINDS: Final = {b"\x0d": _TABLE, b"\x0a": _INDEX, b"\x02": _INDEX}
 class Repaired:
     """The result of a repair, and the copy of the damaged file.
 
-    `kept` counts the rows of each table; `lost` says what could not be read, and which numbers of messages are missing;
-    `unscoped` are rows whose scope was lost: they are in the tenant `recovered`.
+    `kept` counts the rows of each table; `lost` lists what could not be read, and which numbers of messages are
+    missing; `unscoped` are rows whose scope was lost: they are in the tenant `recovered`.
     """
 
     path: Path
@@ -103,7 +103,7 @@ class _RecoveredRows:
         tables: Rows by table and number, without the number.
         forgotten: The rows of the table `forgotten`.
         last_numbers: The last number that each table has given.
-        lost: What cannot be read, in words.
+        lost: Descriptions of what cannot be read.
         explained: The numbers of messages that are unreadable or forgotten.
     """
 
@@ -197,7 +197,7 @@ class _RecoveredRows:
     def _write_scopes(self, connection: sqlite3.Connection) -> dict[Value, int]:
         """Write the scopes, numbered without gaps; return the new numbers by the old ones.
 
-        A lost scope gets a name of its own in the tenant `recovered`, so that no other reader sees its rows.
+        A lost scope gets a new name in the tenant `recovered`, so that no other reader sees its rows.
         """
         known = self.tables["scopes"]
         used: set[Value] = set()

@@ -209,7 +209,7 @@ def _read(
 
 
 def find_messages(db: Database, scope: Scope, digests: Sequence[str], *, has_forgotten: bool = True) -> Known:
-    """Return what a session knows of the messages with these digests.
+    """Return the archived messages of a session with these digests.
 
     `has_forgotten` is False for a read-only file of an earlier version, whose table lacks the nonces.
     """

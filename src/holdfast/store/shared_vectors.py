@@ -1,7 +1,8 @@
 """`vectors.bin` of a memory-context folder, shared with the plugin.
 
-The file does not say which model made its vectors. An embedder is asked: if it makes the same vectors of some segments
-again, those of all segments are used for search, and new segments get theirs in the file. Otherwise it is left alone.
+The file does not name the model that made its vectors. An embedder is tried: if it makes the same vectors of some
+segments again, those of all segments are used for search, and new segments get theirs in the file. Otherwise it is left
+alone.
 """
 
 from __future__ import annotations
@@ -184,7 +185,7 @@ class SharedVectors:
         return [status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns]
 
     def _verdicts(self) -> dict[str, Mapping[str, Any]]:
-        """Return what embedders have said about the file, by space."""
+        """Return the verdicts of embedders about the file, by space."""
         return {row.key: row.data for row in self._store.read_records(Select(scope=OWNER), kind="vectors")}
 
     def _note(self, space: Space, *, is_same: bool) -> None:
@@ -239,7 +240,7 @@ class SharedVectors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _FirstPassage:
-    """The first passage of a message: where a vector of the whole message belongs."""
+    """The first passage of a message: a vector of the whole message belongs to it."""
 
     number: int
     message: int

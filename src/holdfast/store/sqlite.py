@@ -40,8 +40,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 P = ParamSpec("P")
 
-# Modules that need numpy are imported where they are used: messages and facts are read without it, so that a command
-# that only reads rows starts in half of the time.
+# Modules that need numpy are imported by the functions that use them: messages and facts are read without it, so that a
+# command that only reads rows starts in half of the time.
 
 
 class SqliteStore(TableStore):
@@ -214,7 +214,7 @@ class SqliteStore(TableStore):
     # --- reading --------------------------------------------------------------------
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
-        """Return what a session knows of the messages with these digests."""
+        """Return the archived messages of a session with these digests."""
         return self.read(scope.tenant, rows.find_messages, scope, digests, has_forgotten=not self.readonly)
 
     def without_vectors(self, space: Space, *, limit: int) -> list[PassageText]:

@@ -92,7 +92,7 @@ def _merge_vectors(connection: Database, space: Space, first: int) -> None:
 
 
 def _window_starts(connection: Database, first: int) -> npt.NDArray[np.int64]:
-    """Return where the windows of each passage of a block start in it, and where the last one stops."""
+    """Return the first window of each passage of a block, and the end of the last one."""
     query = "SELECT length(windows) / 12 FROM passages WHERE number >= ? AND number < ? ORDER BY number"
     counts = [windows for (windows,) in connection.execute(query, (first, first + VECTOR_BLOCK_PASSAGES))]
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)

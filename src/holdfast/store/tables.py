@@ -1,7 +1,7 @@
 """The operations that a store with tables has, whatever database holds them.
 
 Each operation is one transaction in which functions of `rows`, `adding`, `forgetting` and `holdfast.index` work on a
-`Database`. A subclass knows how to connect, and runs the transactions.
+`Database`. A subclass connects, and runs the transactions.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class TableStore(ABC):
     # --- reading --------------------------------------------------------------------
 
     def find(self, scope: Scope, digests: Sequence[str], /) -> Known:
-        """Return what a session knows of the messages with these digests."""
+        """Return the archived messages of a session with these digests."""
         return self.read(scope.tenant, rows.find_messages, scope, digests)
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:

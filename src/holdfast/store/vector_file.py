@@ -66,7 +66,7 @@ def list_copies(db: sqlite3.Connection) -> list[Path]:
 
 
 def _place(db: sqlite3.Connection, space: object) -> Path:
-    """Return where the copy of a space is: next to the file itself, also if it was opened by a link."""
+    """Return the path of the copy of a space: next to the file itself, also if it was opened by a link."""
     _, _, file = db.execute("PRAGMA database_list").fetchone()
     return Path(f"{file}-{_NAME}{space}")
 

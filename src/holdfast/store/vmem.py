@@ -185,7 +185,7 @@ def _uuid_bytes(name: str) -> bytes | None:
 def write_vectors(
     path: Path, rows: Mapping[str, Sequence[float] | Floats], *, dimension: int, form: Form = "text"
 ) -> None:
-    """Replace a file: whoever reads it sees the old or the new vectors, also after a crash."""
+    """Replace a file atomically: a reader sees the old or the new vectors, also after a crash."""
     journal.replace(path, list(encode_vectors(rows, dimension=dimension, form=form)))
 
 

@@ -1,4 +1,4 @@
-"""Checks that every embedder must pass. The docstring of each says what it requires.
+"""Checks that every embedder must pass. The docstring of each describes the requirement.
 
     check_embedder(make_my_embedder)
 

@@ -1,4 +1,4 @@
-"""Checks that every model must pass. The docstring of each says what it requires.
+"""Checks that every model must pass. The docstring of each describes the requirement.
 
     check_model(open_my_model)
 
@@ -114,7 +114,7 @@ def invalid_arguments_are_kept_as_text(open_model: Opener) -> None:
 
 
 def thinking_is_separate_from_text(open_model: Opener) -> None:
-    """Thinking is a part of its own before the text; `on_text` does not get it."""
+    """Thinking is a separate part before the text; `on_text` does not get it."""
     with open_model([ScriptedReply(text="Four.", thinking="Two and two.")]) as model:
         heard: list[str] = []
         reply = model.ask(_asks(), on_text=heard.append)

@@ -1,4 +1,4 @@
-"""Checks that every store must pass. The docstring of each says what it requires.
+"""Checks that every store must pass. The docstring of each describes the requirement.
 
     check_store(open_my_store, folder)
 
@@ -591,7 +591,7 @@ CHECKS: Final[tuple[Check, ...]] = (
 
 
 def check_store(open_store: Opener, folder: Path) -> None:
-    """Run every check on a store, each in a folder of its own; the first that fails raises AssertionError."""
+    """Run every check on a store, each in a separate folder; the first that fails raises AssertionError."""
     for check in CHECKS:
         place = folder / check.__name__
         place.mkdir(parents=True, exist_ok=True)

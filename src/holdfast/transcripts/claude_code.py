@@ -23,7 +23,7 @@ _MAX_HELD: Final = 64
 
 
 def _is_own(record: Json) -> bool:
-    """Whether a record carries Claude Code's ids, or is one of its types of metadata."""
+    """Return whether a record carries Claude Code's ids, or is one of its types of metadata."""
     return "type" in record and ("parentUuid" in record or "leafUuid" in record or str(record["type"]) in _OWN_TYPES)
 
 

@@ -31,7 +31,7 @@ _INTERNAL_ITEMS: Final = frozenset({"ghost_snapshot"})  # undo marks: kept by th
 
 
 def _claims(path: Path, head: Head) -> bool:
-    """Whether there is a record with a payload, or the first record of an early rollout."""
+    """Return whether there is a record with a payload, or the first record of an early rollout."""
     if any(str(record.get("type")) in _RECORDS and "payload" in record for record in head.records):
         return True
     return path.name.startswith("rollout-") and any("instructions" in record for record in head.records)

@@ -50,7 +50,7 @@ class Transcript:
     """A whole session as its reader returns it.
 
     Attributes:
-        path: The file, or the folder where an agent keeps one session in several files.
+        path: The file, or the folder if an agent keeps one session in several files.
         format: The reader's name.
         session: The session's id.
         entries: Every record, in file order.

@@ -83,7 +83,7 @@ def _stream(path: Path) -> Iterator[Item]:
             yield row
         else:
             log.apply(row[0], mapping(row[1]))
-    root = path.parent.parent / ".project_root"  # beside the folder `chats`
+    root = path.parent.parent / ".project_root"  # next to the folder `chats`
     if root.is_file() and "directories" not in log.session:
         log.session["directories"] = [root.read_text("utf-8", "replace").strip()]
     yield make_entry(log.session, 1, type="session", id="", time="startTime")
@@ -147,7 +147,7 @@ GEMINI: Final = Reader(
 
 
 def _is_own(record: Json) -> bool:
-    """Whether a record has Claude Code's ids and parts of the Gemini API."""
+    """Return whether a record has Claude Code's ids and parts of the Gemini API."""
     return "uuid" in record and ("systemPayload" in record or "parts" in mapping(record.get("message")))
 
 

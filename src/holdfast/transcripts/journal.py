@@ -36,7 +36,7 @@ _FIXES: Final = {
 
 @contextmanager
 def storage(path: Path) -> Iterator[None]:
-    """Turn every OSError inside into a StorageError that says what to do."""
+    """Turn every OSError inside into a StorageError with the fix in its message."""
     try:
         yield
     except OSError as error:

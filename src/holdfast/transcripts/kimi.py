@@ -29,7 +29,7 @@ _ROLES: Final[dict[str, Role]] = {"system": "system", "user": "user", "assistant
 
 
 def _is_own(data: Json) -> bool:
-    """Whether a record is the protocol line that opens a file, or adds to the context."""
+    """Return whether a record is the protocol line that opens a file, or adds to the context."""
     kind = data.get("type")
     return (kind == "metadata" and "protocol_version" in data) or str(kind).startswith("context.append_")
 

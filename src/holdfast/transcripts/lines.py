@@ -32,7 +32,7 @@ _HEAD_TEXT_BYTES: Final = 1 << 16
 class Line:
     """One line of a file: its bytes, line end included, and its decoded JSON.
 
-    `data` is the value if it is a JSON object; if it is None and the line is not blank, `problem` says why.
+    `data` is the value if it is a JSON object; if it is None and the line is not blank, `problem` has the reason.
     """
 
     number: int
@@ -49,7 +49,7 @@ class Line:
 
 @contextmanager
 def open_binary(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file, or the content of a `.gz`, for reading; every failure is a TranscriptError that says what to do."""
+    """Open a file, or the content of a `.gz`, for reading. Every failure raises a TranscriptError with the fix."""
     try:
         with open_regular(path) as file:
             yield cast("IO[bytes]", gzip.GzipFile(fileobj=file)) if path.suffix == ".gz" else file
@@ -156,7 +156,12 @@ def read_head(path: Path, *, limit: int = sys.maxsize) -> Head:
 
 
 def read_document(path: Path) -> Any:
-    """Decode a file as one JSON value; a ValueError says that it is none, a TranscriptError that it cannot be read."""
+    """Decode a file as one JSON value.
+
+    Raises:
+        ValueError: It is not JSON.
+        TranscriptError: It cannot be read.
+    """
     with open_binary(path) as file:
         raw = file.read(MAX_LINE_BYTES + 1)
     if len(raw) > MAX_LINE_BYTES:
@@ -165,7 +170,7 @@ def read_document(path: Path) -> Any:
 
 
 def decode(text: str | bytes) -> Any:
-    """Decode JSON; a ValueError says why it is none, or none that can be read."""
+    """Decode JSON; raises a ValueError with the reason if it is not JSON or cannot be read."""
     try:
         with suppress(msgspec.DecodeError, UnicodeDecodeError):  # it is fast, but refuses lone surrogates and NaN
             return msgspec.json.decode(text)

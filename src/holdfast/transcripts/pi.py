@@ -32,12 +32,12 @@ _COPY: Final = re.compile(r"\.checkpoint\.[^.]+\.jsonl$|\.trajectory\.jsonl$")
 
 
 def is_copy(path: Path) -> bool:
-    """Whether a file is a copy from before a compaction, or a trace, and so not a session."""
+    """Return whether a file is a copy from before a compaction, or a trace, and so not a session."""
     return _COPY.search(path.name) is not None
 
 
 def _is_own(data: Json) -> bool:
-    """Whether a record is a session header or a message entry of a tree."""
+    """Return whether a record is a session header or a message entry of a tree."""
     is_message = data.get("type") == "message" and "parentId" in data and "role" in mapping(data.get("message"))
     return is_header(data) or is_message
 

@@ -41,8 +41,8 @@ Messages: TypeAlias = Callable[[Entry], Sequence[Message]]
 class Reader:
     """The reader of one agent's session format.
 
-    `stream` yields every record of a session in order, lazily if the format allows it. `describe` says where records
-    state something about the session. `claims` says whether a file is of this agent, by its name and first lines alone.
+    `stream` yields every record of a session in order, lazily if the format allows it. `describe` lists which fields of
+    records describe the session. `claims` returns whether a file is of this agent, by its name and first lines alone.
     `folder` returns the folder that is the whole session, for that folder and for a file inside; None elsewhere.
     """
 
@@ -168,7 +168,7 @@ def attach_messages(entry: Entry, messages: Messages) -> Iterator[Item]:
 
 
 def read_object(path: Path) -> Any:
-    """Decode a file as one JSON value; a TranscriptError says why it cannot be read."""
+    """Decode a file as one JSON value; raises a TranscriptError if it cannot be read."""
     try:
         return read_document(path)
     except ValueError as error:
@@ -198,7 +198,7 @@ def delay_items(items: Iterable[Item], amend: Callable[[deque[Item], Entry], Non
 
 
 def amend_last(delayed: deque[Item], is_meant: Callable[[Entry], bool], change: Callable[[Message], Message]) -> None:
-    """Change the last message of the last entry with messages that is meant."""
+    """Change the last message of the last entry that matches."""
     for index in range(len(delayed) - 1, -1, -1):
         item = delayed[index]
         if isinstance(item, Entry) and item.messages and is_meant(item):
@@ -274,7 +274,7 @@ def database_file(path: Path) -> Path | None:
 
 
 def has_columns(file: Path, columns: Iterable[str]) -> bool:
-    """Whether an SQLite file has these columns, each given as `table.column`."""
+    """Return whether an SQLite file has these columns, each given as `table.column`."""
     with _connect(file) as query:
         sql = "SELECT 1 FROM pragma_table_info(?) WHERE name = ?"
         return all(query(sql, *column.split(".")) for column in columns)

@@ -42,7 +42,7 @@ def iso_time(milliseconds: int) -> str:
 
 
 def is_header(record: Json) -> bool:
-    """Whether a record is a session header."""
+    """Return whether a record is a session header."""
     return record.get("type") == HEADER and isinstance(record.get("id"), str)
 
 
@@ -141,7 +141,7 @@ _SUMMARIES: Final = frozenset({"branch_summary", "compaction"})
 
 
 def is_forgotten(entry: Entry) -> bool:
-    """Whether the text of an entry was removed by `remove_text`."""
+    """Return whether the text of an entry was removed by `remove_text`."""
     return entry.data.get("forgotten") is True
 
 

@@ -93,7 +93,7 @@ def _find_folder(path: Path, readers: Iterable[Reader]) -> tuple[Reader, Path] |
 
 
 def _find_database(file: Path, readers: Iterable[Reader]) -> tuple[Reader, Database] | None:
-    """Return the reader and layout of an SQLite file; None if no agent that we know writes such files."""
+    """Return the reader and layout of an SQLite file; None if no known agent writes files of this kind."""
     for reader in readers:
         if reader.database is not None and has_columns(file, reader.database.columns):
             return reader, reader.database
@@ -253,14 +253,14 @@ def _make_ref(path: Path, reader: Reader, info: dict[str, str], stored: StoredSe
 
 
 class Place(NamedTuple):
-    """A folder where an agent keeps its sessions."""
+    """A folder in which an agent keeps its sessions."""
 
     agent: str
     folder: Path
 
 
 def default_places(environ: Mapping[str, str], home: Path) -> list[Place]:
-    """List the folders where the known agents keep their sessions, as far as they exist."""
+    """List the folders in which the known agents keep their sessions, as far as they exist."""
     lines = Path(__file__).with_name("places.txt").read_text("utf-8").splitlines()[1:]
     rows = (line.split() for line in lines)
     places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in rows)

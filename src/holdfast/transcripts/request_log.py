@@ -138,7 +138,7 @@ class Conversation:
 
 
 def _find_end(before: Sequence[Message], snapshot: Sequence[Message]) -> int:
-    """Return where in a snapshot the one before it ends; its length if that is unknown."""
+    """Return the position in a snapshot at which the one before it ends; its length if that is unknown."""
     if not before:
         return len(snapshot)
     last, place = before[-1], len(before) - 1
@@ -149,7 +149,7 @@ def _find_end(before: Sequence[Message], snapshot: Sequence[Message]) -> int:
 
 
 def restates(old: Message, new: Message) -> bool:
-    """Whether a message repeats an older one with a small change.
+    """Return whether a message repeats an older one with a small change.
 
     Clients move cache marks, stamp headers and clear old tool results: the call ids stay the same, or all of a
     long text but a short part.

@@ -325,7 +325,7 @@ class Tree:
         is_visible = entry.type in TYPES and not entry.sidechain
         parent = entry.parent if "parentId" in entry.data else self.leaf
         if is_visible and parent == self.cursor:
-            # Some writers use the last entry of the file as the parent; the visible leaf is meant.
+            # Some writers use the last entry of the file as the parent instead of the visible leaf.
             parent = self.leaf
         self._parents[entry_id] = self._resolve(parent)
         self.cursor = entry_id
@@ -485,7 +485,7 @@ class _Repair:
 
     @staticmethod
     def is_entry(record: Json) -> bool:
-        """Whether a record is linked, or of a known type and with a time."""
+        """Return whether a record is linked, or of a known type and with a time."""
         is_linked = "parentId" in record and isinstance(record.get("id"), str)
         return is_linked or (str(record.get("type")) in TYPES and isinstance(record.get("timestamp"), str))
 

@@ -14,7 +14,7 @@ MAX_MARKDOWN: Final = 40_000
 """Characters from which a text is shown as plain text."""
 _CONTROLS: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "�")
 _DIRECTIONS: Final = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206A)), "�")
-"""Marks that turn the direction of the text around them, and so hide what it says."""
+"""Marks that change the direction of the text around them, and so can hide it."""
 
 
 def clean(text: str) -> str:

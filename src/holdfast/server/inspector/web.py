@@ -359,7 +359,7 @@ class Inspector:
     # --- what changes something --------------------------------------------------
 
     async def post(self, request: Request) -> Response:
-        """Do what a button of a page says."""
+        """Run the action of a button on a page."""
         if not self._has_key(request):
             return await self.explain(request)
         try:
@@ -374,7 +374,7 @@ class Inspector:
         return PlainTextResponse(said, headers=HEADERS)
 
     def act(self, form: Mapping[str, str]) -> str:
-        """Do what a button says, and return a sentence about it."""
+        """Run the action of a button, and return a sentence about the result."""
         scope = data.parse_scope(form)
         action = form.get("action", "")
         session = self._engine._open_session(scope)
@@ -413,7 +413,7 @@ class Inspector:
     # --- live updates ------------------------------------------------------------
 
     async def events(self, request: Request) -> Response:
-        """Tell a page when there is something new."""
+        """Send an event to a page when there is something new."""
         if not self._has_key(request):
             return await self.explain(request)
 
