@@ -18,7 +18,7 @@ from holdfast.compaction.events import Hooks
 from holdfast.engine import Engine
 from holdfast.models.base import Model
 from holdfast.session import CALLER, AutoCompaction, Session
-from holdfast.settings import ProjectSettings, Settings
+from holdfast.settings import Loaded, ProjectSettings, Settings
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -112,7 +112,7 @@ class AsyncEngine(_Async[Engine]):
         cls,
         path: Path | str | None = None,
         *,
-        settings: Settings | None = None,
+        settings: Settings | Loaded[Settings] | None = None,
         model: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         reader: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,

@@ -108,7 +108,7 @@ class Engine:
         cls,
         path: Path | str | None = None,
         *,
-        settings: Settings | None = None,
+        settings: Settings | Loaded[Settings] | None = None,
         model: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         reader: Model | Callable[[list[dict[str, Any]]], str] | str | None = None,
         hooks: Hooks | None = None,
@@ -123,7 +123,8 @@ class Engine:
         Args:
             path: The folder, or the address of a PostgreSQL server (`postgresql://…`); unset, `archive.path` of the
                 settings, `$HOLDFAST_HOME`, or the platform's data folder.
-            settings: Used exactly as given; unset, read as the commands do, from files and `HOLDFAST_*` variables.
+            settings: Used exactly as given, such as `load(recall={"eagerness": "shy"})`; unset, read as the commands
+                do, from files and `HOLDFAST_*` variables.
             model: Writes summaries and extracts facts: a name (`anthropic/NAME`, `ollama/NAME`, `scripted:FILE`), a
                 `Model`, or a function that takes messages (dicts with `role` and `content`) and returns text. Unset,
                 `compaction.model` and `knowledge.model` of the settings; without them both are done by rule.
@@ -140,13 +141,7 @@ class Engine:
             SettingsError: A setting or the name of a model is wrong.
             StorageError: The memory cannot be opened.
         """
-        warnings: tuple[str, ...] = ()
-        if settings is not None and not isinstance(settings, Settings):
-            raise InputError(f"settings={settings!r}: give Settings(...), or leave it out to read the settings files")
-        if settings is None:
-            loaded = configuration.load(files=configuration.default_files())
-            settings = loaded.settings
-            warnings = loaded.warnings
+        settings, warnings = _read_settings(settings)
         if reader is None and model is None:
             reader = settings.knowledge.model
         writer = _open_model(model or settings.compaction.model, settings)
@@ -501,6 +496,21 @@ def _warn_of_shared(loaded: Loaded[Settings], folder: Path, *, own: Settings) ->
         return []
     names = ", ".join(keys)
     return [f"{folder / PROJECT_FILE}: {names}: ignored, because all projects of this memory share the value in use"]
+
+
+def _read_settings(given: object) -> tuple[Settings, tuple[str, ...]]:
+    """Return the settings that a caller gives, checked, or those of the files; and what they warn of."""
+    if given is None:
+        given = configuration.load(files=configuration.default_files())
+    if isinstance(given, Loaded):
+        return given.settings, given.warnings
+    if not isinstance(given, Settings):
+        raise InputError(
+            f"settings: expected load(...) or Settings(...), found a {type(given).__name__}; without it, the settings"
+            " files are read"
+        )
+    configuration.check_settings(given)
+    return given, ()
 
 
 def _open_model(given: object, settings: Settings) -> Model | None:

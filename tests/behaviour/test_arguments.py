@@ -13,7 +13,7 @@ import pytest
 from holdfast.engine import Engine
 from holdfast.errors import FormatError, InputError, SettingsError, WindowTooSmallError
 from holdfast.models.scripted import Scripted
-from holdfast.settings import Compaction, Embedding, ModelSettings, Settings, load
+from holdfast.settings import Compaction, Embedding, ModelSettings, Recall, Settings, load
 from holdfast.store.base import Record
 from support.command import run_command
 from support.waiting import UNHURRIED
@@ -275,6 +275,29 @@ class TestOpen:
         monkeypatch.setenv("HOLDFAST_RECALL__HARD_CAP_TOKENS", "many")
         with pytest.raises(SettingsError, match="HARD_CAP_TOKENS"):
             Engine.open(tmp_path / "m")
+
+    def test_one_setting_is_given_as_loaded_settings(self, tmp_path: Path) -> None:
+        """With what `load` returns, or with the settings in it."""
+        loaded = load(recall={"eagerness": "shy"})
+        for given in (loaded, loaded.settings):
+            with Engine.open(tmp_path / "m", settings=given, background=False) as engine:
+                assert engine.settings.recall.eagerness == "shy"
+
+    def test_settings_that_nobody_checked_are_refused(self, tmp_path: Path) -> None:
+        """A section that is a dict at once, and a value of the wrong kind when the memory is opened."""
+        with pytest.raises(SettingsError, match=r"Settings: recall: use load\(recall=\{\.\.\.\}\)\.settings"):
+            Settings(recall={"eagernes": "shy"})  # type: ignore[arg-type]  # that is the point
+        wrong: list[tuple[Any, str]] = [
+            (Settings(recall=Recall(eagerness="bold")), r'recall\.eagerness: expected "generous"'),  # type: ignore[arg-type]
+            (Settings(recall=Recall(hard_cap_tokens=-1)), r"recall\.hard_cap_tokens: expected whole number"),
+            (Settings(compaction=Compaction(memory_flush={})), r"compaction\.memory_flush: .* dict"),  # type: ignore[arg-type]
+            (Settings(embedding=Embedding(api_key="sk-1")), r"embedding\.api_key: expected Secret"),  # type: ignore[arg-type]
+            ({"recall": {"eagerness": "shy"}}, r"^settings: expected load\(\.\.\.\).*found a dict"),
+        ]
+        for settings, words in wrong:
+            with pytest.raises(InputError, match=words):
+                Engine.open(tmp_path / "m", settings=settings)
+        assert not (tmp_path / "m").exists()
 
     def test_a_model_by_its_name(self, tmp_path: Path) -> None:
         """As the command line takes it."""

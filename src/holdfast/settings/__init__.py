@@ -9,6 +9,7 @@ holdfast.settings` writes it.
 """
 
 from holdfast.settings.loading import Loaded as Loaded
+from holdfast.settings.loading import check_settings as check_settings
 from holdfast.settings.loading import default_files as default_files
 from holdfast.settings.loading import load as load
 from holdfast.settings.loading import load_schema as load_schema

@@ -138,6 +138,27 @@ def load(
     )
 
 
+def check_settings(settings: Settings) -> None:
+    """Check every value of settings that a program made itself: the constructors do not.
+
+    Raises:
+        SettingsError: A value is of the wrong kind or out of range.
+    """
+    source = Source(name="Settings", schema=ENGINE, environ={})
+    for row in ENGINE.rows:
+        value: object = settings
+        path = ""
+        for name in row.key.split("."):
+            if not isinstance(value, msgspec.Struct):
+                found = type(value).__name__
+                raise SettingsError(f"expected a section, found a {found}", source=source.name, key=path)
+            value = getattr(value, name)
+            path = f"{path}.{name}".lstrip(".")
+        if row.secret and isinstance(value, str):
+            raise SettingsError("expected Secret(...), found text", source=source.name, key=row.key)
+        source.check(value, row, row.key, strict=True)
+
+
 def load_schema(
     schema: Schema[AnySettings],
     *,

@@ -18,10 +18,10 @@ COMMON: Final = (
     "archive.path",
     "archive.cross_session",
     "recall.hard_cap_tokens",
+    "recall.eagerness",
     "embedding.provider",
     "compaction.model",
     "pruning.mode",
-    "agent.workspace.path",
     "agent.session.reset.mode",
 )
 """The settings that people change. The page begins with them."""

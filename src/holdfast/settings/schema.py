@@ -12,6 +12,8 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from msgspec import Meta, Struct
 
+from holdfast.errors import SettingsError
+
 # --- values ----------------------------------------------------------------------
 
 _MAX_DURATION: Final = timedelta(days=3660)
@@ -361,3 +363,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     embedding: Embedding = Embedding()
     search: Search = Search()
     server: ServerSettings = ServerSettings()
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if not isinstance(getattr(self, name), Struct):  # its value may be a secret, and is not shown
+                raise SettingsError(f"use load({name}={{...}}).settings, which checks it", source="Settings", key=name)
