@@ -33,7 +33,9 @@ MAX_PERCENT: Final = 999
 MIN_SHOWN_SECONDS: Final = 1.0
 """Work that takes longer is shown with its duration."""
 MAX_ERROR_COLUMNS: Final = 300
+"""Columns of a failed result, over as many lines as that takes. Other results are one line of the terminal."""
 MAX_RESULT_CHARS: Final = 2_000
+"""Characters of a result that are looked at: more than any line shows, but not megabytes."""
 MAX_TAIL_CHARS: Final = 4_000
 """Characters of an unfinished block that are shown while it grows."""
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
@@ -114,7 +116,7 @@ class Screen:
         self.working(f"{printable(call.name)[:40]} runs")
 
     def result(self, result: ToolResult) -> None:
-        """Show the beginning of a result."""
+        """Show the beginning of a result in one line, with white space joined; an error up to `MAX_ERROR_COLUMNS`."""
         name = f"{printable(result.name or '')}: " if self._calls > 1 else ""
         text = name + " ".join(printable(result.text[:MAX_RESULT_CHARS]).split())
         self._results += 1

@@ -113,6 +113,9 @@ class _Opening(Thread):
         try:
             from holdfast_agent.screen import Screen  # noqa: PLC0415 - loaded while the user types
 
+            # Before `open_agent` loads the settings, because opening may already give notices. So the screen takes no
+            # settings: the agent applies those about what is shown (`ReplyStream`), and a value that the screen itself
+            # needs has to be set on it after the next line, from `self.agent.settings`.
             self.screen = Screen()
             self.agent = open_agent(self._options, view=self.screen, confirm=self._confirm)
         except (HoldfastError, click.ClickException) as error:
