@@ -68,12 +68,14 @@ def _read_thinking(data: Json, where: str) -> Thinking:
 
 
 def _read_call(data: Json, where: str) -> Part:
-    value = data.get("input")
-    arguments = (
-        value if isinstance(value, str) else wire.limit_depth(expect(data, "input", dict, where, default={}), where)
+    arguments = data.get("input")
+    if not isinstance(arguments, str):
+        arguments = wire.limit_depth(expect(data, "input", dict, where, default={}), where)
+    return ToolCall(
+        id=expect(data, "id", str, where, default=""),
+        name=expect(data, "name", str, where, default=""),
+        arguments=arguments,
     )
-    call_id, name = (expect(data, key, str, where, default="") for key in ("id", "name"))
-    return ToolCall(id=call_id, name=name, arguments=arguments)
 
 
 def _read_result(data: Json, where: str) -> ToolResult:
@@ -147,9 +149,10 @@ def render(messages: Sequence[Message]) -> list[Json]:
     turns: list[Json] = []
     was_new = False
     for message in messages:
-        sent, is_new = wire.rebuild(message, _make_message, format=NAME), not wire_of(message, NAME)
+        sent = wire.rebuild(message, _make_message, format=NAME)
         if sent is None:
             continue
+        is_new = not wire_of(message, NAME)
         if turns and is_new and was_new and turns[-1]["role"] == sent["role"]:
             turns[-1] = {**turns[-1], "content": [*_list_blocks(turns[-1]), *_list_blocks(sent)]}
         else:
@@ -159,18 +162,29 @@ def render(messages: Sequence[Message]) -> list[Json]:
 
 
 def _list_blocks(sent: Json) -> list[Json]:
-    content = sent["content"]
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    content: str | list[Json] = sent["content"]
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content
 
 
 def _make_message(message: Message, old: Json) -> Json | None:
     content = _make_content(message.parts, old.get("content"))
-    return {"role": "user" if message.role == "tool" else message.role, "content": content} if content else None
+    if not content:
+        return None
+    return {"role": _role_of(message), "content": content}
+
+
+def _role_of(message: Message) -> Role:
+    """Return the role of a message on the wire: results are the user's."""
+    return "user" if message.role == "tool" else message.role
 
 
 def _make_content(parts: Sequence[Part], old: object = None) -> str | list[Json]:
     content = wire.render_content(parts, old, _make_block, format=NAME)
-    return "" if isinstance(content, str) and not content.strip() else content
+    if isinstance(content, str) and not content.strip():
+        return ""
+    return content
 
 
 def _make_block(part: Part, old: Json) -> Json | None:
@@ -195,11 +209,16 @@ def _make_block(part: Part, old: Json) -> Json | None:
 
 def _make_result(part: ToolResult, old: Json) -> Json:
     # An error may hold only text; other blocks that were read from an error stay there.
-    allowed = tuple(block for block in part.content if old or not part.is_error or isinstance(block, Text))
+    allowed = part.content
+    if part.is_error and not old:
+        allowed = tuple(block for block in part.content if isinstance(block, Text))
+    result: dict[str, Any] = {"type": "tool_result", "tool_use_id": part.call_id}
     content = _make_content(allowed, old.get("content"))
-    fields = {"content": content} if content else {}
-    error = {"is_error": True} if part.is_error else {}
-    return {"type": "tool_result", "tool_use_id": part.call_id, **fields, **error}
+    if content:
+        result["content"] = content
+    if part.is_error:
+        result["is_error"] = True
+    return result
 
 
 def _make_image(part: Image) -> Json | None:
@@ -228,17 +247,24 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     messages = shaping.move_system_prompt(messages, log)
     lead = wire.leading_system(messages, NAME)
     shaped = shaping.assign_ids(messages[lead:], log, is_plain=True, is_unique=True)
-    shaped = shaping.drop_empty(shaping.change_messages(shaped, _fit_message, log, "content"), log)
-    shaped = [message for side in shaping.group_sides(shaped) for message in _join_side(side, log)]
-    shaped = shaping.drop_empty(shaping.change_messages(shaped, _order_thinking, log, "thinking"), log)
-    shaped = _strip_last_reply(shaping.start_with_user(_place_instructions(shaped, log), log), log)
+    shaped = shaping.change_messages(shaped, _fit_message, log, "content")
+    shaped = shaping.drop_empty(shaped, log)
+    joined: list[Message] = []
+    for side in shaping.group_sides(shaped):
+        joined += _join_side(side, log)
+    shaped = shaping.change_messages(joined, _order_thinking, log, "thinking")
+    shaped = shaping.drop_empty(shaped, log)
+    shaped = _place_instructions(shaped, log)
+    shaped = shaping.start_with_user(shaped, log)
+    shaped = _strip_last_reply(shaped, log)
     return [*messages[:lead], *shaped]
 
 
 def _fit_message(message: Message) -> Message:
     old = wire_of(message, NAME)
-    role = "user" if message.role == "tool" else message.role
-    if REPLY_FIELDS.intersection(old) or old.get("role", role) != role or shaping.has_client_fields(message):
+    role = _role_of(message)
+    has_other_role = old.get("role", role) != role
+    if REPLY_FIELDS.intersection(old) or has_other_role or shaping.has_client_fields(message):
         message = replace(message, origin=None)
     # White space alone is refused only if no other text block of the message has more.
     allows_blank = any(isinstance(part, Text) and not shaping.is_blank(part) for part in message.parts)
@@ -249,7 +275,8 @@ def _fit_message(message: Message) -> Message:
 def _fit_part(part: Part, *, allows_blank: bool) -> Part | None:
     match part:
         case Text():
-            return part if part.text and (allows_blank or not shaping.is_blank(part)) else None
+            is_refused = not part.text or (shaping.is_blank(part) and not allows_blank)
+            return None if is_refused else part
         case Thinking() | RedactedThinking():
             return _fit_thinking(part)
         case ToolCall():
@@ -265,28 +292,33 @@ def _fit_call(call: ToolCall) -> ToolCall:
     if old and old.get("input") is None:
         return replace(call, origin=None)
     arguments = wire.object_arguments(call.arguments)
-    return call if arguments is call.arguments else replace(call, arguments=arguments)
+    if arguments is call.arguments:
+        return call
+    return replace(call, arguments=arguments)
 
 
 def _fit_thinking(part: Thinking | RedactedThinking) -> Part | None:
     """Keep thinking that Anthropic signed; turn other thinking into text, if it has any."""
-    signature, text = (part.signature, part.text) if isinstance(part, Thinking) else (part.data, "")
+    signature = part.signature if isinstance(part, Thinking) else part.data
     if signature and not wire.is_sealed_elsewhere(part):
         return part
-    return Text(text=text) if text.strip() else None
+    if isinstance(part, Thinking) and part.text.strip():
+        return Text(text=part.text)
+    return None
 
 
 def _fit_result(result: ToolResult) -> ToolResult:
     """Drop empty text blocks and blocks that have no place; an error gets a text."""
-    content: tuple[ResultContent, ...] = tuple(
-        block
-        for block in result.content
-        if not (isinstance(block, Text) and not block.text and wire_of(block, NAME))
-        and not shaping.has_no_place(block, NAME)
-    )
+    content: list[ResultContent] = []
+    for block in result.content:
+        is_empty_block = isinstance(block, Text) and not block.text and bool(wire_of(block, NAME))
+        if not is_empty_block and not shaping.has_no_place(block, NAME):
+            content.append(block)
     if result.is_error and all(map(shaping.is_blank, content)):
-        content = (Text(text=shaping.NO_OUTPUT),)
-    return result if content == result.content else replace(result, content=content)
+        content = [Text(text=shaping.NO_OUTPUT)]
+    if tuple(content) == result.content:
+        return result
+    return replace(result, content=tuple(content))
 
 
 def _move_out_of_errors(message: Message) -> Message:
@@ -294,14 +326,19 @@ def _move_out_of_errors(message: Message) -> Message:
     moved: list[ResultContent] = []
 
     def change(part: Part) -> Part:
-        if not isinstance(part, ToolResult) or not part.is_error or all(isinstance(b, Text) for b in part.content):
+        if not isinstance(part, ToolResult) or not part.is_error:
             return part
-        moved.extend(block for block in part.content if not isinstance(block, Text))
+        others = [block for block in part.content if not isinstance(block, Text)]
+        if not others:
+            return part
+        moved.extend(others)
         texts = tuple(block for block in part.content if isinstance(block, Text) and not shaping.is_blank(block))
         return replace(part, content=texts or (Text(text=shaping.SHOWN_BELOW),))
 
     new = shaping.change_parts(message, change)
-    return replace(new, parts=(*new.parts, *moved)) if moved else message
+    if not moved:
+        return message
+    return replace(new, parts=(*new.parts, *moved))
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
@@ -325,9 +362,11 @@ def _belongs(group: Sequence[Message], message: Message) -> bool:
         return False
     if message.role != "assistant":
         return bool(last.results and message.results)  # the results of one batch go together
-    # After a call only results may follow, after thinking something must.
-    is_open = shaping.is_thinking(last.parts[-1]) or any(one.calls for one in group)
-    return is_open or (shaping.is_thinking(group[0].parts[0]) and not any(map(shaping.is_thinking, message.parts)))
+    if any(one.calls for one in group):  # only results may follow a call
+        return True
+    if shaping.is_thinking(last.parts[-1]):  # something must follow thinking
+        return True
+    return shaping.is_thinking(group[0].parts[0]) and not any(map(shaping.is_thinking, message.parts))
 
 
 def _are_rendered_together(run: list[list[Message]], group: list[Message]) -> bool:
@@ -351,7 +390,9 @@ def _order_thinking(message: Message) -> Message:
         parts = parts[:-1]
     if parts and not (shaping.is_thinking(parts[0]) or isinstance(parts[0], Opaque)):
         parts = tuple(part for part in parts if not shaping.is_thinking(part))
-    return message if len(parts) == len(message.parts) else replace(message, parts=parts)
+    if len(parts) == len(message.parts):
+        return message
+    return replace(message, parts=parts)
 
 
 def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
@@ -361,8 +402,7 @@ def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
     """
     placed: list[Message] = []
     for side in shaping.group_sides(messages):
-        system = [one for one in side if one.role == "system"]
-        last = next((one for one in reversed(system) if wire_of(one, NAME)), None) if len(system) < len(side) else None
+        last = _find_last_instruction(side)
         for message in side:
             if message.role != "system":
                 placed.append(message)
@@ -376,17 +416,31 @@ def _place_instructions(messages: Sequence[Message], log: Log) -> list[Message]:
     return placed
 
 
+def _find_last_instruction(side: Sequence[Message]) -> Message | None:
+    """Return the last system message of a side that was read from a list; None if nobody else is on that side."""
+    system = [message for message in side if message.role == "system"]
+    if len(system) == len(side):
+        return None
+    for message in reversed(system):
+        if wire_of(message, NAME):
+            return message
+    return None
+
+
 def _strip_last_reply(messages: list[Message], log: Log) -> list[Message]:
     """Remove white space at the end of a last reply, which the model is to continue."""
-    last = messages[-1] if messages else None
-    if last is None or last.role != "assistant" or not last.parts or not isinstance(last.parts[-1], Text):
+    if not messages:
         return messages
-    text = last.parts[-1].text
-    if text == text.rstrip():
+    reply = messages[-1]
+    if reply.role != "assistant" or not reply.parts:
+        return messages
+    *parts, last = reply.parts
+    if not isinstance(last, Text) or last.text == last.text.rstrip():
         return messages
     log.note("trailing-space", len(messages) - 1, "removed white space at the end of the last reply")
-    tail = (replace(last.parts[-1], text=text.rstrip()),) if text.strip() else ()
-    return [*messages[:-1], replace(last, parts=(*last.parts[:-1], *tail))]
+    if last.text.strip():
+        parts.append(replace(last, text=last.text.rstrip()))
+    return [*messages[:-1], replace(reply, parts=tuple(parts))]
 
 
 # --- rules -------------------------------------------------------------------
@@ -407,28 +461,47 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
     found: list[Violation] = []
     turns: list[Turn] = []
     for index, message in enumerate(sent):
-        where, role = f"messages[{index}]", message.get("role")
-        found += [*_check_place(sent, index, where), *_check_message(message, where)]
-        found += _check_thinking(message, where) if role == "assistant" else ()
-        calls, results = _ids(message, "tool_use", "id"), _ids(message, "tool_result", "tool_use_id")
-        turns.append(Turn(where, calls if role == "assistant" else (), results if role == "user" else ()))
+        where = f"messages[{index}]"
+        role = message.get("role")
+        found += _check_place(sent, index, where)
+        found += _check_message(message, where)
+        calls: Sequence[str] = ()
+        results: Sequence[str] = ()
+        if role == "assistant":
+            found += _check_thinking(message, where)
+            calls = _ids(message, "tool_use", "id")
+        elif role == "user":
+            results = _ids(message, "tool_result", "tool_use_id")
+        turns.append(Turn(where, calls, results))
     found += check_pairs(turns, is_unique=True)
-    content = sent[-1].get("content") if sent[-1].get("role") == "assistant" else None
-    last = blocks(content)[-1] if blocks(content) else {"type": "text", "text": content}
-    text = last.get("text")
-    if kind(last) == "text" and isinstance(text, str) and text != text.rstrip():
-        found.append(Violation("trailing-space", f"messages[{len(sent) - 1}]", "the last reply ends in white space"))
+    found += _check_end(sent[-1], f"messages[{len(sent) - 1}]")
     return found
+
+
+def _check_end(last: Wire, where: str) -> Iterator[Violation]:
+    """A last reply, which the model is to continue, does not end in white space."""
+    if last.get("role") != "assistant":
+        return
+    text = last.get("content")
+    listed = blocks(text)
+    if listed:
+        text = listed[-1].get("text") if kind(listed[-1]) == "text" else None
+    if isinstance(text, str) and text != text.rstrip():
+        yield Violation("trailing-space", where, "the last reply ends in white space")
 
 
 def _check_place(sent: Sequence[Wire], index: int, where: str) -> Iterator[Violation]:
     """The first message is the user's; a system message in the list comes after the user and before the assistant."""
-    before = sent[index - 1].get("role") if index else None
-    following = sent[index + 1].get("role") if index + 1 < len(sent) else "assistant"
-    if sent[index].get("role") == "assistant":
+    role = sent[index].get("role")
+    if role == "user":
+        return
+    if role == "assistant":
         if index == 0:
             yield Violation("first-user", where, "the first message is not the user's")
-    elif sent[index].get("role") != "user" and (before != "user" or following != "assistant"):
+        return
+    before = sent[index - 1].get("role") if index else None
+    following = sent[index + 1].get("role") if index + 1 < len(sent) else "assistant"
+    if before != "user" or following != "assistant":
         yield Violation("system-place", where, f"a system message between {before} and {following}")
 
 
@@ -503,11 +576,15 @@ def _check_thinking(message: Wire, where: str) -> Iterator[Violation]:
         yield Violation("thinking-first", where, f"{kinds[0]} before thinking")
     if kinds[-1] in _THINKING_BLOCKS:
         yield Violation("thinking-last", where, "nothing follows the thinking")
-    for block in (block for block in content if kind(block) in _THINKING_BLOCKS):
-        seal, words = (
-            (block.get("data"), "") if "redacted" in kind(block) else (block.get("signature"), block.get("thinking"))
-        )
-        if not seal or not isinstance(words, str):
+    for block in content:
+        match kind(block):
+            case "thinking":
+                is_signed = bool(block.get("signature")) and isinstance(block.get("thinking"), str)
+            case "redacted_thinking":
+                is_signed = bool(block.get("data"))
+            case _:
+                continue
+        if not is_signed:
             yield Violation("unsigned-thinking", where, "thinking without its signature")
 
 
