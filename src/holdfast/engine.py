@@ -6,12 +6,14 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from os import PathLike
 from pathlib import Path
 from threading import Event, Lock
-from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_args
 from weakref import WeakValueDictionary
 
 from holdfast import settings as configuration
+from holdfast.arguments import make_error, require_count, require_text, require_type
 from holdfast.cache import LruCache
 from holdfast.calls import DeadlineError, Watchdog
 from holdfast.compaction.events import Hooks
@@ -141,6 +143,14 @@ class Engine:
             SettingsError: A setting or the name of a model is wrong.
             StorageError: The memory cannot be opened.
         """
+        if path is not None:
+            require_type((str, PathLike), "the path of a folder, or the address of a server", path=path)
+            if not str(path):
+                raise InputError("path is empty: name a folder, or leave it out to use the default one")
+        if hooks is not None:
+            require_type(Hooks, "Hooks(...)", hooks=hooks)
+        if auto is not None and auto not in get_args(AutoCompaction):
+            raise make_error("auto", auto, " or ".join(get_args(AutoCompaction)))
         settings, warnings = _read_settings(settings)
         if reader is None and model is None:
             reader = settings.knowledge.model
@@ -148,6 +158,7 @@ class Engine:
         fact_reader = _open_model(reader, settings)
         options: dict[str, Any] = {"is_personal": personal}
         if clock is not None:
+            require_type(Callable, "a function that returns Unix milliseconds", clock=clock)  # type: ignore[arg-type]
             options["clock"] = clock
         return cls(
             Memory.open(path, settings=settings, **options),
@@ -331,6 +342,10 @@ class Engine:
             limit: At most this many. Each takes a few milliseconds, for its title and times.
         """
         self._require_open()
+        given = {"tenant": tenant, "project": project, "agent": agent}
+        require_text(**{name: value for name, value in given.items() if value is not None})
+        if limit is not None:
+            require_count(limit=limit, least=1)
         return list_sessions(self._memory.store, tenant=tenant, project=project, agent=agent, limit=limit)
 
     def search(
@@ -338,6 +353,8 @@ class Engine:
     ) -> list[Hit]:
         """Find the passages of all sessions of an agent that match a question best, best first."""
         self._require_open()
+        require_text(query=query)
+        require_count(limit=limit, least=1)
         scope = Scope(tenant=tenant, project=project, agent=agent)
         return self._memory.search(query, scope=scope, across=True, limit=limit)
 

@@ -15,6 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from weakref import ref
 
 from holdfast import providers, turn
+from holdfast.arguments import (
+    require_count,
+    require_list,
+    require_messages,
+    require_numbers,
+    require_text,
+    require_texts,
+)
 from holdfast.calls import DeadlineError, Watchdog
 from holdfast.compaction.events import Hooks
 from holdfast.context.budget import Budget, budget
@@ -307,6 +315,9 @@ class Session:
             InputError: `limit` or `reserve` is out of range.
         """
         self._resources.require_open()
+        require_messages(messages)
+        require_list(FactRow, "a list of facts, as Session.facts returns them", facts=facts)
+        require_text(question=question)
         request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools, overhead=overhead)
         request = replace(request, facts=facts, is_recalling=recall, question=question)
         masks = self._state.history.mask_ahead(messages, format=format)
@@ -469,6 +480,7 @@ class Session:
         None if this process has sent no request of the session whose history these messages continue.
         """
         self._resources.require_open()
+        require_messages(messages)
         with self._lock:
             if self._limits is None:
                 return None
@@ -518,6 +530,7 @@ class Session:
         self, messages: Sequence[Incoming], *, format: str | None, after: str | None, is_broken: bool
     ) -> AppendResult:
         self._resources.require_open()
+        require_messages(messages)
         if after and not str(after).startswith(FIRST):
             raise InputError(f"after={after!r}: give `place` of the window that the messages answer")
         caller = _get_caller()
@@ -549,6 +562,8 @@ class Session:
     ) -> int:
         """Count the tokens of the next request before anything new is cut from it."""
         self._resources.require_open()
+        if messages is not None:
+            require_messages(messages)
         limits = self._make_limits(limit, reserve)
         masks = self._state.history.mask_ahead(messages or (), format=format)
         with self._lock:
@@ -577,6 +592,7 @@ class Session:
         Raises:
             InputError: There is no such turn, or its window was not recorded or is forgotten.
         """
+        require_count(turn=turn)
         return rebuild_window(self._memory.store, self.scope, turn, count=self._resources.count)
 
     # --- compaction --------------------------------------------------------------
@@ -615,6 +631,10 @@ class Session:
             InputError: `limit` or `reserve` is out of range.
         """
         self._resources.require_open()
+        if messages is not None:
+            require_messages(messages)
+        if instructions is not None:
+            require_text(instructions=instructions)
         limits = self._make_limits(limit, reserve)
         masks = self._state.history.mask_ahead(messages or (), format=format)
         with self._lock:
@@ -811,6 +831,9 @@ class Session:
 
         `across` includes passages of the agent's other sessions; by default as set by `archive.cross_session`.
         """
+        require_text(query=query)
+        if cap is not None:
+            require_count(cap=cap, least=1)
         return self._memory.recall((query,), scope=self.scope, cap=cap, across=across)
 
     def search(self, query: str, *, across: bool = True, limit: int = 10) -> list[Hit]:
@@ -818,6 +841,8 @@ class Session:
 
         The newest message of the user is left out if it only asks something: it is the question that is being answered.
         """
+        require_text(query=query)
+        require_count(limit=limit, least=1)
         asked = self._find_open_question(across=across)
         return self._memory.search(query, scope=self.scope, across=across, limit=limit, without_messages=asked)
 
@@ -846,7 +871,8 @@ class Session:
         Raises:
             StorageError: One of the messages is damaged.
         """
-        _require_numbers(ids)
+        require_numbers(ids=ids)
+        require_count(around=around)
         return self._memory.get(ids, scope=self.scope, across=across, around=around)
 
     def remember(
@@ -862,6 +888,8 @@ class Session:
 
         Up to three `questions` that it answers, in other words than its own, are searched with it.
         """
+        require_text(content=content, subject=subject, slot=slot)
+        require_texts(questions=questions)
         return self._memory.remember(
             content, scope=self.scope, type=type, subject=subject, slot=slot, questions=questions
         )
@@ -885,7 +913,7 @@ class Session:
     def forget(self, ids: Sequence[int] | None = None) -> int:
         """Forget messages for good, with everything derived from them; without `ids` the whole session."""
         if ids is not None:
-            _require_numbers(ids)
+            require_numbers(ids=ids)
         with self._lock:
             forgotten = self._memory.forget(scope=self.scope, ids=ids)
             self._start_over()
@@ -893,6 +921,7 @@ class Session:
 
     def forget_facts(self, ids: Sequence[str], *, across: bool = True) -> int:
         """Forget facts for good, with their earlier versions."""
+        require_texts(ids=ids)
         return self._memory.forget(scope=self.scope, fact_ids=ids, across=across)
 
     def exclude(self, ids: Sequence[int] = (), *, facts: Sequence[str] = (), excluded: bool = True) -> int:
@@ -901,7 +930,8 @@ class Session:
         `get`, `search` and `facts` still find them. A block that was recalled before stays in the window until the
         next cut.
         """
-        _require_numbers(ids)
+        require_numbers(ids=ids)
+        require_texts(facts=facts)
         return self._memory.exclude(ids, scope=self.scope, fact_ids=facts, across=True, excluded=excluded)
 
     def exclusions(self) -> Exclusions:
@@ -919,7 +949,7 @@ class Session:
 
     def pin(self, ids: Sequence[int], *, pinned: bool = True) -> int:
         """Keep messages in every window from now on, or no longer; those that were removed come back."""
-        _require_numbers(ids)
+        require_numbers(ids=ids)
         known = self._memory.pin(ids, scope=self.scope, pinned=pinned)
         with self._lock:
             self._edit(Pinned(on=pinned), self._state.history.add_pairs(ids))
@@ -1016,6 +1046,10 @@ class Session:
         overhead: int = 0,
     ) -> Request:
         """Make a request of the arguments of `assemble`."""
+        require_list(Mapping, "a list of tool definitions, as in the request", tools=tools)
+        require_count(overhead=overhead)
+        if model is not None:
+            require_text(model=model)
         archive_tool = ""
         for tool in tools:
             overhead += count_json(tool, count=self._resources.count)
@@ -1077,8 +1111,3 @@ def _add_warnings(report: ContextReport, warnings: Sequence[str]) -> ContextRepo
     if not warnings:
         return report
     return replace(report, warnings=tuple(dict.fromkeys((*report.warnings, *warnings))))
-
-
-def _require_numbers(ids: Sequence[int]) -> None:
-    if isinstance(ids, str | int) or not all(type(number) is int for number in ids):
-        raise InputError(f"ids={ids!r}: give a list of message numbers, such as [3, 4]")

@@ -209,6 +209,96 @@ class TestArguments:
             engine.session("s").search("port", limit=limit)
 
 
+HISTORY = [{"role": "user", "content": "The berth is 7."}]
+
+
+class TestWrongTypes:
+    @pytest.mark.parametrize(
+        ("method", "given", "named"),
+        [
+            ("assemble", (None,), {}),
+            ("assemble", (5,), {}),
+            ("assemble", (iter(HISTORY),), {}),
+            ("assemble", (HISTORY,), {"tools": None}),
+            ("assemble", (HISTORY,), {"tools": [5]}),
+            ("assemble", (HISTORY,), {"facts": [5]}),
+            ("assemble", (HISTORY,), {"question": 5}),
+            ("assemble", (HISTORY,), {"model": 5}),
+            ("assemble", (HISTORY,), {"overhead": "5"}),
+            ("append", (None,), {}),
+            ("count_tokens", (5,), {}),
+            ("compact", (5,), {}),
+            ("compact", (HISTORY,), {"instructions": 5}),
+            ("preview", (None,), {"provider": "openai_chat"}),
+            ("window", ("1",), {}),
+            ("recall", (5,), {}),
+            ("recall", (None,), {}),
+            ("search", (5,), {}),
+            ("search", ("berth",), {"limit": "5"}),
+            ("remember", (5,), {}),
+            ("remember", ("The berth is 7.",), {"subject": 5}),
+            ("remember", ("The berth is 7.",), {"questions": "Which one?"}),
+            ("get", (None,), {}),
+            ("get", ([1],), {"around": "1"}),
+            ("pin", (None,), {}),
+            ("exclude", (None,), {}),
+            ("exclude", ([1],), {"facts": "abc"}),
+            ("forget", ("1",), {}),
+            ("forget_facts", (5,), {}),
+            ("forget_facts", ("abc",), {}),
+        ],
+    )
+    def test_a_value_of_the_wrong_type_is_an_input_error(
+        self, engine: Engine, method: str, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        """Before anything is stored."""
+        with pytest.raises(InputError):
+            getattr(engine.session("s"), method)(*given, **named)
+        assert engine.stats().messages == 0
+        assert engine.session("s").facts() == []
+
+    @pytest.mark.parametrize(
+        ("method", "given", "named"),
+        [
+            ("search", (5,), {}),
+            ("search", ("berth",), {"limit": "5"}),
+            ("sessions", (), {"limit": "5"}),
+            ("sessions", (), {"limit": -1}),
+            ("sessions", (), {"tenant": 5}),
+        ],
+    )
+    def test_so_it_is_in_the_engine(
+        self, engine: Engine, method: str, given: tuple[Any, ...], named: dict[str, Any]
+    ) -> None:
+        """All sessions are searched and listed by it."""
+        with pytest.raises(InputError):
+            getattr(engine, method)(*given, **named)
+
+    @pytest.mark.parametrize("cap", [0, -1, "500", True])
+    def test_a_cap_is_at_least_one_token(self, engine: Engine, cap: Any) -> None:
+        """A block of no tokens is not the same as nothing that matches."""
+        with pytest.raises(InputError, match=r"cap=.*: give a whole number, at least 1"):
+            engine.session("s").recall("Which berth?", cap=cap)
+
+    @pytest.mark.parametrize("path", [5, b"memory", ""])
+    def test_a_path_that_is_none_creates_no_folder(
+        self, tmp_path: Path, path: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A number is not the name of a folder."""
+        monkeypatch.chdir(tmp_path)
+        with pytest.raises(InputError, match="path"):
+            Engine.open(path, settings=QUIET)
+        assert list(tmp_path.iterdir()) == []
+
+    @pytest.mark.parametrize(
+        "named", [{"hooks": 5}, {"auto": "often"}, {"clock": 5}, {"model": 5}], ids=lambda named: next(iter(named))
+    )
+    def test_other_arguments_of_open_are_checked(self, tmp_path: Path, named: dict[str, Any]) -> None:
+        """Before the memory is opened."""
+        with pytest.raises(InputError, match=next(iter(named))):
+            Engine.open(tmp_path / "memory", settings=QUIET, **named)
+
+
 class TestCommands:
     @pytest.mark.parametrize(
         ("arguments", "code", "words"),
