@@ -117,7 +117,7 @@ def find_missing(stops: Sequence[Stop], calls: Sequence[Call]) -> list[Stop]:
     return missing
 
 
-@pytest.mark.parametrize("heading", ["A turn, step by step", "A recall, stop by stop"])
+@pytest.mark.parametrize("heading", ["A turn, step by step", "A recall, step by step"])
 def test_a_turn_makes_the_stops_of_a_walk(heading: str, tmp_path: Path) -> None:
     """The second request of a conversation trims, recalls and records."""
     stops = read_walk(heading)
