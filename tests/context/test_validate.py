@@ -121,6 +121,16 @@ class TestAnyProvider:
             "empty-window"
         ]
 
+    @pytest.mark.parametrize("provider", FORMATS)
+    def test_an_error_names_the_only_message_if_it_is_empty(self, provider: str) -> None:
+        """And says what to do."""
+        with pytest.raises(InvalidWindowError, match=r"messages\[0\] \(user\) is empty: give it text"):
+            validate([user(" ")], provider)
+        with pytest.raises(InvalidWindowError, match=r"messages\[0\] \(user\), messages\[1\] \(assistant\) are empty"):
+            validate([user(""), reply("")], provider)
+        with pytest.raises(InvalidWindowError, match="add a message of the user"):
+            validate([], provider)
+
     def test_unknown_providers_are_refused(self) -> None:
         """Before anything is done."""
         with pytest.raises(FormatError, match="'delphi' is not one of anthropic"):

@@ -86,9 +86,27 @@ def validate(messages: Sequence[Message], provider: str, *, reasoning: Mapping[s
         return first
     log.note("unknown", None, f"left out every block of an unknown type, because of {first.violations[0]}")
     second = _repair_and_check([_keep_understood(message) for message in encodable], log)
+    if not second.wire:
+        raise InvalidWindowError(provider, [_explain_empty(messages)])
     if second.violations:
         raise InvalidWindowError(provider, second.violations)
     return replace(second, violations=first.violations)
+
+
+def _explain_empty(messages: Sequence[Message]) -> Violation:
+    """Say why nothing of a message list can be sent, and what to do."""
+    empty = [f"messages[{index}] ({message.role})" for index, message in enumerate(messages) if is_empty(message)]
+    if len(empty) > 1:
+        why = f"{', '.join(empty[:_MAX_NAMED])} are empty: give one of them text, or do not send them"
+    elif empty:
+        why = f"{empty[0]} is empty: give it text, or do not send it"
+    else:
+        why = "add a message of the user"
+    return Violation("empty-window", "messages", f"there is no message with content; {why}")
+
+
+_MAX_NAMED: Final = 5
+"""How many empty messages an error names."""
 
 
 def _repair_and_check(messages: Sequence[Message], log: Log) -> ValidWindow:
