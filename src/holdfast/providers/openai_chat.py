@@ -68,14 +68,19 @@ _PARTS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
 
 
 def _read_thinking(data: Json) -> tuple[Thinking, ...]:
-    texts = (data.get(key) for key in _THINKING_KEYS)
-    return tuple(Thinking(text=text) for text in texts if isinstance(text, str) and text)[:1]
+    """Read the reasoning of a reply from the first field that has some."""
+    for key in _THINKING_KEYS:
+        text = data.get(key)
+        if isinstance(text, str) and text:
+            return (Thinking(text=text),)
+    return ()
 
 
 def _read_calls(data: Json, where: str) -> list[Text | ToolCall]:
     """Read the other fields of a message: a refusal, calls, and a call in the old field."""
     parts: list[Text | ToolCall] = []
-    if isinstance(text := data.get("refusal"), str) and text:
+    text = data.get("refusal")
+    if isinstance(text, str) and text:
         # Its wire form without a type distinguishes it from a refusal in the content.
         parts.append(Text(text=text).read_from({"refusal": text}, format=NAME))
     for index, call in enumerate(expect(data, "tool_calls", list, where, default=[])):
@@ -92,7 +97,8 @@ def _read_call(entry: Any, where: str) -> ToolCall:
     call_id = expect(data, "id", str, where, default="")
     if data.get("type") == "custom":
         custom = wire.expect_object(data.get("custom"), f"{where}.custom")
-        name, text = (expect(custom, key, str, f"{where}.custom", default="") for key in ("name", "input"))
+        name = expect(custom, "name", str, f"{where}.custom", default="")
+        text = expect(custom, "input", str, f"{where}.custom", default="")
         return ToolCall(id=call_id, name=name, arguments=text).read_from(data, format=NAME)
     function = wire.expect_object(data.get("function"), f"{where}.function")
     return _read_function(function, f"{where}.function", call_id=call_id).read_from(data, format=NAME)
@@ -137,7 +143,9 @@ def render(messages: Sequence[Message]) -> list[Json]:
         if message.calls or not message.results:
             words = replace(message, parts=others) if message.results else message
             sent = wire.rebuild(words, _make_message, format=NAME)
-            rendered += pending if sent is None else [*pending, sent]
+            rendered += pending
+            if sent is not None:
+                rendered.append(sent)
             pending = _render_beside(message.results, ())
         else:
             pending += _render_beside(message.results, others)
@@ -149,25 +157,44 @@ def _make_message(message: Message, old: Json) -> Json | None:
     content = _make_content(message.parts, old)
     if message.role == "assistant" or message.calls:
         fields = {"content": content or None, **_make_fields(message)}
-        # A message of nothing but thinking cannot be sent back.
-        return {"role": "assistant", **fields, **_make_thinking(message, old)} if any(fields.values()) else None
-    role = "user" if message.role == "tool" else message.role
-    role = old["role"] if ROLES.get(old.get("role", "")) == role else role
-    return {"role": role, "content": content} if content else None
+        if not any(fields.values()):  # a message of nothing but thinking cannot be sent back
+            return None
+        return {"role": "assistant", **fields, **_make_thinking(message, old)}
+    if not content:
+        return None
+    role: str = "user" if message.role == "tool" else message.role
+    if ROLES.get(old.get("role", "")) == role:  # another name of the same role
+        role = old["role"]
+    return {"role": role, "content": content}
 
 
 def _make_fields(message: Message) -> Json:
     refusals = [part.text for part in message.parts if isinstance(part, Text) and _is_refusal_field(part)]
-    listed = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if not _is_legacy(call)]
-    legacy = [wire.rebuild(call, _make_call, format=NAME) for call in message.calls if _is_legacy(call)]
-    fields = {"refusal": "\n".join(refusals), "tool_calls": listed, "function_call": legacy[0] if legacy else None}
-    return {key: value for key, value in fields.items() if value}
+    listed: list[Json] = []
+    legacy: list[Json] = []
+    for call in message.calls:
+        sent = wire.rebuild_always(call, _make_call, format=NAME)
+        if _is_legacy(call):
+            legacy.append(sent)
+        else:
+            listed.append(sent)
+    fields: dict[str, Any] = {}
+    refusal = "\n".join(refusals)
+    if refusal:
+        fields["refusal"] = refusal
+    if listed:
+        fields["tool_calls"] = listed
+    if legacy:
+        fields["function_call"] = legacy[0]
+    return fields
 
 
 def _make_thinking(message: Message, old: Json) -> Json:
     """Render thinking only for a server that sent it, under the names that it used."""
     text = "\n".join(part.text for part in message.parts if isinstance(part, Thinking))
-    return {key: text for key in _THINKING_KEYS if text and old.get(key)}
+    if not text:
+        return {}
+    return {key: text for key in _THINKING_KEYS if old.get(key)}
 
 
 def _is_refusal_field(part: Text) -> bool:
@@ -186,16 +213,21 @@ def _is_legacy(part: Part) -> bool:
 
 def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
     """Render content as one string if it is only text and was not a list, else as a list of parts."""
-    inside = [
-        part
-        for part in parts
-        if isinstance(part, ResultContent) and not (isinstance(part, Text) and _is_refusal_field(part))
-    ]
+    inside: list[ResultContent] = []
+    for part in parts:
+        is_field = isinstance(part, Text) and _is_refusal_field(part)
+        if isinstance(part, ResultContent) and not is_field:
+            inside.append(part)
     texts = [part.text for part in inside if isinstance(part, Text)]
     is_list = isinstance(old.get("content"), list) or any(wire_of(part, NAME) for part in inside)
     if len(texts) == len(inside) and not is_list:
         return "\n".join(texts)
-    return [sent for part in inside if (sent := wire.rebuild(part, _make_part, format=NAME)) is not None]
+    content: list[Json] = []
+    for block in inside:
+        sent = wire.rebuild(block, _make_part, format=NAME)
+        if sent is not None:
+            content.append(sent)
+    return content
 
 
 def _make_part(part: ResultContent, old: Json) -> Json | None:
@@ -214,24 +246,36 @@ def _make_call(call: ToolCall, old: Json) -> Json:
         custom = {"name": call.name, "input": wire.text_arguments(call.arguments)}
         return {"id": call.id, "type": "custom", "custom": custom}
     function = {"name": call.name, "arguments": wire.encode_arguments(call.arguments)}
-    return function if _is_legacy(call) else {"id": call.id, "type": "function", "function": function}
+    if _is_legacy(call):
+        return function
+    return {"id": call.id, "type": "function", "function": function}
 
 
 def _make_result(result: ToolResult, old: Json) -> Json:
     if old.get("role") == "function":
         return {"role": "function", "name": result.call_id, "content": _make_content(result.content, old)}
     # A tool message may hold only text; images that were read from one stay there.
-    inside = tuple(block for block in result.content if old or not isinstance(block, Image))
-    content = _make_content(inside, old) or (_IMAGE_BELOW if len(inside) < len(result.content) else "")
+    inside = result.content
+    if not old:
+        inside = tuple(block for block in result.content if not isinstance(block, Image))
+    content = _make_content(inside, old)
+    if not content and len(inside) < len(result.content):
+        content = _IMAGE_BELOW
+    if not content:
+        content = ""
     return {"role": "tool", "tool_call_id": result.call_id, "content": content}
 
 
 def _render_beside(results: Sequence[ToolResult], words: Sequence[Part]) -> list[Json]:
     """Render the images in results, and the text with them, as a user message."""
-    foreign = (result for result in results if not wire_of(result, NAME))
-    images = [block for result in foreign for block in result.content if isinstance(block, Image)]
+    images: list[Part] = []
+    for result in results:
+        if not wire_of(result, NAME):
+            images += [block for block in result.content if isinstance(block, Image)]
     content = _make_content([*images, *words], {})
-    return [{"role": "user", "content": content}] if content else []
+    if not content:
+        return []
+    return [{"role": "user", "content": content}]
 
 
 # --- shape -------------------------------------------------------------------
@@ -243,7 +287,10 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     shaped = shaping.assign_ids(shaped, log, is_plain=False, is_unique=False)
     shaped = shaping.change_messages(shaped, _fit_message, log, "content")
     shaped = shaping.drop_empty(shaped, log, lambda part: shaping.is_blank(part) or shaping.is_thinking(part))
-    return [message for side in shaping.group_sides(_renew_legacy(shaped)) for message in _join_side(side, log)]
+    joined: list[Message] = []
+    for side in shaping.group_sides(_renew_legacy(shaped)):
+        joined += _join_side(side, log)
+    return joined
 
 
 def _drop_empty_calls(message: Message) -> Message:
@@ -283,9 +330,17 @@ def _fit_part(part: Part) -> Part | None:
 def _fit_call(call: ToolCall) -> ToolCall:
     """Rebuild a call whose arguments were not sent as text."""
     old = wire_of(call, NAME)
-    inside, key = (old["custom"], "input") if old.get("type") == "custom" else (old.get("function", old), "arguments")
-    is_text = isinstance(inside, Mapping) and isinstance(inside.get(key), str)
-    return call if not old or is_text else replace(call, origin=None)
+    if not old:
+        return call
+    if old.get("type") == "custom":
+        inside = old["custom"]
+        key = "input"
+    else:
+        inside = old.get("function", old)
+        key = "arguments"
+    if isinstance(inside, Mapping) and isinstance(inside.get(key), str):
+        return call
+    return replace(call, origin=None)
 
 
 def _fit_result(result: ToolResult) -> ToolResult:
@@ -293,7 +348,9 @@ def _fit_result(result: ToolResult) -> ToolResult:
     if old and old.get("content") in (None, []):
         return replace(result, origin=None)
     content = tuple(block for block in result.content if _fit_part(block) is not None)
-    return result if len(content) == len(result.content) else replace(result, content=content)
+    if len(content) == len(result.content):
+        return result
+    return replace(result, content=content)
 
 
 def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
@@ -309,7 +366,10 @@ def _renew_legacy(messages: Sequence[Message]) -> list[Message]:
 
 
 def _is_legacy_pair(message: Message, following: Message | None) -> bool:
-    calls, results = message.calls, following.results if following else ()
+    if following is None:
+        return False
+    calls = message.calls
+    results = following.results
     if not len(calls) == len(results) == 1 or calls[0].name != results[0].call_id:
         return False
     return _is_legacy(calls[0]) and _is_legacy(results[0])
@@ -317,7 +377,9 @@ def _is_legacy_pair(message: Message, following: Message | None) -> bool:
 
 def _join_side(messages: Sequence[Message], log: Log) -> list[Message]:
     """Join the messages of one side from its first call on."""
-    first = next((index for index, message in enumerate(messages) if message.calls), len(messages))
+    first = 0
+    while first < len(messages) and not messages[first].calls:
+        first += 1
     if len(messages) - first <= 1:
         return list(messages)
     if any(wire_of(message, NAME) for message in messages[first:]):
@@ -337,7 +399,8 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
     found: list[Violation] = []
     turns: list[Turn] = []
     for index, message in enumerate(sent):
-        where, role = f"messages[{index}]", message.get("role")
+        where = f"messages[{index}]"
+        role = message.get("role")
         found += _check_message(message, where)
         for part in blocks(message.get("content")):
             if kind(part) == "text" and not part.get("text"):
@@ -354,7 +417,8 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
 
 
 def _check_message(message: Wire, where: str) -> Iterator[Violation]:
-    role, content = message.get("role"), message.get("content")
+    role = message.get("role")
+    content = message.get("content")
     if role not in ROLES:
         yield Violation("role", where, f"unknown role {quote(role)}")
     if message.get("tool_calls") == []:
@@ -368,14 +432,16 @@ def _check_message(message: Wire, where: str) -> Iterator[Violation]:
 
 def _calls(message: Wire) -> list[tuple[Wire, str, Wire]]:
     """List the calls of a message, each with the id that its result must have, and its function."""
-    listed = blocks(message.get("tool_calls"))
-    functions = [call.get("custom") if kind(call) == "custom" else call.get("function") for call in listed]
-    calls = [
-        (call, str(call.get("id") or ""), function if isinstance(function, Mapping) else {})
-        for call, function in zip(listed, functions, strict=True)
-    ]
+    calls: list[tuple[Wire, str, Wire]] = []
+    for call in blocks(message.get("tool_calls")):
+        function = call.get("custom" if kind(call) == "custom" else "function")
+        if not isinstance(function, Mapping):
+            function = {}
+        calls.append((call, str(call.get("id") or ""), function))
     legacy = message.get("function_call")
-    return [*calls, (legacy, _LEGACY + str(legacy.get("name")), legacy)] if isinstance(legacy, Mapping) else calls
+    if isinstance(legacy, Mapping):
+        calls.append((legacy, _LEGACY + str(legacy.get("name")), legacy))
+    return calls
 
 
 def _check_calls(message: Wire, where: str) -> Iterator[Violation]:
@@ -387,7 +453,8 @@ def _check_calls(message: Wire, where: str) -> Iterator[Violation]:
             yield Violation("id", where, f"id {quote(call_id)}")
         if not rules.OPENAI_NAME.fullmatch(str(function.get("name", ""))):
             yield Violation("name", where, f"name {quote(function.get('name'))}")
-        if not isinstance(function.get("input" if kind(call) == "custom" else "arguments"), str):
+        arguments = function.get("input" if kind(call) == "custom" else "arguments")
+        if not isinstance(arguments, str):
             yield Violation("arguments", where, "arguments are not text")
     yield from rules.check_unique(((where, call_id) for _, call_id, _ in calls), "repeated-id")
 
