@@ -60,8 +60,10 @@ def _read_content(content: Any, where: str) -> tuple[ResultContent, ...]:
 
 
 def _read_image(data: Json, where: str) -> Image | Opaque:
-    is_url = isinstance(data.get("image_url"), str)
-    return wire.image_from_url(data["image_url"]) if is_url else wire.carry(data, where)
+    url = data.get("image_url")
+    if isinstance(url, str):
+        return wire.image_from_url(url)
+    return wire.carry(data, where)  # the provider has it, under the id of a file
 
 
 _PARTS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
@@ -77,7 +79,9 @@ def _read_item(data: Json, item_kind: str, where: str) -> Part:
         listed = [*expect(data, "summary", list, where, default=[]), *expect(data, "content", list, where, default=[])]
         text = "\n\n".join(str(block.get("text", "")) for block in listed if isinstance(block, Mapping))
         signature = expect(data, "encrypted_content", str, where, default="")
-        return Thinking(text=text, signature=signature or None) if text else RedactedThinking(data=signature)
+        if not text:
+            return RedactedThinking(data=signature)
+        return Thinking(text=text, signature=signature or None)
     if item_kind.endswith("_call_output") or (item_kind.endswith("_output") and has_call_id):
         return _read_result(data, item_kind, where)
     if item_kind.endswith("_call") and has_call_id:
@@ -93,9 +97,12 @@ def _read_call(data: Json, item_kind: str, where: str) -> ToolCall:
     elif item_kind == "custom_tool_call":
         arguments = expect(data, "input", str, where, default="")
     else:  # local shell, computer and similar: the type of the item is the name of the tool
-        name, action = item_kind.removesuffix("_call"), data.get("action")
-        fields = {key: value for key, value in data.items() if key not in _NOT_ARGUMENTS}
-        arguments = action if isinstance(action, Mapping) else fields
+        name = item_kind.removesuffix("_call")
+        action = data.get("action")
+        if isinstance(action, Mapping):
+            arguments = action
+        else:
+            arguments = {key: value for key, value in data.items() if key not in _NOT_ARGUMENTS}
     return ToolCall(id=data["call_id"], name=name, arguments=wire.limit_depth(arguments, where))
 
 
@@ -184,9 +191,12 @@ def _make_message(message: Message, old: Json) -> Json | None:
     content = wire.render_content(
         message.parts, old.get("content"), partial(_make_part, role=message.role), format=NAME
     )
-    role = "user" if message.role == "tool" else message.role
-    role = old["role"] if ROLES.get(old.get("role", "")) == role else role
-    return {"role": role, "content": content} if content else None
+    if not content:
+        return None
+    role: str = "user" if message.role == "tool" else message.role
+    if ROLES.get(old.get("role", "")) == role:  # another name of the same role
+        role = old["role"]
+    return {"role": role, "content": content}
 
 
 def _make_part(part: ResultContent, old: Json, *, role: Role) -> Json | None:
@@ -221,8 +231,10 @@ def _make_call(call: ToolCall, old: Json) -> Json:
     if old.get("type", "function_call") == "function_call":
         fields = {"call_id": call.id, "name": call.name, "arguments": wire.encode_arguments(call.arguments)}
         return {"type": "function_call", **fields}
-    action = wire.object_arguments(call.arguments)
-    return {"call_id": call.id, **({"action": action} if isinstance(old.get("action"), Mapping) else action)}
+    arguments = wire.object_arguments(call.arguments)
+    if isinstance(old.get("action"), Mapping):
+        return {"call_id": call.id, "action": arguments}
+    return {"call_id": call.id, **arguments}
 
 
 def _make_output(content: Sequence[Part], old: object) -> object:
@@ -230,7 +242,11 @@ def _make_output(content: Sequence[Part], old: object) -> object:
         return "\n".join(block.text for block in content if isinstance(block, Text))
     listed = old if isinstance(old, list) else []
     rendered = wire.render_content(content, listed, partial(_make_part, role="tool"), format=NAME)
-    return rendered[0] if isinstance(old, Mapping) and rendered else rendered or ""
+    if not rendered:
+        return ""
+    if isinstance(old, Mapping):  # the output was one object, not a list
+        return rendered[0]
+    return rendered
 
 
 def render_system(messages: Sequence[Message]) -> str:
@@ -244,14 +260,18 @@ def render_system(messages: Sequence[Message]) -> str:
 def shape(messages: Sequence[Message], log: Log) -> list[Message]:
     """Change messages so that Responses accepts them."""
     shaped = shaping.assign_ids(messages, log, is_plain=False, is_unique=True)
-    shaped = shaping.drop_empty(shaping.change_messages(shaped, _fit_message, log, "content"), log)
-    return _drop_last_reasoning(_renew_items(shaped, log), log)
+    shaped = shaping.change_messages(shaped, _fit_message, log, "content")
+    shaped = shaping.drop_empty(shaped, log)
+    shaped = _renew_items(shaped, log)
+    return _drop_last_reasoning(shaped, log)
 
 
 def _fit_message(message: Message) -> Message:
-    message = replace(message, origin=None) if shaping.has_client_fields(message) else message
+    if shaping.has_client_fields(message):
+        message = replace(message, origin=None)
     texts = ASSISTANT_PARTS if message.role == "assistant" else {"input_text"}
-    return shaping.replace_pictures(shaping.change_parts(message, partial(_fit_part, texts=texts)))
+    fitted = shaping.change_parts(message, partial(_fit_part, texts=texts))
+    return shaping.replace_pictures(fitted)
 
 
 def _fit_part(part: Part, *, texts: AbstractSet[str]) -> Part | None:
@@ -262,8 +282,9 @@ def _fit_part(part: Part, *, texts: AbstractSet[str]) -> Part | None:
             return part if wire.kind_of(old) in {"", *texts} else replace(part, origin=None)
         case ToolCall():
             key = TEXT_FIELDS.get(wire.kind_of(old))
-            is_text = key is None or isinstance(old.get(key), str)
-            return shaping.fit_name(part if is_text else replace(part, origin=None), MAX_NAME_CHARS)
+            if key is not None and not isinstance(old.get(key), str):
+                part = replace(part, origin=None)
+            return shaping.fit_name(part, MAX_NAME_CHARS)
         case ToolResult():
             return _fit_result(part)
         case Thinking() | RedactedThinking() if isinstance(old.get("summary"), list):
@@ -278,7 +299,9 @@ def _fit_result(result: ToolResult) -> ToolResult:
     if not result.content and wire.kind_of(old) in OUTPUT_REQUIRED and old.get("output") is None:
         return replace(result, content=(Text(text=shaping.NO_OUTPUT),))
     content = tuple(block for block in result.content if not shaping.has_no_place(block, NAME))
-    return result if len(content) == len(result.content) else replace(result, content=content)
+    if len(content) == len(result.content):
+        return result
+    return replace(result, content=content)
 
 
 def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
@@ -290,9 +313,7 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
     seen: set[str] = set()
     renewed: list[Message] = []
     for index, message in enumerate(messages):
-        wires = [old for value in (message, *message.parts) if (old := wire_of(value, NAME)).get("id")]
-        # The output of a local shell has the id of its call.
-        ids = {str(old["id"]) for old in wires if "call_id" in old or not wire.kind_of(old).endswith("_output")}
+        ids = _find_item_ids(message)
         if not seen.isdisjoint(ids):
             log.note("repeated-item", index, "sent an item that was there before without its id")
         elif not seen.issuperset(log.reasoning[item] for item in ids if item in log.reasoning):
@@ -302,9 +323,22 @@ def _renew_items(messages: Sequence[Message], log: Log) -> list[Message]:
             seen |= ids
             continue
         parts = tuple(replace(part, origin=None) for part in message.parts if not shaping.is_thinking(part))
-        renewed += [replace(message, parts=parts, origin=None)] if parts else []
+        if parts:
+            renewed.append(replace(message, parts=parts, origin=None))
         seen |= ids
     return renewed
+
+
+def _find_item_ids(message: Message) -> set[str]:
+    """Return the ids by which the provider knows a message and its parts."""
+    ids: set[str] = set()
+    for value in (message, *message.parts):
+        old = wire_of(value, NAME)
+        # The output of a local shell has the id of its call.
+        is_id_of_call = "call_id" not in old and wire.kind_of(old).endswith("_output")
+        if old.get("id") and not is_id_of_call:
+            ids.add(str(old["id"]))
+    return ids
 
 
 def _drop_last_reasoning(messages: Sequence[Message], log: Log) -> list[Message]:
@@ -335,17 +369,21 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
     for index, item in enumerate(sent):
         where = f"input[{index}]"
         call_id = str(item.get("call_id") or item.get("id", ""))  # the output of a local shell names its call by `id`
-        calls, results = [call_id] * _is_call(item), [call_id] * _is_output(item)
+        calls = [call_id] if _is_call(item) else []
+        results = [call_id] if _is_output(item) else []
         turns.append(Turn(where, calls, results, closes=False))
         if _is_message(item):
             found += _check_message(item, where)
         elif kind(item) == "reasoning":
-            found += _check_reasoning_item(item, sent[index + 1] if index + 1 < len(sent) else None, where)
+            following = sent[index + 1] if index + 1 < len(sent) else None
+            found += _check_reasoning_item(item, following, where)
         elif _is_call(item):
             found += _check_call(item, where)
         elif kind(item) in OUTPUT_REQUIRED and item.get("output") is None:
             found.append(Violation("empty-content", where, "a result without output"))
-    return [*found, *rules.check_pairs(turns, is_unique=True), *rules.check_unique(_list_items(sent), "repeated-item")]
+    found += rules.check_pairs(turns, is_unique=True)
+    found += rules.check_unique(_list_items(sent), "repeated-item")
+    return found
 
 
 def check_reasoning(sent: Sequence[Wire], links: Mapping[str, str]) -> list[Violation]:
@@ -374,7 +412,8 @@ def _is_output(item: Wire) -> bool:
 
 
 def _check_message(item: Wire, where: str) -> Iterator[Violation]:
-    role, content = item.get("role"), item.get("content")
+    role = item.get("role")
+    content = item.get("content")
     if role not in ROLES:
         yield Violation("role", where, f"unknown role {quote(role)}")
     if not content or (not isinstance(content, str) and not blocks(content)):
@@ -390,9 +429,12 @@ def _check_reasoning_item(item: Wire, following: Wire | None, where: str) -> Ite
     """An item of the assistant follows right after reasoning."""
     if not isinstance(item.get("summary"), list):
         yield Violation("reasoning", where, "reasoning without its summary list")
-    is_followed = following is not None and not _is_output(following)
-    if is_followed and following is not None and _is_message(following):
+    if following is None or _is_output(following):
+        is_followed = False
+    elif _is_message(following):
         is_followed = following.get("role") == "assistant"
+    else:
+        is_followed = True
     if not is_followed:
         yield Violation("reasoning-alone", where, "no item of the assistant follows the reasoning")
 
@@ -411,7 +453,8 @@ def _list_items(sent: Sequence[Wire]) -> Iterator[tuple[str, str]]:
     """Yield the place and id of each item that has one of its own; the output of a local shell has that of its call."""
     for index, item in enumerate(sent):
         item_id = item.get("id")
-        if isinstance(item_id, str) and item_id and not (_is_output(item) and "call_id" not in item):
+        is_id_of_call = _is_output(item) and "call_id" not in item
+        if isinstance(item_id, str) and item_id and not is_id_of_call:
             yield f"input[{index}]", item_id
 
 
