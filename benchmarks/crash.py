@@ -21,7 +21,7 @@ from typing import Any, ClassVar, Final, TypedDict
 from holdfast.context.edits import Edit
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.memory.learning import EXTRACT
+from holdfast.memory.learning_queue import EXTRACT
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.models.scripted import Scripted
 from holdfast.providers import FORMATS

@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from holdfast.errors import InputError as InputError
     from holdfast.errors import InvalidWindowError as InvalidWindowError
     from holdfast.errors import MissingExtraError as MissingExtraError
+    from holdfast.errors import ModelBudgetError as ModelBudgetError
     from holdfast.errors import ModelBusyError as ModelBusyError
     from holdfast.errors import ModelCancelledError as ModelCancelledError
     from holdfast.errors import ModelError as ModelError
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from holdfast.memory.archive import AppendResult as AppendResult
     from holdfast.memory.exclusion import Exclusions as Exclusions
     from holdfast.memory.facts import FactHit as FactHit
+    from holdfast.memory.learning import LearningState as LearningState
     from holdfast.memory.memory import Stats as Stats
     from holdfast.memory.recall import Hit as Hit
     from holdfast.memory.recall import Recall as Recall
@@ -125,13 +127,14 @@ _HOMES: Final = {
     "holdfast.context.validate": "ValidWindow",
     "holdfast.engine": "Engine",
     "holdfast.errors": "ClosedError CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
-    " InvalidWindowError MissingExtraError ModelBusyError ModelCancelledError ModelError ModelOverflowError"
-    " ModelRefusedError ModelTimeoutError SettingsError StorageError TranscriptError UnavailableError"
-    " WindowError WindowTooSmallError",
+    " InvalidWindowError MissingExtraError ModelBudgetError ModelBusyError ModelCancelledError ModelError"
+    " ModelOverflowError ModelRefusedError ModelTimeoutError SettingsError StorageError TranscriptError"
+    " UnavailableError WindowError WindowTooSmallError",
     "holdfast.index.query": "PassageText",
     "holdfast.memory.archive": "AppendResult",
     "holdfast.memory.exclusion": "Exclusions",
     "holdfast.memory.facts": "FactHit",
+    "holdfast.memory.learning": "LearningState",
     "holdfast.memory.memory": "Stats",
     "holdfast.memory.recall": "Hit Recall",
     "holdfast.memory.sessions": "SessionInfo",

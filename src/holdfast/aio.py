@@ -121,6 +121,7 @@ class AsyncEngine(_Async[Engine]):
         background: bool = True,
         clock: Callable[[], int] | None = None,
         personal: bool = False,
+        hosts: bool = False,
     ) -> Self:
         """Open the memory in a folder, as `Engine.open` does."""
         engine = await asyncio.to_thread(
@@ -135,6 +136,7 @@ class AsyncEngine(_Async[Engine]):
             background=background,
             clock=clock,
             personal=personal,
+            hosts=hosts,
         )
         return cls(engine)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from os import PathLike
 from pathlib import Path
 from threading import Event, Lock
@@ -17,7 +18,8 @@ from holdfast.arguments import make_error, require_count, require_text, require_
 from holdfast.cache import LruCache
 from holdfast.calls import DeadlineError, Watchdog
 from holdfast.compaction.events import Hooks
-from holdfast.errors import ClosedError, HoldfastError, InputError, ModelError
+from holdfast.errors import ClosedError, HoldfastError, InputError
+from holdfast.memory.learning_queue import EXTRACT, queue_idle
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.recall import Hit
 from holdfast.memory.sessions import SessionInfo, list_sessions
@@ -25,10 +27,11 @@ from holdfast.session import AutoCompaction, Resources, Session
 from holdfast.settings import Loaded, ProjectSettings, Settings
 from holdfast.settings.loading import PROJECT_FILE
 from holdfast.settings.projects import MAX_PROJECTS, folder_of
-from holdfast.store.base import Scope
+from holdfast.store.base import Job, Scope
 from holdfast.tokens import TokenCounter, counter
 
 if TYPE_CHECKING:
+    from holdfast.memory.learning import Learner, Step
     from holdfast.models.base import Model
 
 MAX_SESSIONS: Final = 64
@@ -45,6 +48,13 @@ HOOK_SECONDS: Final = 2.0
 """How long `close` waits for listeners that still run."""
 CLOSE_SECONDS: Final = 10.0
 """How long `close` waits for the background thread, and for a memory that hangs."""
+
+MAX_JOBS: Final = 10_000
+"""Jobs that are looked at together for one that may run now."""
+SWEEP_MILLISECONDS: Final = 20_000
+"""How often sessions that are idle are looked for."""
+LOCK_SECONDS: Final = 0.05
+"""How long `work` waits before it looks again whether another process still works."""
 
 T = TypeVar("T")
 
@@ -74,6 +84,7 @@ class Engine:
         projects: ProjectSettings | None = None,
         background: bool = False,
         warnings: tuple[str, ...] = (),
+        is_for_hosts: bool = False,
     ) -> None:
         self._projects = projects
         self._closing = Event()
@@ -84,11 +95,15 @@ class Engine:
         self._by_project: LruCache[Path | None, _ProjectResources] = LruCache(MAX_PROJECTS)
         self._due: dict[Session, int] = {}
         self._failures: LruCache[Scope, list[str]] = LruCache(MAX_FAILURES)  # of the background, by agent and project
+        self._jobs: list[Job] = []  # that wait, as far as this process has seen
+        self._swept_at: int | None = None  # when sessions that are idle were last looked for
+        self._limit = ""  # the limit of extraction that was last reported
         self._resources = Resources(
             memory=memory,
             count=_open_counter(memory.settings, model),
             model=model,
             reader=reader,
+            is_for_hosts=is_for_hosts,
             hooks=hooks or Hooks(),
             auto=auto or memory.settings.compaction.auto,
             warnings=warnings,
@@ -119,6 +134,7 @@ class Engine:
         background: bool = True,
         clock: Callable[[], int] | None = None,
         personal: bool = False,
+        hosts: bool = False,
     ) -> Self:
         """Open the memory in a folder, which is created if it does not exist.
 
@@ -138,6 +154,8 @@ class Engine:
             clock: Returns the time in Unix milliseconds; the system's clock unless given.
             personal: Whether all sessions are those of one person. Then passages of the other sessions of a project
                 are recalled too, unless `archive.cross_session` is off.
+            hosts: Whether the sessions are those of other programs. Then facts are extracted by
+                `knowledge.host_model` of the settings alone, for which the user was asked; without it by rule.
 
         Raises:
             SettingsError: A setting or the name of a model is wrong.
@@ -152,7 +170,9 @@ class Engine:
         if auto is not None and auto not in get_args(AutoCompaction):
             raise make_error("auto", auto, " or ".join(get_args(AutoCompaction)))
         settings, warnings = _read_settings(settings)
-        if reader is None and model is None:
+        if hosts:
+            reader = settings.knowledge.host_model
+        elif reader is None and model is None:
             reader = settings.knowledge.model
         writer = _open_model(model or settings.compaction.model, settings)
         fact_reader = _open_model(reader, settings)
@@ -169,6 +189,7 @@ class Engine:
             projects=projects,
             background=background,
             warnings=warnings,
+            is_for_hosts=hosts,
         )
 
     def __repr__(self) -> str:
@@ -206,15 +227,30 @@ class Engine:
 
     def close(self) -> None:
         """Close the memory. Pending work is done the next time."""
+        is_open = not self._closing.is_set()
         self._closing.set()
         if self._worker is not None:
             self._worker.stop()
+        if is_open:
+            self._end_sessions()
         self.hooks.wait(HOOK_SECONDS)
         if self._is_memory_hanging():  # its locks may never be free again: what it holds ends with the process
             with suppress(DeadlineError):
                 Watchdog().run(self._memory.close, seconds=CLOSE_SECONDS, name="holdfast-close")
         else:
             self._memory.close()
+
+    def _end_sessions(self) -> None:
+        """Mark the sessions that were used as ended, so that the next process reads what is left of them."""
+        if self._is_memory_hanging() or self._memory.store.readonly:
+            return
+        with self._lock:
+            sessions = list(self._sessions.values())
+        marks: list[Job] = []
+        for session in sessions:
+            marks += session._make_end_marks()
+        with suppress(HoldfastError):  # their earlier marks say the same once they are idle
+            self._memory.store.add_jobs(marks)
 
     def _require_open(self) -> None:
         """Raise a ClosedError if the engine is closed."""
@@ -307,7 +343,9 @@ class Engine:
         reader: Model | None = None
         try:
             model = _open_model(settings.compaction.model, settings)
-            reader = _open_model(settings.knowledge.model, settings)
+            knowledge = settings.knowledge
+            name = knowledge.host_model if self._resources.is_for_hosts else knowledge.model
+            reader = _open_model(name, settings)
         except HoldfastError as error:  # summaries and facts are then made by rule
             warnings.append(str(error))
         try:
@@ -370,7 +408,8 @@ class Engine:
         while not self._closing.is_set() and self._compact_next():
             done += 1
         done += self._memory.embed()
-        while not self._closing.is_set() and self._extract_next():
+        self._queue_idle()
+        while not self._closing.is_set() and self._extract_next(waits=True):
             done += 1
         return done
 
@@ -412,8 +451,15 @@ class Engine:
         if self._compact_next():
             return True
         embedder = self._memory.embedder
-        with self._memory.store.lock_work(None if embedder is None else embedder.space) as is_only:
-            return is_only and (self._memory.embed(limit=EMBED_BATCH) > 0 or self._extract_next(strict=True))
+        if embedder is not None:
+            with self._memory.store.lock_work(embedder.space) as is_only:
+                if is_only and self._memory.embed(limit=EMBED_BATCH) > 0:
+                    return True
+        now = self._memory.clock()
+        if self._swept_at is None or abs(now - self._swept_at) >= SWEEP_MILLISECONDS:
+            self._swept_at = now
+            self._queue_idle()
+        return self._extract_next()
 
     def _compact_next(self) -> bool:
         try:
@@ -423,26 +469,65 @@ class Engine:
         session._compact_near_limit(coming)
         return True
 
-    def _extract_next(self, *, strict: bool = False) -> bool:
-        """Extract the facts of the oldest job; whether there was one. `strict` raises if the model failed."""
-        from holdfast.memory.learning import describe_failure, run_job, take_job  # noqa: PLC0415 - not every process extracts
+    def _queue_idle(self) -> None:
+        """Queue the sessions that have ended or are idle."""
+        store = self._memory.store
+        if store.readonly:
+            return
+        idle = self.settings.knowledge.idle // timedelta(milliseconds=1)
+        queue_idle(store, now=self._memory.clock(), idle=idle)
 
-        job = take_job(self._memory)
-        if job is None:
+    def _extract_next(self, *, waits: bool = False) -> bool:
+        """Read the next batch of a job that may run now; return whether there was one.
+
+        If another process works on the same, it goes on with that, unless this one `waits` for it.
+        """
+        from holdfast.memory.learning import WAITS, choose_job  # noqa: PLC0415 - not every process extracts
+
+        def find_learner(scope: Scope) -> Learner:
+            return self._find_resources(scope.project).learner
+
+        choice = choose_job(self._memory, self._jobs, find_learner)
+        if choice.job is None:
+            self._jobs = self._memory.store.waiting(EXTRACT, limit=MAX_JOBS)
+            choice = choose_job(self._memory, self._jobs, find_learner)
+        job = choice.job
+        step = None
+        if job is not None:
+            step = self._run_job(job, waits=waits)
+        limit = choice.limit if step is None else step.limit
+        if limit and limit != self._limit:
+            self._add_failures(self._jobs, f"{WAITS}: {limit}")
+        if step is None or step.limit:
+            self._limit = limit
             return False
+        if job is not None and step.is_done:
+            self._jobs = [other for other in self._jobs if other != job]
+        if job is not None and step.warning:
+            self._add_failures([job], step.warning)
+        return True
+
+    def _run_job(self, job: Job, *, waits: bool) -> Step | None:
+        """Read a batch of a job; None if another process works for its tenant."""
+        from holdfast.memory.learning import run_job  # noqa: PLC0415 - not every process extracts
+
         resources = self._find_resources(job.scope.project)
-        reader = resources.reader or resources.model
-        found = run_job(resources.memory, reader, job, cancel=self._closing)
-        failure = describe_failure(job, found)
-        if failure:
-            # The next report of this agent in this project contains it.
-            owner = replace(job.scope, session="")
-            with self._lock:
+        while not self._closing.is_set():
+            with self._memory.store.lock_work(None, tenant=job.scope.tenant) as is_only:
+                if is_only:
+                    model = resources.learner.model_for(job)
+                    return run_job(resources.memory, job, model=model, cancel=self._closing)
+            if not waits:
+                return None
+            self._closing.wait(LOCK_SECONDS)
+        return None
+
+    def _add_failures(self, jobs: Sequence[Job], failure: str) -> None:
+        """Let the next report of the agents and projects of some jobs say what is wrong."""
+        with self._lock:
+            for owner in {replace(job.scope, session="") for job in jobs}:
                 earlier = self._failures.get(owner, [])
                 self._failures[owner] = [*earlier, failure][-MAX_FAILURES:]
-        if strict and found.failure and not self._closing.is_set():
-            raise ModelError(found.failure)
-        return True
 
 
 class Worker:

@@ -178,6 +178,10 @@ class ModelRefusedError(ModelError):
     """The key, the address or the request is refused: a retry will not help."""
 
 
+class ModelBudgetError(ModelError):
+    """A limit of the settings for model calls in the background is reached. The work waits, and is done later."""
+
+
 class ModelCancelledError(ModelError):
     """The request was cancelled."""
 

@@ -8,8 +8,10 @@ makes a window of them, and `compaction` a summary.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from threading import Event, RLock, current_thread
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 from weakref import ref
@@ -42,6 +44,7 @@ from holdfast.errors import (
 from holdfast.history import History, Update
 from holdfast.memory.archive import FIRST, AppendResult, Masks
 from holdfast.memory.exclusion import Exclusions
+from holdfast.memory.learning_queue import HOSTS, OWN, RULES, make_mark, plan_cut, queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import find_recall_switch
 from holdfast.memory.recall import Hit, Recall
@@ -60,6 +63,7 @@ if TYPE_CHECKING:  # few processes compact: those that do import it then
     from holdfast.compaction.plan import CompactionPlan
     from holdfast.compaction.run import Compaction
     from holdfast.compaction.summarise import Progress, Summary
+    from holdfast.memory.learning import Learner
     from holdfast.models.base import Model
 
 T = TypeVar("T")
@@ -74,6 +78,8 @@ RETRY_AFTER: Final = 8
 """Messages after which an automatic compaction that failed is tried again."""
 MAX_HANGING: Final = 4
 """How many calls of one caller may wait for a memory that does not answer; further calls are refused immediately."""
+MIN_MARK_PAUSE: Final = 60_000
+"""The least milliseconds between two marks that say that a session is in use."""
 SECONDS_PER_MESSAGE: Final = 0.05
 """How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 
@@ -95,6 +101,7 @@ class Resources:
         count: The token counter.
         model: The model that writes summaries, and extracts facts unless `reader` is set; None to use rules.
         reader: Another model that extracts facts.
+        is_for_hosts: Whether the sessions are those of other programs: then only `reader` extracts facts.
         hooks: Functions that are called around compactions.
         auto: How sessions are compacted near their limit; None to choose by the models that are set.
         warnings: Settings that were ignored. Every report repeats them.
@@ -110,6 +117,7 @@ class Resources:
     count: TokenCounter
     model: Model | None
     reader: Model | None
+    is_for_hosts: bool
     hooks: Hooks
     auto: AutoCompaction | None
     warnings: tuple[str, ...]
@@ -124,6 +132,25 @@ class Resources:
     def settings(self) -> Settings:
         """The settings in force."""
         return self.memory.settings
+
+    @property
+    def learner(self) -> Learner:
+        """Who extracts facts."""
+        from holdfast.memory.learning import Learner  # noqa: PLC0415 - not every process extracts
+
+        model = self.reader
+        if model is None and not self.is_for_hosts:
+            model = self.model
+        if model is None:
+            return Learner()
+        return Learner(reader=HOSTS if self.is_for_hosts else OWN, model=model)
+
+    @property
+    def reader_name(self) -> str:
+        """The name under which messages are queued for whoever extracts facts."""
+        if self.is_for_hosts:
+            return RULES if self.reader is None else HOSTS
+        return RULES if self.reader is None and self.model is None else OWN
 
     def require_open(self) -> None:
         """Raise a ClosedError if the engine is closed."""
@@ -242,6 +269,7 @@ class Session:
         self._limits: Budget | None = None  # of the last request
         self._compact_from = 0  # how long the history must be before a failed compaction is tried again
         self._summary_parts: dict[str, str] = {}  # finished parts of a summary whose compaction did not complete
+        self._marked_at: int | None = None  # when the session was last marked as being in use
         self._state = _State(
             history=History(scope, resources.memory, resources.count),
             edits=EditLog(scope, resources.memory.store),
@@ -350,6 +378,7 @@ class Session:
             request = archived.request
             self._warnings += archived.warnings
             self._limits = request.limits
+            self._mark_in_use()
             doing = "compact"
             with steps.measure("compact"):
                 self._compact_if_due(is_recalling=request.is_recalling)
@@ -392,7 +421,8 @@ class Session:
             steps = Steps()
             numbers: tuple[int, int] | None = None
             with steps.guard("record"):
-                recorded = state.record(outcome.edits, time=request.now)
+                work = self._plan_learning(state, outcome.edits)
+                recorded = state.record(outcome.edits, time=request.now, jobs=work)
                 read_warnings += recorded.fetched.warnings
                 if recorded.conflict is not None:
                     if tries_left:
@@ -549,6 +579,7 @@ class Session:
             for message in read:
                 coming += count_message(message, count=self._resources.count)
             self._compact_if_due(coming=coming)
+            self._mark_in_use()
         self._resources.notify()
         return result
 
@@ -803,16 +834,12 @@ class Session:
         self, state: _State, plan: CompactionPlan, summary: Summary, *, instructions: str | None, known_edits: int
     ) -> None:
         """Record the edit of a compaction, with the jobs that read the summarised messages for facts."""
-        from holdfast.memory.learning import jobs  # noqa: PLC0415 - few processes compact
-
         reason = "compacted"
         if instructions:
             focus = redact(instructions) if self.settings.archive.redaction else instructions
             reason = f"compacted: {focus}"
         edit = plan.edit(summary.framed, cost=summary.tokens, reason=reason)
-        work: list[Job] = []
-        if self.settings.knowledge.extraction:
-            work = jobs(plan.ids, scope=self.scope, time=self._resources.memory.clock())
+        work = self._plan_learning(state, [edit])
 
         def check() -> None:
             """Refuse a summary of history that has changed, or that was compacted meanwhile."""
@@ -823,6 +850,48 @@ class Session:
                 raise CompactionError("the conversation changed during the compaction; call compact() again")
 
         self._record_after_others(state, [edit], jobs=work, check=check)
+
+    # --- learning ------------------------------------------------------------------
+
+    def _plan_learning(self, state: _State, edits: Sequence[Edit]) -> list[Job]:
+        """Return the job that reads what some edits remove from the window, if it is worth one."""
+        if not edits or not self.settings.knowledge.extraction:
+            return []
+        memory = self._resources.memory
+        return plan_cut(
+            memory.store,
+            self.scope,
+            self._resources.reader_name,
+            edits=edits,
+            items=state.history.messages,
+            time=memory.clock(),
+        )
+
+    def _mark_in_use(self) -> None:
+        """Mark the session as being in use, now and then: what is left of it is read once it is idle.
+
+        The mark is a small write. If it fails, the next request tries it again.
+        """
+        knowledge = self.settings.knowledge
+        memory = self._resources.memory
+        now = memory.clock()
+        interval = knowledge.idle // timedelta(milliseconds=1) // 2
+        if not knowledge.extraction:
+            return
+        if self._marked_at is not None and 0 <= now - self._marked_at <= max(interval, MIN_MARK_PAUSE):
+            return
+        mark = make_mark(self.scope, self._resources.reader_name, time=now)
+        with suppress(HoldfastError):
+            self._resources.ask_memory(lambda: memory.store.add_jobs([mark]), scope=self.scope)
+            self._marked_at = now
+
+    def _make_end_marks(self) -> list[Job]:
+        """Return the mark that the session has ended, if it was in use here."""
+        if self._marked_at is None:
+            return []
+        self._marked_at = None
+        memory = self._resources.memory
+        return [make_mark(self.scope, self._resources.reader_name, time=memory.clock(), has_ended=True)]
 
     # --- memory --------------------------------------------------------------------
 
@@ -901,12 +970,10 @@ class Session:
     def learn(self) -> int:
         """Queue the messages of the session for fact extraction, and return how many will be read.
 
-        A compaction that is already queued for the same model is not queued again.
+        What was read before, or waits to be, is not queued again.
         """
-        from holdfast.memory.learning import queue  # noqa: PLC0415 - as above
-
-        reader = self._resources.reader or self._resources.model
-        count = queue(self._memory, scope=self.scope, reader=reader.name if reader else "rules")
+        memory = self._memory
+        count = queue(memory.store, scope=self.scope, reader=self._resources.reader_name, time=memory.clock())
         self._resources.notify()
         return count
 

@@ -35,7 +35,7 @@ from holdfast.errors import (
 )
 from holdfast.exchange import Completion, Exchanges, ModelRequest, complete
 from holdfast.memory.block import strip_message
-from holdfast.memory.learning import FAILED
+from holdfast.memory.learning import FAILED, WAITS
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.models.naming import as_model
@@ -392,7 +392,7 @@ class Agent:
             return None
         stream.end()
         for warning in completion.window.report.warnings:
-            if warning.startswith(FAILED):
+            if warning.startswith((FAILED, WAITS)):
                 self.view.notice(warning[0].upper() + warning[1:])  # unlike capitalize(), this leaves names alone
         return completion
 

@@ -124,7 +124,7 @@ class TestModes:
             windows = talk_to(engine, 40)
             engine.work()
             assert compactions(engine) == 0
-            assert model.prompts == []
+            assert all(prompt.schema is not None for prompt in model.prompts)  # facts are read all the same
             assert any(change.kind == "trimmed" for window in windows for change in window.report.changes)
 
     def test_a_window_that_trimming_keeps_small_is_not_compacted(self, tmp_path: Path) -> None:

@@ -246,19 +246,30 @@ class TestVectors:
 
 class TestWork:
     def test_one_process_works_for_a_tenant_at_a_time(self, store: PostgresStore, tmp_path: Path) -> None:
-        """A second process is given another tenant's work, and none where there is no other."""
+        """A second process is given another tenant's work, and none if there is no other, or another is asked for."""
         store.add_jobs([Job(scope=HERE, kind="extract", data={})])
-        store.add_messages([make_message("theirs", scope=OTHER)])
+        store.add_messages([make_message("ours"), make_message("theirs", scope=OTHER)])
         with closing(open_postgres(tmp_path)) as second, store.lock_work(MODEL) as first_may:
             assert first_may
             assert len(store.waiting("extract", limit=9)) == 1
-            assert store.without_vectors(MODEL, limit=9) == []
+            assert len(store.without_vectors(MODEL, limit=9)) == 1
             with second.lock_work(MODEL) as second_may:
                 assert second_may
                 assert second.waiting("extract", limit=9) == []
                 assert len(second.without_vectors(MODEL, limit=9)) == 1
             with second.lock_work(None) as second_may:
                 assert not second_may
+            for tenant, is_free in ((HERE.tenant, False), (OTHER.tenant, True)):
+                with second.lock_work(None, tenant=tenant) as second_may:
+                    assert second_may == is_free
+
+    def test_a_tenant_with_work_that_waits_does_not_hold_up_vectors_of_others(self, store: PostgresStore) -> None:
+        """Jobs may wait for hours."""
+        store.add_jobs([Job(scope=HERE, kind="open", data={})])
+        store.add_messages([make_message("theirs", scope=OTHER)])
+        with store.lock_work(MODEL) as may:
+            assert may
+            assert len(store.without_vectors(MODEL, limit=9)) == 1
 
     def test_a_job_is_taken_once(self, store: PostgresStore, tmp_path: Path) -> None:
         """Two processes take different jobs; each is given its own again until it removes it."""

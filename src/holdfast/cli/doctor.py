@@ -26,7 +26,9 @@ from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
+from holdfast.memory.learning import read_state
 from holdfast.memory.memory import Memory
+from holdfast.store.base import Store
 from holdfast.store.connection import is_writable
 from holdfast.store.folder import FolderStore
 from holdfast.store.opening import database_file, default_path, open_server, server_address, store_file
@@ -163,6 +165,7 @@ class _Checks:
             if self.address:
                 with open_server(self.address, self.settings, timeout=0) as server:
                     yield from _list_health(server.check(), repair="restore it from a backup of the server")
+                    yield from self.learning(server)
                 return
             if not file.exists():
                 yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
@@ -184,9 +187,18 @@ class _Checks:
         except HoldfastError as error:
             yield Finding("wrong", str(error))
 
+    def learning(self, store: Store) -> Iterator[Finding]:
+        """Say what holds up the extraction of facts."""
+        memory = Memory(store=store, settings=self.settings, choice=self.choice)
+        for problem in read_state(memory).problems:
+            yield Finding("note", problem)
+
     def database(self, file: Path) -> Iterator[Finding]:
         health = check(file)
         yield from _list_health(health, repair="run `holdfast doctor --repair`")
+        if health.sound:
+            with SqliteStore(file) as store:
+                yield from self.learning(store)
         if health.sound and self.choice.embedder is not None:
             with SqliteStore(file) as store:
                 missing = Memory(store=store, settings=configuration.Settings(), choice=self.choice).missing()

@@ -416,6 +416,19 @@ def stats(*, home: Path | None, as_json: bool) -> None:
         f"{plural(counts.messages, 'message')}, {plural(counts.passages, 'passage')},"
         f" {plural(counts.sessions, 'session')}, {plural(counts.facts, 'fact')}"
     )
+    learning = counts.learning
+    if learning.waiting or learning.in_use:
+        echo(
+            f"facts: {plural(learning.waiting, 'session')} to read, {plural(learning.in_use, 'session')} in use that"
+            " will be read later"
+        )
+    if learning.calls:
+        echo(
+            f"facts: {plural(learning.calls, 'model call')}, {learning.tokens:,} tokens;"
+            f" {learning.calls_this_hour:,} calls this hour, {learning.tokens_today:,} tokens in 24 hours"
+        )
+    for problem in learning.problems:
+        echo(problem)
     for warning in counts.warnings:
         echo(warning)
     if counts.embedded < counts.passages:

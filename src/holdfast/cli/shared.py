@@ -40,7 +40,7 @@ class SharedMemory:
         """Open the engine; its sessions have the settings of their projects."""
         from holdfast.engine import Engine  # noqa: PLC0415 - see the module docstring
 
-        return Engine.open(self.store, settings=self.settings, projects=self.projects, personal=True)
+        return Engine.open(self.store, settings=self.settings, projects=self.projects, personal=True, hosts=True)
 
 
 def find_memory(home: Path | str | None, *, project: Path | None) -> SharedMemory:

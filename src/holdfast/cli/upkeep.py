@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
@@ -26,13 +27,15 @@ from holdfast.store.opening import database_file, server_address, store_file
 from holdfast_memory.distribution import install_command
 
 if TYPE_CHECKING:
+    from holdfast.memory.learning import Learner
     from holdfast.memory.memory import Memory
-    from holdfast.models.base import Model
     from holdfast.store.postgres import PostgresStore
     from holdfast.store.sqlite import SqliteStore
 
 _EMBED_BATCH: Final = 1024
 _NO_LIMIT: Final = 2**31
+_LOCK_SECONDS: Final = 0.05
+"""How long to wait before looking again whether another process still works."""
 
 
 @click.command()
@@ -222,7 +225,8 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
 
     A model does not read the same messages twice. An interrupted run continues where it stopped.
     """
-    from holdfast.memory.learning import queue  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning import Learner  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning_queue import RULES, queue  # noqa: PLC0415 - only for this
 
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
@@ -232,10 +236,10 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
             where = f"no message of session {whose['session']}" if whose["session"] else "nothing"
             raise InputError(f"{where} is archived; `holdfast import` archives transcripts")
         model = open_model(name or memory.settings.knowledge.model, memory.settings)
-        reader = model.name if model else "rules"
+        reader = model.name if model else RULES
         before = memory.store.counts()["facts"]
-        read = queue(memory, scope=scope, across=across, reader=reader)
-        problems = _run_jobs(memory, model)
+        read = queue(memory.store, scope=scope, across=across, reader=reader, time=memory.clock())
+        problems = _run_jobs(memory, Learner(reader=reader, model=model))
         facts = memory.store.counts()["facts"] - before
     if as_json:
         emit_json({"messages": read, "facts": facts, "model": reader if model else None, "problems": problems})
@@ -245,17 +249,32 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
     echo(f"{read:,} messages read by {reader if model else 'the rules'}, {facts:,} new facts.")
 
 
-def _run_jobs(memory: Memory, model: Model | None) -> list[str]:
+def _run_jobs(memory: Memory, learner: Learner) -> list[str]:
+    """Run all jobs that a model, or the rules, may run. A model that fails is not asked again for the rest."""
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only for this
-    from holdfast.memory.learning import EXTRACT, run_job, take_job  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning import run_job  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning_queue import EXTRACT  # noqa: PLC0415 - only for this
 
+    store = memory.store
     problems: dict[str, None] = {}
-    with Progress(len(memory.store.waiting(EXTRACT, limit=_NO_LIMIT))) as progress:
-        while (job := take_job(memory)) is not None:
-            result = run_job(memory, model, job)
-            progress.advance(1, f"{result.calls} calls" if model else "")
-            if result.failure:
-                problems[result.failure] = None
+    jobs = [job for job in store.waiting(EXTRACT, limit=_NO_LIMIT) if learner.can_run(job)]
+    calls = 0
+    with Progress(len(jobs)) as progress:
+        while jobs:
+            job = jobs[0]
+            with store.lock_work(None, tenant=job.scope.tenant) as is_only:
+                if not is_only:  # another process runs a job of its own; each step of it is short
+                    time.sleep(_LOCK_SECONDS)
+                    continue
+                step = run_job(memory, job, model=learner.model_for(job), is_limited=False)
+            calls += step.found.calls
+            for problem in filter(None, (step.failure, step.warning)):
+                problems[problem] = None
+            if step.is_done:
+                jobs.pop(0)
+                progress.advance(1, f"{calls} calls" if learner.model else "")
+            if step.failure and not step.found.is_unusable:  # an answer that cannot be used is asked for again
+                break
     return list(problems)
 
 

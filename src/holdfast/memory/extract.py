@@ -28,7 +28,7 @@ from holdfast.models.base import Model, Prompt
 from holdfast.redaction import redact
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
-from holdfast.text import clip, head, is_unsegmented, tail
+from holdfast.text import clip, head, is_unsegmented, tail, terms
 from holdfast.tokens import count_text
 
 
@@ -37,7 +37,8 @@ class Extraction:
     """The result of an extraction. Add its rows in one call, in their order.
 
     `dropped` are the facts of a model that could not be proved; `actions` count ADD, UPDATE, SUPERSEDE, DELETE and
-    NONE. `unread` are messages that a failing model did not read, to be extracted again, and `failure` says why.
+    NONE. `unread` are messages that a failing model did not read, to be extracted again, and `failure` says why. There
+    are no facts of these and of later ones. With `is_unusable` it did answer, but nothing that can be used.
     """
 
     rows_to_add: tuple[FactRow, ...] = ()
@@ -46,6 +47,7 @@ class Extraction:
     calls: int = 0
     unread: tuple[int, ...] = ()
     failure: str = ""
+    is_unusable: bool = False
 
 
 def extract(
@@ -74,7 +76,11 @@ def extract(
         decisions = _resolve_all(read_explicit(messages, marks), rows, scope=scope, now=now)
         return Extraction(rows_to_add=tuple(rows[len(known) :]), actions=_count_actions(decisions))
     reader = Reader(model=model, known=facts.current(rows), timeout=timeout, cancel=cancel)
-    decisions = _resolve_all(reader.read(split_messages(messages, marks)), rows, scope=scope, now=now)
+    drafts = reader.read(split_messages(messages, marks))
+    if reader.unread:  # a message of which only a part was read is read again
+        first = min(piece.id for piece in reader.unread)
+        drafts = [draft for draft in drafts if max(draft.evidence) < first]
+    decisions = _resolve_all(drafts, rows, scope=scope, now=now)
     rivals = [decision for decision in decisions if decision.rivals][:_MAX_UNCLEAR]
     unclear = _Unclear(rivals, rows, allow_delete=settings.knowledge.allow_delete)
     calls, failure, more = reader.calls, reader.failure, list[str]()
@@ -91,6 +97,7 @@ def extract(
         calls=calls,
         unread=tuple(sorted({piece.id for piece in reader.unread})),
         failure=failure,
+        is_unusable=reader.is_unusable,
     )
 
 
@@ -199,6 +206,8 @@ _MAX_ANSWER_TOKENS: Final = 4_096
 _USABLE_SHARE: Final = 0.8
 """The part of a model's window that is used, since token counts are estimates."""
 _KNOWN_SHARE: Final = 0.15
+_MAX_KNOWN_TOKENS: Final = 1_500
+"""The most tokens of known facts in a prompt, and the most share of the window."""
 _MIN_ROOM: Final = 500
 _MAX_DEPTH: Final = 4
 """Maximum number of times that a batch is split in two."""
@@ -332,7 +341,7 @@ class Reader:
     """Reads facts with a model. The prompt lists the `known` facts; `timeout` is in seconds for each call.
 
     `dropped` are facts that were not kept, `unread` the pieces that the model did not read or gave no answer to, and
-    `failure` says why.
+    `failure` says why; `is_unusable` if it did answer, or no request was short enough for it.
     """
 
     model: Model
@@ -343,18 +352,11 @@ class Reader:
     dropped: list[Dropped] = field(default_factory=list)
     unread: list[Piece] = field(default_factory=list)
     failure: str = ""
+    is_unusable: bool = False
 
     def read(self, pieces: Sequence[Piece]) -> list[Draft]:
         """Read the facts in pieces, in as few calls as their size needs."""
-        room = int(self.model.context_tokens * _KNOWN_SHARE)
-        lines: list[str] = []
-        for fact in reversed(self.known):
-            line = f"- [{fact.type}] {fact.subject} / {fact.slot}: {fact.content}"
-            room -= count_text(line)
-            if room < 0:
-                break
-            lines.append(line)
-        instructions = prompts.load("extract", known="\n".join(reversed(lines)) or "(none)")
+        instructions = prompts.load("extract", known="\n".join(self._list_known(pieces)) or "(none)")
         window = int(self.model.context_tokens * _USABLE_SHARE)
         room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
         batches: list[list[Piece]] = [[]]  # as few as fit into the room each
@@ -367,21 +369,45 @@ class Reader:
             left -= piece.tokens
         return [draft for batch in batches if batch for draft in self._read_batch(batch, instructions, depth=0)]
 
+    def _list_known(self, pieces: Sequence[Piece]) -> list[str]:
+        """List the known facts that the pieces are most about, as many as there is room for.
+
+        Listing all would soon cost more than the messages do.
+        """
+        words = set(chain.from_iterable(terms(piece.text) for piece in pieces))
+        scores: dict[int, float] = {}
+        for place, fact in enumerate(self.known):
+            own = set(terms(f"{fact.subject} {fact.content}"))
+            scores[place] = len(own & words) / max(1, len(own))
+        room = min(_MAX_KNOWN_TOKENS, int(self.model.context_tokens * _KNOWN_SHARE))
+        lines: dict[int, str] = {}
+        for place in sorted(scores, key=lambda place: (-scores[place], -place)):
+            fact = self.known[place]
+            line = f"- [{fact.type}] {fact.subject} / {fact.slot}: {fact.content}"
+            room -= count_text(line)
+            if room < 0:
+                break
+            lines[place] = line
+        return [lines[place] for place in sorted(lines)]
+
     def _read_batch(self, batch: Sequence[Piece], instructions: str, *, depth: int) -> list[Draft]:
         """Read a batch; in halves if it, or the answer to it, is too long."""
         if self.failure:  # a model that failed is not called again for the rest
             self.unread += batch
             return []
         failure = f"{self.model.name}{_NOT_JSON}"
+        is_unusable = True
         try:
             found, is_too_long = self._ask(batch, instructions)
         except ModelError as error:
             found, is_too_long, failure = None, isinstance(error, ModelOverflowError), str(error)
+            is_unusable = is_too_long
         parts = _halve(batch) if is_too_long and depth < _MAX_DEPTH else ()
         if parts:
             return [draft for part in parts for draft in self._read_batch(part, instructions, depth=depth + 1)]
         if found is None:
             self.failure = failure
+            self.is_unusable = is_unusable
             self.unread += batch
             return []
         return list(self._check(found, batch))

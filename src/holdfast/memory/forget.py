@@ -44,12 +44,30 @@ def forget(
         count = _forget_facts(store, rows, {row.id for row in messages}, own, scope=scope, across=across)
         store.remove_records(Select(scope=scope, across=across))
         store.remove_jobs(Select(scope=scope, across=across))
-        return count + store.remove_messages(Select(scope=scope, across=across))
+        count += store.remove_messages(Select(scope=scope, across=across))
+        return count + _forget_late_facts(store, evidence=None, scope=scope, across=across)
     numbers = tuple(sorted(set(ids or ())))
     count = _forget_facts(store, rows, set(numbers), set(fact_ids or ()) & own, scope=scope, across=across)
     if numbers:
         count += store.remove_messages(Select(scope=scope, across=across, ids=numbers))
+        count += _forget_late_facts(store, evidence=set(numbers), scope=scope, across=across)
     return count
+
+
+def _forget_late_facts(store: Store, *, evidence: AbstractSet[int] | None, scope: Scope, across: bool) -> int:
+    """Remove the facts that another process has read from the messages while they were being forgotten."""
+    rows: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
+    late: list[FactRow] = []
+    for row in rows:
+        if evidence is None:
+            is_late = across or row.scope == scope
+        else:
+            is_late = not evidence.isdisjoint(row.evidence)
+        if is_late:
+            late.append(row)
+    if not late:
+        return 0
+    return _forget_facts(store, rows, set(), {row.id for row in late}, scope=scope, across=across)
 
 
 def _forget_facts(

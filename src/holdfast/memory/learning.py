@@ -1,87 +1,224 @@
-"""Extract facts from archived messages in the background, one durable job at a time."""
+"""Extract facts from archived messages in the background, one batch of a durable job at a time.
+
+`learning_queue` says what waits to be read. Here a job is chosen that may run now, and one batch of it is read: its
+facts are stored together with how far the session has been read. A model that fails is asked again after a pause, which
+doubles up to an hour; nothing is given up meanwhile.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from threading import Event
 from typing import Final
 
+from holdfast.errors import ConflictError
 from holdfast.memory import facts
 from holdfast.memory.extract import Extraction, extract
+from holdfast.memory.learning_queue import (
+    EXTRACT,
+    OPEN,
+    RULES,
+    find_read,
+    make_read_record,
+    measure,
+    reader_of,
+)
 from holdfast.memory.memory import Memory
+from holdfast.memory.spending import (
+    MeteredModel,
+    Pause,
+    list_pauses,
+    load_pause,
+    load_spending,
+    make_pause_record,
+    owner_of,
+)
 from holdfast.models.base import Model
-from holdfast.store.base import Across, Job, Record, Scope, Select
+from holdfast.store.base import Job, MessageRow, Scope, Select, Store
 
-EXTRACT: Final = "extract"
-"""The kind of the jobs that extract facts."""
-LEARNED: Final = "learned"
-"""The kind of the records that say up to which message a session was queued, by model."""
 FAILED: Final = "fact extraction failed"
 """The beginning of the warning that a model has failed to extract facts."""
-_BATCH: Final = 400
-_PAGE: Final = 2_000
-_MAX_TRIES: Final = 3
-"""Number of failures of a model after which a job reads only explicit statements."""
+WAITS: Final = "fact extraction waits"
+"""The beginning of the warning that a limit is reached."""
+MAX_BATCH: Final = 12_000
+"""Tokens of messages that one call reads. More in one call costs less and finds less."""
+MAX_TRIES: Final = 3
+"""Answers to the same messages that cannot be used, each time to fewer of them, after which the rules read them; and
+failures of a model in a row after which the user is told."""
+_BATCH_MESSAGES: Final = 400
+_PAGE: Final = 100
 _TIMEOUT: Final = 120.0
+_SHARE_OF_DAY: Final = 3
+"""One batch takes at most this part of the tokens of a day, so that a small budget reads something."""
+_MIN_BATCH: Final = 400
 
 
-def jobs(ids: Sequence[int], *, scope: Scope, time: int) -> list[Job]:
-    """Make the jobs that extract facts from messages."""
-    return [
-        Job(scope=scope, kind=EXTRACT, data={"ids": list(ids[start : start + _BATCH])}, time=time)
-        for start in range(0, len(ids), _BATCH)
-    ]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learner:
+    """Who reads the sessions of a project: an engine's `model`, for jobs of its `reader`; without one, the rules."""
+
+    reader: str = RULES
+    model: Model | None = None
+
+    def can_run(self, job: Job) -> bool:
+        """Tell whether a job may be run with this model, or by rule."""
+        reader = reader_of(job)
+        if reader == RULES:
+            return True
+        return self.model is not None and reader in {self.reader, self.model.name}
+
+    def model_for(self, job: Job) -> Model | None:
+        """Return the model that runs a job; None for the rules."""
+        if reader_of(job) == RULES:
+            return None
+        return self.model
 
 
-def queue(memory: Memory, *, scope: Scope, across: Across = False, reader: str = "rules") -> int:
-    """Queue the messages of a session, or `across` all of the agent's, that were not queued for this model before.
+# --- choosing ----------------------------------------------------------------------------
 
-    `reader` is the name of the model that will read them, or `rules`. Returns the number of messages.
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """The job to run now, if there is one; `limit` says which limit holds others back."""
+
+    job: Job | None = None
+    limit: str = ""
+
+
+def choose_job(memory: Memory, jobs: Iterable[Job], find_learner: Callable[[Scope], Learner]) -> Choice:
+    """Choose a job that may run now: not one whose model fails or whose budget is used up.
+
+    Jobs of one session run in their order. Of those of different sessions, the one that has failed least comes first,
+    so that one that always fails does not hold up the others.
     """
-    records = memory.store.read_records(Select(scope=scope, across=across), kind=LEARNED, keys=(reader,))
-    queued = {record.scope: int(record.data["last"]) for record in records}
-    now, last, count = memory.clock(), 0, 0
-    while rows := memory.store.read_messages(Select(scope=scope, across=across, after=last, limit=_PAGE)):
-        last = rows[-1].id
-        waiting: dict[Scope, list[int]] = {}
-        for row in rows:
-            if row.id > queued.get(row.scope, 0):
-                waiting.setdefault(row.scope, []).append(row.id)
-        for owner, ids in waiting.items():
-            done = Record(scope=owner, kind=LEARNED, key=reader, data={"last": ids[-1]}, time=now)
-            with memory.store.transaction():
-                memory.store.add_jobs(jobs(ids, scope=owner, time=now))
-                memory.store.add_records([done])
-            count += len(ids)
-    return count
+    store = memory.store
+    now = memory.clock()
+    seen: set[tuple[Scope, str]] = set()
+    held_back: dict[tuple[str, str], str] = {}  # by tenant and reader; empty for one that may be asked
+    limit = ""
+    best: Job | None = None
+    least = 0
+    for job in jobs:
+        reader = reader_of(job)
+        if (job.scope, reader) in seen or not find_learner(job.scope).can_run(job):
+            continue
+        seen.add((job.scope, reader))
+        if reader == RULES:
+            return Choice(job=job, limit=limit)
+        group = (job.scope.tenant, reader)
+        if group not in held_back:
+            held_back[group] = ""
+            if load_pause(store, owner_of(job.scope.tenant), reader).until > now:
+                held_back[group] = "pause"
+            elif over := load_spending(store, job.scope.tenant).find_limit(memory.settings.knowledge, now=now):
+                held_back[group] = limit = over
+        if held_back[group]:
+            continue
+        pause = load_pause(store, job.scope, reader)
+        if pause.failures == 0:
+            return Choice(job=job, limit=limit)
+        if pause.until <= now and (best is None or pause.failures < least):
+            best = job
+            least = pause.failures
+    return Choice(job=best, limit=limit)
 
 
-def describe_failure(job: Job, found: Extraction) -> str:
-    """Say that a model has failed at a job for the last time; empty if it has not, or is tried again."""
-    if not found.unread or int(job.data.get("tries", 0)) + 1 < _MAX_TRIES:
-        return ""
-    left = f"{len(found.unread):,} messages were read by rules alone"
-    return f"{FAILED} after {_MAX_TRIES} tries ({found.failure}): {left}"
+# --- running -----------------------------------------------------------------------------
 
 
-def take_job(memory: Memory) -> Job | None:
-    """Return the oldest job of any scope; None if there is none. It stays in the store until it has been run."""
-    return memory.store.take_job(EXTRACT)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What came of one batch of a job.
 
-
-def run_job(memory: Memory, model: Model | None, job: Job, *, cancel: Event | None = None) -> Extraction:
-    """Extract the facts of a job.
-
-    The facts are durable before the job is removed; after a crash between the two the job runs again, which adds
-    nothing. What a failing model did not read becomes a new job; after `_MAX_TRIES` only what is explicit is read.
-    If a message was forgotten meanwhile, nothing is stored, and the job runs again without it.
+    Attributes:
+        found: The extraction.
+        messages: How many messages were read.
+        is_done: Whether the job is done and removed.
+        failure: Why the model has not read the batch; empty if it has.
+        limit: Which limit was reached before the model was asked.
+        warning: What the user has to know.
     """
-    tries = int(job.data.get("tries", 0))
-    rows = memory.store.read_messages(Select(scope=job.scope, ids=tuple(job.data.get("ids", ()))))
-    result = extract(
+
+    found: Extraction = field(default_factory=Extraction)
+    messages: int = 0
+    is_done: bool = False
+    failure: str = ""
+    limit: str = ""
+    warning: str = ""
+
+
+def run_job(
+    memory: Memory, job: Job, *, model: Model | None, cancel: Event | None = None, is_limited: bool = True
+) -> Step:
+    """Read the next batch of a job, and store its facts.
+
+    The facts are stored together with how far the session is read then, or not at all: if another process has read the
+    same meanwhile, or a message was forgotten. With `is_limited` the call counts towards the limits of the settings.
+    """
+    if "ids" in job.data:
+        return _run_old_job(memory, job)
+    reader = reader_of(job)
+    pause = load_pause(memory.store, job.scope, reader)
+    start = find_read(memory.store, job.scope, reader)
+    rows = _read_batch(memory, job, start=start, model=model, tries=pause.failures)
+    if not rows:
+        memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
+        return Step(is_done=True)
+    meter = None
+    if model is not None:
+        meter = MeteredModel(model, memory, tenant=job.scope.tenant, is_limited=is_limited)
+    found = _extract(memory, job, rows, model=meter, cancel=cancel)
+    warning = ""
+    failure = found.failure if found.unread else ""
+    if failure and found.is_unusable and pause.failures + 1 >= MAX_TRIES:
+        found = _extract(memory, job, rows, model=None, cancel=cancel)
+        warning = f"{FAILED} after {MAX_TRIES} tries ({failure}): {len(rows):,} messages were read by rules alone"
+        failure = ""
+    read = rows
+    if found.unread:  # a model that fails in the middle has read what is before that
+        read = [row for row in rows if row.id < min(found.unread)]
+    if read and not _store(memory, job, found, read, start=start, model=model):
+        return Step(found=found)  # the next step reads again what is left
+    is_done = bool(read) and read[-1].id >= int(job.data["until"])
+    if is_done:
+        memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
+    limit = meter.limit if meter is not None else ""
+    is_cancelled = cancel is not None and cancel.is_set()
+    if model is not None and not limit and not is_cancelled:
+        warning = _record_pause(memory, job, pause, failure, is_unusable=found.is_unusable) or warning
+    return Step(found=found, messages=len(read), is_done=is_done, failure=failure, limit=limit, warning=warning)
+
+
+def _read_batch(memory: Memory, job: Job, *, start: int, model: Model | None, tries: int) -> list[MessageRow]:
+    """Read the next messages of a job, as many as are worth one call; fewer after an answer that cannot be used."""
+    until = int(job.data["until"])
+    if model is None:
+        select = Select(scope=job.scope, after=start, before=until + 1, limit=_BATCH_MESSAGES)
+        return memory.store.read_messages(select)
+    room = MAX_BATCH >> (2 * min(tries, MAX_TRIES))
+    tokens_of_day = memory.settings.knowledge.max_tokens_per_day
+    if tokens_of_day:
+        room = min(room, max(_MIN_BATCH, tokens_of_day // _SHARE_OF_DAY))
+    rows: list[MessageRow] = []
+    last = start
+    while page := memory.store.read_messages(Select(scope=job.scope, after=last, before=until + 1, limit=_PAGE)):
+        for row in page:
+            room -= measure(row.message)
+            if rows and room < 0:
+                return rows
+            rows.append(row)
+        last = page[-1].id
+    return rows
+
+
+def _extract(
+    memory: Memory, job: Job, rows: Sequence[MessageRow], *, model: Model | None, cancel: Event | None
+) -> Extraction:
+    return extract(
         rows,
         scope=job.scope,
-        model=model if tries < _MAX_TRIES else None,
+        model=model,
         known=facts.load(memory.store, job.scope),
         settings=memory.settings,
         now=memory.clock(),
@@ -89,13 +226,134 @@ def run_job(memory: Memory, model: Model | None, job: Job, *, cancel: Event | No
         timeout=_TIMEOUT,
         cancel=cancel,
     )
-    if len(memory.get([row.id for row in rows], scope=job.scope)) < len(rows):
-        return result
-    is_cancelled = cancel is not None and cancel.is_set()  # does not count as a failure of the model
-    again = {"ids": list(result.unread), "tries": tries if is_cancelled else tries + 1}
-    rest = [Job(scope=job.scope, kind=EXTRACT, data=again, time=job.time)] if result.unread else []
-    with memory.store.transaction():
-        memory.store.add_facts(result.rows_to_add)
-        memory.store.add_jobs(rest)
-    memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
-    return result
+
+
+def _store(
+    memory: Memory, job: Job, found: Extraction, rows: Sequence[MessageRow], *, start: int, model: Model | None
+) -> bool:
+    """Store the facts of a batch with how far the session is read; return whether that was possible."""
+    store = memory.store
+    record = make_read_record(
+        job.scope,
+        reader_of(job),
+        model="" if model is None else model.name,
+        start=start,
+        last=rows[-1].id,
+        time=memory.clock(),
+    )
+    if not _are_there(store, job.scope, rows):
+        return False
+    try:
+        with store.transaction():
+            store.add_records([record])
+            store.add_facts(found.rows_to_add)
+    except ConflictError:
+        return False
+    if not _are_there(store, job.scope, rows):  # forgotten in this very moment: what rests on it goes too
+        gone = {row.id for row in rows} - {row.id for row in _read(store, job.scope, rows)}
+        memory.forget(scope=job.scope, ids=sorted(gone))
+    return True
+
+
+def _read(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> list[MessageRow]:
+    return store.read_messages(Select(scope=scope, ids=tuple(row.id for row in rows)))
+
+
+def _are_there(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> bool:
+    return len(_read(store, scope, rows)) == len(rows)
+
+
+def _record_pause(memory: Memory, job: Job, pause: Pause, failure: str, *, is_unusable: bool) -> str:
+    """Record whether the model has answered, and return a warning if it has failed too often in a row.
+
+    An answer that cannot be used holds up this session alone; a model that does not answer holds up all of its jobs.
+    """
+    store = memory.store
+    reader = reader_of(job)
+    now = memory.clock()
+    owner = owner_of(job.scope.tenant)
+    of_model = load_pause(store, owner, reader)
+    if failure:
+        rows = [make_pause_record(job.scope, reader, pause.add_failure(failure, now=now), time=now)]
+        if not is_unusable:
+            of_model = of_model.add_failure(failure, now=now)
+            rows.append(make_pause_record(owner, reader, of_model, time=now))
+        store.add_records(rows)
+        if not is_unusable and of_model.failures == MAX_TRIES:
+            return f"{FAILED} {MAX_TRIES} times ({failure}): what is left is read when the model answers again"
+        return ""
+    rows = []
+    if pause.failures:
+        rows.append(make_pause_record(job.scope, reader, Pause(), time=now))
+    if of_model.failures:
+        rows.append(make_pause_record(owner, reader, Pause(), time=now))
+    store.add_records(rows)
+    return ""
+
+
+def _run_old_job(memory: Memory, job: Job) -> Step:
+    """Run a job of an earlier version, which names its messages, by rule: it does not say which model may read them."""
+    ids = tuple(job.data["ids"])
+    rows = memory.store.read_messages(Select(scope=job.scope, ids=ids))
+    found = _extract(memory, job, rows, model=None, cancel=None)
+    if _are_there(memory.store, job.scope, rows):
+        memory.store.add_facts(found.rows_to_add)
+        memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
+    return Step(found=found, messages=len(rows), is_done=True)
+
+
+# --- state -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearningState:
+    """What waits to be read, what was spent, and what is wrong.
+
+    Attributes:
+        waiting: Sessions with messages that wait to be read.
+        in_use: Sessions that are read when they end or are idle.
+        calls: Calls of models that extracted facts, of all time.
+        tokens: Their tokens.
+        calls_this_hour: Those that count towards `knowledge.max_calls_per_hour`.
+        tokens_today: Tokens of the last 24 hours that count towards `knowledge.max_tokens_per_day`.
+        problems: What holds the work up, in sentences.
+    """
+
+    waiting: int = 0
+    in_use: int = 0
+    calls: int = 0
+    tokens: int = 0
+    calls_this_hour: int = 0
+    tokens_today: int = 0
+    problems: tuple[str, ...] = ()
+
+
+def read_state(memory: Memory) -> LearningState:
+    """Return the state of learning, of all tenants together."""
+    store = memory.store
+    now = memory.clock()
+    jobs = store.waiting(EXTRACT, limit=_NO_LIMIT)
+    marks = store.waiting(OPEN, limit=_NO_LIMIT)
+    tenants = {scope.tenant for scope in store.scopes()} | {job.scope.tenant for job in jobs}
+    spent = {tenant: load_spending(store, tenant) for tenant in sorted(tenants)}
+    problems: list[str] = []
+    for tenant, spending in spent.items():
+        for pause in list_pauses(store, tenant).values():
+            if pause.failures:
+                problems.append(f"{FAILED} {pause.failures:,} times in a row, and is tried again: {pause.reason}")
+        limit = spending.find_limit(memory.settings.knowledge, now=now)
+        has_work = any(job.scope.tenant == tenant and reader_of(job) != RULES for job in jobs)
+        if limit and has_work:
+            problems.append(f"{WAITS}: {limit}")
+    return LearningState(
+        waiting=len({job.scope for job in jobs}),
+        in_use=len({mark.scope for mark in marks}),
+        calls=sum(one.calls for one in spent.values()),
+        tokens=sum(one.tokens for one in spent.values()),
+        calls_this_hour=sum(one.calls_of_hour(now) for one in spent.values()),
+        tokens_today=sum(one.tokens_of_day(now) for one in spent.values()),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+_NO_LIMIT: Final = 2**31

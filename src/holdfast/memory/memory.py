@@ -27,6 +27,7 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
     from holdfast.embed.base import Embedder
     from holdfast.embed.choice import Choice
     from holdfast.memory.archive import AppendResult
+    from holdfast.memory.learning import LearningState
     from holdfast.memory.query import RecallQuery, Shown
     from holdfast.memory.recall import Hit, Recall
 
@@ -57,6 +58,7 @@ class Stats:
     bytes: int
     embedder: str | None
     warnings: tuple[str, ...]
+    learning: LearningState
 
 
 def _check_questions(questions: Sequence[str]) -> tuple[str, ...]:
@@ -492,6 +494,8 @@ class Memory:
 
     def stats(self) -> Stats:
         """Count what memory contains, and list what is missing."""
+        from holdfast.memory.learning import read_state  # noqa: PLC0415 - see above
+
         embedder = self.embedder
         embedded = self.store.embedded(embedder.space) if embedder is not None else 0
         return Stats(
@@ -500,4 +504,5 @@ class Memory:
             embedded=embedded,
             embedder=embedder.space.name if embedder is not None else None,
             warnings=(*self.choice.reasons, *map(str, self.store.gaps)),
+            learning=read_state(self),
         )

@@ -196,6 +196,10 @@ class Knowledge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     extraction: bool = True
     allow_delete: bool = False
     model: str | None = None
+    host_model: str | None = None
+    idle: Duration = timedelta(minutes=10)
+    max_calls_per_hour: Count = 60
+    max_tokens_per_day: Count = 1_000_000
 
 
 class Embedding(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

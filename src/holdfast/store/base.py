@@ -296,10 +296,11 @@ class Store(Protocol):
     def take_job(self, kind: str) -> Job | None:
         """Read the oldest job of a kind and any scope; on a server, one that no other process has taken lately."""
 
-    def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:
-        """Let one process at a time do the pending jobs and embed in a space; yield whether this one may.
+    def lock_work(self, space: Space | None, *, tenant: str | None = None) -> AbstractContextManager[bool]:
+        """Let one process at a time do the jobs of a tenant, or embed in a space; yield whether this one may.
 
-        On a server this is so for each tenant: inside, only the work of one tenant is found.
+        On a server this is so for each tenant: inside, only the work of one tenant is found. Unless it is named, it is
+        one whose passages have no vectors in the space, or, without a space, one that has jobs.
         """
 
     def listen(self, notify: Callable[[], None]) -> None:

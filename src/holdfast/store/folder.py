@@ -281,9 +281,9 @@ class FolderStore:
         done = self._copied_lines(backlog)
         return f"{done:,} of {len(backlog.lines):,} new segments are indexed; the others are found by their words"
 
-    def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:
+    def lock_work(self, space: Space | None, *, tenant: str | None = None) -> AbstractContextManager[bool]:
         """Let one process at a time do the pending work; yield whether this one may."""
-        return self._store.lock_work(space)
+        return self._store.lock_work(space, tenant=tenant)
 
     def listen(self, notify: Callable[[], None]) -> None:
         """Do nothing: files do not tell what others have left."""

@@ -538,22 +538,22 @@ class PostgresStore(TableStore):
         return None if taken is None else int(taken[0])
 
     @contextmanager
-    def lock_work(self, space: Space | None) -> Iterator[bool]:
+    def lock_work(self, space: Space | None, *, tenant: str | None = None) -> Iterator[bool]:
         """Let this process alone work for one tenant; yield whether there is one whose work no other process does."""
-        condition = "SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant"
-        values: tuple[object, ...] = ()
-        if space is not None:
-            condition = f"{condition} UNION ALL {_LACKS_VECTORS}"
-            values = (space.name, space.dimension, space.digest)
-        tenants = self._tenants_with(condition, *values)
+        if tenant is not None:
+            tenants = [tenant]
+        elif space is not None:
+            tenants = self._tenants_with(_LACKS_VECTORS, space.name, space.dimension, space.digest)
+        else:
+            tenants = self._tenants_with("SELECT 1 FROM jobs WHERE jobs.tenant = tenants.tenant")
         with translate_errors(self.place), self._connect() as connection:
-            for tenant in tenants:
-                lock = (self._schema, f"{self._schema} {tenant}")
+            for name in tenants:
+                lock = (self._schema, f"{self._schema} {name}")
                 query = "SELECT pg_try_advisory_lock(hashtext(%s), hashtext(%s))"
                 (is_locked,) = connection.execute(query, lock).fetchone() or (False,)
                 if not is_locked:
                     continue
-                self._local.tenant = tenant
+                self._local.tenant = name
                 try:
                     yield True
                 finally:

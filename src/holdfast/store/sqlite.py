@@ -236,7 +236,7 @@ class SqliteStore(TableStore):
         jobs = self.waiting(kind, limit=1)
         return jobs[0] if jobs else None
 
-    def lock_work(self, space: Space | None) -> AbstractContextManager[bool]:  # noqa: ARG002 - one process for all
+    def lock_work(self, space: Space | None, *, tenant: str | None = None) -> AbstractContextManager[bool]:  # noqa: ARG002 - one process for all
         """Let one process at a time do the pending work; yield whether this one may."""
         return only_process(self.path.with_suffix(".worker"))
 

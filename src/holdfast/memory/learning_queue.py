@@ -1,0 +1,204 @@
+"""What is waiting to be learned from: durable jobs, and how far each session has been read.
+
+A message is read once it has left the window of its session, or the session has ended or is idle. Jobs say up to which
+message a session is to be read, records how far it has been. The record of a batch is stored together with the facts
+of the batch, in one transaction, and its key is taken by whoever stores it first: nothing is read into facts twice,
+however many processes queue and read, and whenever one of them is killed. Messages are read in their order without
+gaps, so nothing is skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from holdfast.context.edits import Edit, Item
+from holdfast.messages import Message
+from holdfast.store.base import Across, Job, Record, Scope, Select, Store
+from holdfast.tokens import count_message
+
+EXTRACT: Final = "extract"
+"""The kind of the jobs that extract facts from a session."""
+OPEN: Final = "open"
+"""The kind of the jobs that say that a session is in use, or has ended, and is to be read to its end."""
+READ: Final = "read"
+"""The kind of the records that say how far a session has been read, one for each batch."""
+LEARNED: Final = "learned"
+"""The kind of the records of an earlier version that say up to which message a session was queued, by model."""
+
+RULES: Final = "rules"
+"""The reader of sessions if there is no model. Every process may do this."""
+OWN: Final = "own"
+"""The reader of an engine that has a model: `holdfast chat`, or a program."""
+HOSTS: Final = "hosts"
+"""The reader of sessions of other programs, for which the user has chosen a model."""
+
+MIN_BATCH: Final = 8_000
+"""Tokens that have to leave a window before they are read, unless the session ends or is idle: fewer would cost as much
+again for the instructions."""
+MAX_TOOL_TOKENS: Final = 300
+"""Of a tool call or result, only the ends are read."""
+_PAGE: Final = 2_000
+_MAX_OPEN: Final = 10_000
+"""Sessions in use that are looked at together."""
+
+
+def measure(message: Message) -> int:
+    """Return about how many tokens an extraction reads of a message."""
+    if message.role == "system":
+        return 0
+    tokens = count_message(message)
+    if message.calls or message.results:
+        return min(tokens, MAX_TOOL_TOKENS)
+    return tokens
+
+
+# --- how far a session has been read ---------------------------------------------------
+
+
+def find_read(store: Store, scope: Scope, reader: str) -> int:
+    """Return the number of the last message of a session that was read; 0 if none was.
+
+    For the rules, what a model has read counts too; for an engine's model, what any model has read. The name of a model
+    as the reader asks for that model alone.
+    """
+    records = store.read_records(Select(scope=scope), kind=READ)
+    last = 0
+    for record in records:
+        if _covers(reader, by=str(record.data.get("reader")), model=str(record.data.get("model"))):
+            last = max(last, int(record.data["last"]))
+    return last
+
+
+def _covers(reader: str, *, by: str, model: str) -> bool:
+    if reader == RULES:
+        return True
+    if reader in {OWN, HOSTS}:
+        return by != RULES
+    return reader in {by, model}
+
+
+def find_queued(store: Store, scope: Scope, reader: str) -> int:
+    """Return the number of the last message of a session that was read or waits to be."""
+    last = find_read(store, scope, reader)
+    for record in store.read_records(Select(scope=scope), kind=LEARNED):
+        if _covers(reader, by=record.key, model=record.key):
+            last = max(last, int(record.data["last"]))
+    for job in store.read_jobs(Select(scope=scope), kind=EXTRACT):
+        if reader_of(job) == reader:
+            last = max(last, int(job.data.get("until", 0)))
+    return last
+
+
+def reader_of(job: Job) -> str:
+    """Return who may run a job. One of an earlier version does not say: no model of another process gets it."""
+    return str(job.data.get("reader", RULES))
+
+
+def make_read_record(scope: Scope, reader: str, *, model: str, start: int, last: int, time: int) -> Record:
+    """Make the record that says that a batch was read: it fails if another process has read what follows `start`."""
+    data = {"reader": reader, "model": model, "last": last}
+    return Record(scope=scope, kind=READ, key=f"{reader} {start:012d}", data=data, time=time, is_new=True)
+
+
+# --- queueing ----------------------------------------------------------------------------
+
+
+def make_job(scope: Scope, reader: str, *, until: int, time: int) -> Job:
+    """Make the job that reads a session up to a message."""
+    return Job(scope=scope, kind=EXTRACT, data={"reader": reader, "until": until}, time=time)
+
+
+def plan_cut(
+    store: Store, scope: Scope, reader: str, *, edits: Iterable[Edit], items: Iterable[Item], time: int
+) -> list[Job]:
+    """Return the job that reads what some edits remove from a window, once that is worth a call.
+
+    It reads up to the newest message that leaves, with those between that stay for now: a model needs the context, and
+    one number then says how far a session was read. A compaction is worth it in any case.
+    """
+    left: set[int] = set()
+    is_due = False
+    for edit in edits:
+        if edit.kind in {"trimmed", "pruned", "compacted"}:
+            left.update(edit.ids)
+            is_due = is_due or edit.kind == "compacted"
+    if not left:
+        return []
+    until = max(left)
+    start = find_queued(store, scope, reader)
+    if until <= start:
+        return []
+    tokens = sum(measure(item.message) for item in items if start < item.id <= until)
+    if not is_due and tokens < MIN_BATCH:
+        return []
+    return [make_job(scope, reader, until=until, time=time)]
+
+
+def queue_until(store: Store, scope: Scope, reader: str, *, until: int, time: int) -> bool:
+    """Queue a session up to a message; return whether something of it was not queued yet."""
+    if until <= find_queued(store, scope, reader):
+        return False
+    store.add_jobs([make_job(scope, reader, until=until, time=time)])
+    return True
+
+
+def queue_to_end(store: Store, scope: Scope, reader: str, *, time: int) -> bool:
+    """Queue a session up to its newest message."""
+    newest = store.read_messages(Select(scope=scope, newest=True, limit=1))
+    return bool(newest) and queue_until(store, scope, reader, until=newest[-1].id, time=time)
+
+
+def queue(store: Store, *, scope: Scope, across: Across = False, reader: str, time: int) -> int:
+    """Queue the messages of a session, or `across` all of the agent's, that the reader has not read yet.
+
+    Returns the number of messages. Those that wait already do not count.
+    """
+    queued: dict[Scope, int] = {}
+    until: dict[Scope, int] = {}
+    count = 0
+    last = 0
+    while rows := store.read_messages(Select(scope=scope, across=across, after=last, limit=_PAGE)):
+        last = rows[-1].id
+        for row in rows:
+            if row.scope not in queued:
+                queued[row.scope] = find_queued(store, row.scope, reader)
+            if row.id > queued[row.scope]:
+                until[row.scope] = row.id
+                count += 1
+    store.add_jobs([make_job(owner, reader, until=number, time=time) for owner, number in until.items()])
+    return count
+
+
+# --- sessions in use ---------------------------------------------------------------------
+
+
+def make_mark(scope: Scope, reader: str, *, time: int, has_ended: bool = False) -> Job:
+    """Make the mark of a session that is in use now, or that has ended."""
+    return Job(scope=scope, kind=OPEN, data={"reader": reader, "ended": has_ended}, time=time)
+
+
+def queue_idle(store: Store, *, now: int, idle: int) -> int:
+    """Queue the sessions that have ended or were not used for `idle` milliseconds (0: never), and return how many.
+
+    The newest mark of a session says which it is. Only marks that were read are removed: one that is added meanwhile
+    stays, and the session is looked at again.
+    """
+    marks: dict[Scope, list[Job]] = {}
+    for mark in store.waiting(OPEN, limit=_MAX_OPEN):
+        marks.setdefault(mark.scope, []).append(mark)
+    count = 0
+    for scope, jobs in marks.items():
+        newest = max(jobs, key=lambda job: job.id)
+        is_idle = idle > 0 and now - newest.time >= idle
+        if newest.data.get("ended") or is_idle:
+            count += queue_to_end(store, scope, reader_of(newest), time=now)
+            _remove(store, scope, jobs)
+        else:
+            _remove(store, scope, [job for job in jobs if job is not newest])
+    return count
+
+
+def _remove(store: Store, scope: Scope, jobs: Sequence[Job]) -> None:
+    if jobs:
+        store.remove_jobs(Select(scope=scope, ids=tuple(job.id for job in jobs)))

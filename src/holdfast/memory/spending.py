@@ -1,0 +1,211 @@
+"""What the extraction of facts has spent, and its limits: calls an hour, tokens a day, and pauses after failures.
+
+Everything is in the store, so that all processes keep to the same limits. A call is counted before it is made: a
+process that is killed has counted too much rather than too little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from threading import Event
+from typing import Any, Final
+
+from holdfast.errors import ModelBudgetError, ModelError
+from holdfast.memory.memory import Memory
+from holdfast.messages import Usage
+from holdfast.models.base import Model, OnText, Prompt, Reply
+from holdfast.settings import Knowledge
+from holdfast.store.base import Record, Scope, Select, Store
+from holdfast.tokens import count_json, count_message, count_messages
+
+SPENT: Final = "spent"
+"""The kind of the record of what was spent for a tenant."""
+PAUSE: Final = "pause"
+"""The kind of the records of readers whose model fails, for a tenant."""
+_KEY: Final = "extraction"
+_HOUR: Final = 3_600_000
+_HOURS: Final = 24
+_FIRST_PAUSE: Final = 60_000
+_MAX_PAUSE: Final = _HOUR
+
+
+def owner_of(tenant: str) -> Scope:
+    """Return the owner of what is counted for a tenant."""
+    return Scope(tenant=tenant, agent="")
+
+
+def find_pause(failures: int) -> int:
+    """Return how many milliseconds to wait after so many failures in a row: a minute, twice as long each, an hour."""
+    pause = _FIRST_PAUSE
+    for _ in range(failures - 1):
+        pause = min(_MAX_PAUSE, 2 * pause)
+    return pause
+
+
+# --- what was spent --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """The calls and tokens of each of the last hours, and of all time.
+
+    Attributes:
+        hours: Calls and tokens by the number of the hour since 1970; only what counts towards the limits.
+        calls: All calls, also those that a user asked for.
+        tokens: Their tokens, as the provider reports them, else as they are estimated.
+    """
+
+    hours: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    calls: int = 0
+    tokens: int = 0
+
+    def calls_of_hour(self, now: int) -> int:
+        """Return the calls of this hour."""
+        return self.hours.get(now // _HOUR, (0, 0))[0]
+
+    def tokens_of_day(self, now: int) -> int:
+        """Return the tokens of the last 24 hours."""
+        hour = now // _HOUR
+        return sum(tokens for number, (_, tokens) in self.hours.items() if hour - _HOURS < number <= hour)
+
+    def add(self, *, now: int, calls: int, tokens: int, is_limited: bool) -> Spending:
+        """Count calls and tokens; hours that no longer count are dropped."""
+        total = replace(self, calls=self.calls + calls, tokens=self.tokens + tokens)
+        if not is_limited:
+            return total
+        hour = now // _HOUR
+        hours = {number: spent for number, spent in self.hours.items() if hour - _HOURS < number <= hour}
+        known_calls, known_tokens = hours.get(hour, (0, 0))
+        hours[hour] = (known_calls + calls, known_tokens + tokens)
+        return replace(total, hours=hours)
+
+    def find_limit(self, knowledge: Knowledge, *, now: int, tokens: int = 1) -> str:
+        """Return which limit a call of so many tokens would exceed, as a sentence; empty if none."""
+        max_calls = knowledge.max_calls_per_hour
+        if max_calls and self.calls_of_hour(now) >= max_calls:
+            return f"the calls of this hour are used up (knowledge.max_calls_per_hour = {max_calls:,})"
+        max_tokens = knowledge.max_tokens_per_day
+        if max_tokens and self.tokens_of_day(now) + tokens > max_tokens:
+            return f"the tokens of 24 hours are used up (knowledge.max_tokens_per_day = {max_tokens:,})"
+        return ""
+
+
+def load_spending(store: Store, tenant: str) -> Spending:
+    """Read what was spent for a tenant."""
+    for record in store.read_records(Select(scope=owner_of(tenant)), kind=SPENT, keys=(_KEY,)):
+        hours = {int(number): (int(calls), int(tokens)) for number, calls, tokens in record.data["hours"]}
+        return Spending(hours=hours, calls=record.data["calls"], tokens=record.data["tokens"])
+    return Spending()
+
+
+def save_spending(store: Store, tenant: str, spending: Spending, *, time: int) -> None:
+    """Store what was spent for a tenant."""
+    hours = [[number, *spent] for number, spent in sorted(spending.hours.items())]
+    data = {"hours": hours, "calls": spending.calls, "tokens": spending.tokens}
+    store.add_records([Record(scope=owner_of(tenant), kind=SPENT, key=_KEY, data=data, time=time)])
+
+
+class MeteredModel:
+    """A model whose calls are counted, and not made if a limit is reached.
+
+    Attributes:
+        limit: Which limit was reached, as a sentence; empty if none was.
+    """
+
+    def __init__(self, model: Model, memory: Memory, *, tenant: str, is_limited: bool = True) -> None:
+        self.name = model.name
+        self.provider = model.provider
+        self.context_tokens = model.context_tokens
+        self.limit = ""
+        self._model = model
+        self._memory = memory
+        self._tenant = tenant
+        self._is_limited = is_limited
+
+    def ask(
+        self, prompt: Prompt, *, timeout: float | None = None, cancel: Event | None = None, on_text: OnText = None
+    ) -> Reply:
+        """Call the model; see `Model.ask`.
+
+        Raises:
+            ModelBudgetError: A limit is reached.
+        """
+        size = count_messages(prompt.messages)
+        if prompt.schema is not None:
+            size += count_json(prompt.schema)
+        reserved = size + prompt.max_tokens
+        if self._is_limited:
+            now = self._memory.clock()
+            spent = load_spending(self._memory.store, self._tenant)
+            self.limit = spent.find_limit(self._memory.settings.knowledge, now=now, tokens=reserved)
+            if self.limit:
+                raise ModelBudgetError(self.limit, model=self.name)
+        self._count(calls=1, tokens=reserved)
+        try:
+            reply = self._model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
+        except ModelError:
+            self._count(calls=0, tokens=-reserved)
+            raise
+        used = _sum(reply.usage) or size + count_message(reply.message)
+        self._count(calls=0, tokens=used - reserved)
+        return reply
+
+    def _count(self, *, calls: int, tokens: int) -> None:
+        store = self._memory.store
+        now = self._memory.clock()
+        spent = load_spending(store, self._tenant)
+        spent = spent.add(now=now, calls=calls, tokens=tokens, is_limited=self._is_limited)
+        save_spending(store, self._tenant, spent, time=now)
+
+
+def _sum(usage: Usage | None) -> int:
+    if usage is None:
+        return 0
+    return usage.input + usage.output + usage.cache_read + usage.cache_write
+
+
+# --- pauses ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pause:
+    """Failures in a row: of a reader's model, or of the batch of a session that is next.
+
+    Attributes:
+        failures: How many; 0 if the last call succeeded.
+        until: When to try again, in Unix milliseconds.
+        reason: Why the last one failed.
+    """
+
+    failures: int = 0
+    until: int = 0
+    reason: str = ""
+
+    def add_failure(self, reason: str, *, now: int) -> Pause:
+        """Return the pause after one more failure."""
+        failures = self.failures + 1
+        return Pause(failures=failures, until=now + find_pause(failures), reason=reason)
+
+
+def load_pause(store: Store, scope: Scope, reader: str) -> Pause:
+    """Read the pause of a session's reader, or of a model if the scope is that of `owner_of`."""
+    for record in store.read_records(Select(scope=scope), kind=PAUSE, keys=(reader,)):
+        return _read_pause(record.data)
+    return Pause()
+
+
+def make_pause_record(scope: Scope, reader: str, pause: Pause, *, time: int) -> Record:
+    """Make the record of a pause."""
+    data = {"failures": pause.failures, "until": pause.until, "reason": pause.reason}
+    return Record(scope=scope, kind=PAUSE, key=reader, data=data, time=time)
+
+
+def list_pauses(store: Store, tenant: str) -> dict[str, Pause]:
+    """Read the pauses of all models of a tenant, by reader."""
+    records = store.read_records(Select(scope=owner_of(tenant)), kind=PAUSE)
+    return {record.key: _read_pause(record.data) for record in records}
+
+
+def _read_pause(data: Mapping[str, Any]) -> Pause:
+    return Pause(failures=int(data["failures"]), until=int(data["until"]), reason=str(data["reason"]))

@@ -1,0 +1,501 @@
+"""Learning follows what leaves the window: when messages are read for facts, by whom, and what failures do to it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import pytest
+
+from holdfast import Engine, Session
+from holdfast.errors import ModelBusyError, ModelRefusedError
+from holdfast.memory.learning import MAX_BATCH, run_job
+from holdfast.memory.learning_queue import EXTRACT, HOSTS, OPEN
+from holdfast.messages import Message, Text
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Answer, Scripted
+from holdfast.settings import Embedding, Knowledge, Settings
+from holdfast.store.base import Job, Select
+from support.learning_model import count_extractions, depot_model, extract_depots
+
+MINUTE = 60_000
+HOUR = 60 * MINUTE
+START = 1_800_000_000_000
+FILLER = "We talked about the weather and the road for a while, and then about lunch. " * 40
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = START
+
+    def __call__(self) -> int:
+        return self.now
+
+
+def open_engine(folder: Path, model: Scripted | None, clock: Clock, *, hosts: bool = False, **knowledge: Any) -> Engine:
+    """Open an engine without a thread of its own, so that the test decides when work is done."""
+    settings = Settings(embedding=Embedding(provider="none"), knowledge=Knowledge(**knowledge))
+    return Engine.open(folder, settings=settings, model=model, background=False, clock=clock, auto="off", hosts=hosts)
+
+
+def state(number: int) -> str:
+    """State a fact, in English or Chinese."""
+    time = f"{number // 60 % 24:02d}:{number % 60:02d}"
+    if number % 4 == 3:
+        return f"仓库 d{number} 在 {time} 关门。"
+    return f"Depot d{number} closes at {time}."
+
+
+def make_turn(number: int) -> list[Message]:
+    """A turn of about 900 tokens in which the user states one fact."""
+    asked = f"{state(number)} {FILLER}"
+    return [
+        Message(role="user", parts=(Text(text=asked),)),
+        Message(role="assistant", parts=(Text(text=f"Noted, turn {number}."),)),
+    ]
+
+
+def talk(session: Session, turns: range, *, limit: int = 20_000, history: list[Message] | None = None) -> list[Message]:
+    """Have a conversation, request by request."""
+    messages = [] if history is None else history
+    for number in turns:
+        asked, answered = make_turn(number)
+        messages.append(asked)
+        session.assemble(messages, limit=limit)
+        session.append([answered])
+        messages.append(answered)
+    return messages
+
+
+def count_facts(session: Session) -> Counter[str]:
+    """Count the facts that were ever stored, by their words."""
+    rows = session._memory.store.read_facts(Select(scope=session.scope, across=True))
+    return Counter(row.content for row in rows)
+
+
+def expect(turns: range) -> Counter[str]:
+    """Return what has to be known after some turns, once each."""
+    return Counter(state(number).rstrip(".。") for number in turns)
+
+
+class TestWhatLeavesTheWindow:
+    def test_a_long_chat_in_a_small_window_leaves_every_fact_once(self, tmp_path: Path) -> None:
+        """Nothing was ever compacted: trimming alone makes messages leave, and they are read in few calls."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            for first in range(0, 92, 4):
+                talk(session, range(first, first + 4), history=session_history(session))
+                engine.work()
+            assert not any(edit.kind == "compacted" for edit in session.edits())
+            learned = len(count_facts(session))
+            assert learned >= 60  # the rest is in the window still
+            assert count_extractions(model) <= learned // 6
+            clock.now += 11 * MINUTE
+            engine.work()
+            assert count_facts(session) == expect(range(92))
+
+    def test_a_message_alone_is_not_worth_a_call(self, tmp_path: Path) -> None:
+        """What has left is read together, once it is a batch."""
+        model = depot_model()
+        with open_engine(tmp_path, model, Clock()) as engine:
+            session = engine.session("s")
+            talk(session, range(26))
+            assert any(edit.kind == "trimmed" for edit in session.edits())
+            engine.work()
+            assert count_extractions(model) <= 2
+
+    def test_an_answer_too_long_for_one_call_is_read_in_several(self, tmp_path: Path) -> None:
+        """A session that was never read is read in batches of a bounded size."""
+        model = depot_model()
+        with open_engine(tmp_path, model, Clock()) as engine:
+            session = engine.session("s")
+            talk(session, range(40), limit=200_000)
+            assert session.learn() == 80
+            assert session.learn() == 0  # it waits already
+            engine.work()
+            assert count_facts(session) == expect(range(40))
+            assert session.learn() == 0
+            sizes = [len(prompt.messages[-1].text) / 3 for prompt in model.prompts]
+            assert max(sizes) < 1.5 * MAX_BATCH
+            assert len(sizes) == pytest.approx(40 * 900 / MAX_BATCH, abs=3)
+
+
+def session_history(session: Session) -> list[Message]:
+    """Return the conversation so far."""
+    return [row.message for row in session.messages()]
+
+
+class TestTheEnd:
+    def test_an_idle_session_is_read_to_its_end(self, tmp_path: Path) -> None:
+        """Not while it is in use, and not twice."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            messages = talk(session, range(3))
+            clock.now += 9 * MINUTE
+            talk(session, range(3, 4), history=messages)
+            clock.now += 9 * MINUTE
+            engine.work()
+            assert count_facts(session) == Counter()
+            clock.now += 2 * MINUTE
+            engine.work()
+            assert count_facts(session) == expect(range(4))
+            assert count_extractions(model) == 1
+            talk(session, range(4, 6), history=messages)
+            clock.now += 11 * MINUTE
+            engine.work()
+            assert count_facts(session) == expect(range(6))
+            clock.now += HOUR
+            assert engine.work() == 0
+            assert engine._memory.store.waiting(OPEN, limit=9) == []
+
+    def test_what_a_closed_engine_leaves_is_read_by_the_next_one(self, tmp_path: Path) -> None:
+        """Without waiting until the session is idle, and also after a process that was killed."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            talk(engine.session("s"), range(3))
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            engine.work()
+            assert count_facts(engine.session("s")) == expect(range(3))
+
+    def test_an_idle_time_of_zero_waits_for_the_end(self, tmp_path: Path) -> None:
+        """Some sessions pause for days."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock, idle=timedelta(0)) as engine:
+            talk(engine.session("s"), range(3))
+            clock.now += 1000 * HOUR
+            assert engine.work() == 0
+        with open_engine(tmp_path, depot_model(), clock, idle=timedelta(0)) as engine:
+            engine.work()
+            assert count_facts(engine.session("s")) == expect(range(3))
+
+    def test_without_extraction_nothing_is_queued(self, tmp_path: Path) -> None:
+        """The switch holds for every reason to learn."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock, extraction=False) as engine:
+            talk(engine.session("s"), range(40))
+            clock.now += HOUR
+            assert engine.work() == 0
+        with open_engine(tmp_path, depot_model(), clock, extraction=False) as engine:
+            assert engine._memory.store.waiting(OPEN, limit=9) == []
+            assert engine._memory.store.waiting(EXTRACT, limit=9) == []
+
+    def test_imported_messages_wait_until_somebody_asks(self, tmp_path: Path) -> None:
+        """Nobody has made a request of such a session."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            engine._memory.ingest(make_turn(1), scope=session.scope)
+            clock.now += HOUR
+            assert engine.work() == 0
+            assert session.learn() == 2
+            engine.work()
+            assert count_facts(session) == expect(range(1, 2))
+
+
+class TestFailures:
+    def test_six_hours_without_a_model_lose_nothing(self, tmp_path: Path) -> None:
+        """It is asked a few times, the user is told once, and all is read when it is back."""
+        clock = Clock()
+        is_down = True
+
+        def answer(prompt: Prompt) -> Answer:
+            return ModelBusyError("overloaded") if is_down else extract_depots(prompt)
+
+        model = depot_model(answer)
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            messages = talk(session, range(40))
+            warnings: list[str] = []
+            for minute in range(6 * 60):
+                clock.now += MINUTE
+                engine.work()
+                if minute % 30 == 0:
+                    report = session.assemble([*messages, *make_turn(0)[:1]], limit=20_000).report
+                    warnings += [warning for warning in report.warnings if "fact extraction" in warning]
+            assert count_facts(session) == Counter()
+            assert 3 <= count_extractions(model) <= 14
+            assert len(warnings) == 1
+            assert "failed 3 times" in warnings[0]
+            assert "overloaded" in warnings[0]
+            (problem,) = engine.stats().learning.problems
+            assert "overloaded" in problem
+            is_down = False
+            clock.now += HOUR
+            engine.work()
+            assert count_facts(session) == expect(range(40))
+            assert engine.stats().learning.problems == ()
+
+    def test_a_model_that_is_back_reads_before_the_pause_of_others_ends(self, tmp_path: Path) -> None:
+        """A request that is refused for its content holds up its own session alone."""
+        clock = Clock()
+
+        def answer(prompt: Prompt) -> Answer:
+            if "d1 " in prompt.messages[-1].text:
+                return ModelRefusedError("not this text")
+            return extract_depots(prompt)
+
+        with open_engine(tmp_path, depot_model(answer), clock) as engine:
+            refused, other = engine.session("refused"), engine.session("other")
+            talk(refused, range(1, 2))
+            talk(other, range(2, 3))
+            for session in (refused, other):
+                session.learn()
+            for _ in range(5):
+                engine.work()
+                clock.now += 2 * MINUTE
+            assert count_facts(other) == expect(range(2, 3))
+
+    def test_answers_that_cannot_be_used_end_with_the_rules(self, tmp_path: Path) -> None:
+        """Each try reads less; only what cannot be read at all is left to the rules, and the report says so."""
+        clock = Clock()
+
+        def answer(prompt: Prompt) -> Answer:
+            if "POISON" in prompt.messages[-1].text or "not JSON" in prompt.messages[-1].text:
+                return "I would rather not."
+            return extract_depots(prompt)
+
+        model = depot_model(answer)
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            poison = [Message(role="user", parts=(Text(text="POISON. Remember that the gate code is kept by Ann."),))]
+            messages = talk(session, range(6), limit=200_000)
+            session.assemble([*messages, *poison], limit=200_000)
+            talk(session, range(6, 12), limit=200_000, history=[*messages, *poison])
+            session.learn()
+            for _ in range(30):
+                engine.work()
+                clock.now += 10 * MINUTE
+            found = count_facts(session)
+            assert expect(range(12)) - found == Counter()
+            assert found["Remember that the gate code is kept by Ann."] == 1
+            report = session.assemble([*make_turn(0)[:1]], limit=20_000).report
+        told = [warning for warning in report.warnings if "read by rules alone" in warning]
+        assert len(told) == 1
+
+
+class TestBudget:
+    def test_no_more_calls_an_hour_than_allowed(self, tmp_path: Path) -> None:
+        """What is left waits, is reported, and is read in the next hours."""
+        clock = Clock()
+        clock.now -= clock.now % HOUR
+        model = depot_model()
+        with open_engine(tmp_path, model, clock, max_calls_per_hour=1) as engine:
+            session = engine.session("s")
+            talk(session, range(40), limit=200_000)
+            session.learn()
+            calls: list[int] = []
+            for _ in range(8):
+                before = count_extractions(model)
+                for _ in range(6):
+                    engine.work()
+                    clock.now += 10 * MINUTE - 1
+                calls.append(count_extractions(model) - before)
+                if len(calls) == 1:
+                    report = session.assemble(make_turn(0)[:1], limit=200_000).report
+                    assert any("max_calls_per_hour = 1" in warning for warning in report.warnings)
+                    assert "max_calls_per_hour" in engine.stats().learning.problems[0]
+                clock.now += 6
+            assert max(calls) == 1
+            assert expect(range(40)) - count_facts(session) == Counter()
+
+    def test_no_more_tokens_a_day_than_allowed(self, tmp_path: Path) -> None:
+        """By what the provider reports; a batch is never larger than a third of it."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock, max_tokens_per_day=30_000) as engine:
+            session = engine.session("s")
+            talk(session, range(40), limit=200_000)
+            session.learn()
+            for _ in range(24 * 8):
+                engine.work()
+                spent = engine.stats().learning
+                assert spent.tokens_today <= 30_000
+                clock.now += HOUR
+            assert count_facts(session) == expect(range(40))
+            assert spent.calls == count_extractions(model)
+            assert spent.tokens > 40_000
+
+    def test_zero_is_no_limit(self, tmp_path: Path) -> None:
+        """Both limits can be lifted."""
+        model = depot_model()
+        with open_engine(tmp_path, model, Clock(), max_tokens_per_day=0, max_calls_per_hour=0) as engine:
+            session = engine.session("s")
+            talk(session, range(40), limit=200_000)
+            session.learn()
+            engine.work()
+            assert count_facts(session) == expect(range(40))
+
+
+class TestWhoReads:
+    def test_text_of_a_host_waits_for_the_model_of_hosts(self, tmp_path: Path) -> None:
+        """An engine of `holdfast chat` over the same memory has a model, which gets none of it."""
+        clock = Clock()
+        own, allowed = depot_model(), depot_model(name="scripted/hosts")
+        host = Engine(
+            open_engine(tmp_path, None, clock)._memory, model=depot_model(), reader=allowed, is_for_hosts=True
+        )
+        talk(host.session("h"), range(2))
+        assert host.session("h").learn() == 4
+        with open_engine(tmp_path, own, clock) as chat:
+            clock.now += HOUR
+            chat.work()
+            assert own.prompts == []
+            (job,) = chat._memory.store.waiting(EXTRACT, limit=9)
+            assert job.data["reader"] == HOSTS
+        host.work()
+        assert count_facts(host.session("h")) == expect(range(2))
+        host.close()
+
+    def test_without_consent_the_rules_read_the_text_of_a_host(self, tmp_path: Path) -> None:
+        """The model that writes its summaries does not read it for facts."""
+        clock = Clock()
+        model = depot_model()
+        host = Engine(open_engine(tmp_path, None, clock)._memory, model=model, is_for_hosts=True)
+        session = host.session("h")
+        session.assemble([{"role": "user", "content": "Remember that the gate is locked at noon."}], limit=20_000)
+        clock.now += HOUR
+        host.work()
+        assert model.prompts == []
+        assert [fact.content for fact in session.facts()] == ["Remember that the gate is locked at noon."]
+        host.close()
+
+    def test_a_process_without_a_model_leaves_the_work_to_one_that_has(self, tmp_path: Path) -> None:
+        """Rules would find less, and it would count as read."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            talk(engine.session("s"), range(3))
+        with open_engine(tmp_path, None, clock) as engine:
+            engine.work()
+            assert count_facts(engine.session("s")) == Counter()
+        with open_engine(tmp_path, depot_model(name="another"), clock) as engine:
+            engine.work()
+            assert count_facts(engine.session("s")) == expect(range(3))
+
+    def test_another_model_does_not_read_again(self, tmp_path: Path) -> None:
+        """A user who changes the model does not pay twice."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            talk(engine.session("s"), range(3))
+        other = depot_model(name="other")
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            engine.work()
+        with open_engine(tmp_path, other, clock) as engine:
+            assert engine.session("s").learn() == 0
+            assert engine.work() == 0
+            assert other.prompts == []
+
+    def test_a_job_of_an_earlier_version_is_read_by_rule(self, tmp_path: Path) -> None:
+        """It names messages, and not the model that may read them."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            said = [Message(role="user", parts=(Text(text="Remember that the gate is locked at noon."),))]
+            numbers = engine._memory.ingest(said, scope=session.scope)
+            engine._memory.store.add_jobs([Job(scope=session.scope, kind=EXTRACT, data={"ids": list(numbers)})])
+            engine.work()
+            assert [fact.content for fact in session.facts()] == ["Remember that the gate is locked at noon."]
+            assert model.prompts == []
+            assert engine.work() == 0
+
+
+class TestSeveralProcesses:
+    def test_two_engines_read_everything_once(self, tmp_path: Path) -> None:
+        """They queue and work at the same time, over one memory."""
+        clock = Clock()
+        models = [depot_model(), depot_model()]
+        with open_engine(tmp_path, models[0], clock) as one, open_engine(tmp_path, models[1], clock) as two:
+            for number, engine in enumerate((one, two, one, two)):
+                talk(engine.session(f"s{number}"), range(number * 30, number * 30 + 30))
+            clock.now += HOUR
+            threads = [Thread(target=engine.work) for engine in (one, two) for _ in range(2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            one.work()
+            assert count_facts(one.session("s0")) == expect(range(120))
+
+    def test_a_batch_that_another_process_has_stored_is_dropped(self, tmp_path: Path) -> None:
+        """Even if both have asked their models for it."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock) as other:
+
+            def answer(prompt: Prompt) -> Answer:
+                if not count_facts(other.session("s")):
+                    (job,) = other._memory.store.waiting(EXTRACT, limit=9)
+                    run_job(other._memory, job, model=depot_model())
+                return extract_depots(prompt)
+
+            with open_engine(tmp_path, depot_model(answer), clock) as engine:
+                talk(engine.session("s"), range(3))
+                engine.session("s").learn()
+                engine.work()
+                assert count_facts(engine.session("s")) == expect(range(3))
+
+
+class TestForgottenAndRecalled:
+    def test_forgotten_messages_are_never_read(self, tmp_path: Path) -> None:
+        """Neither before the work begins, nor while a model reads them."""
+        clock = Clock()
+        seen: list[str] = []
+        with open_engine(tmp_path, None, clock) as other:
+
+            def answer(prompt: Prompt) -> Answer:
+                seen.append(prompt.messages[-1].text)
+                if len(seen) == 1:
+                    rows = other.session("s").messages()
+                    other.session("s").forget([row.id for row in rows if "d3 " in row.message.text])
+                return extract_depots(prompt)
+
+            with open_engine(tmp_path, depot_model(answer), clock) as engine:
+                session = engine.session("s")
+                talk(session, range(6), limit=200_000)
+                rows = session.messages()
+                session.forget([row.id for row in rows if "d2 " in row.message.text])
+                session.learn()
+                engine.work()
+                assert not any("d2 " in text for text in seen)
+                found = count_facts(session)
+        assert found == expect(range(6)) - Counter([state(2).rstrip("."), state(3).rstrip("。")])
+
+    def test_a_forgotten_session_leaves_no_work(self, tmp_path: Path) -> None:
+        """Its jobs and marks go with it."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            talk(session, range(40))
+            session.forget()
+            clock.now += HOUR
+            engine.work()
+            assert model.prompts == []
+            assert count_facts(session) == Counter()
+
+    def test_recalled_text_is_not_learned_from(self, tmp_path: Path) -> None:
+        """A block that comes back in the client's history proves nothing."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock) as engine:
+            engine.session("a").remember("Depot d7 closes at 00:07")
+            session = engine.session("b")
+            question = Message(role="user", parts=(Text(text="Until when is depot d7 open, when does it close?"),))
+            window = session.assemble([question], limit=20_000)
+            sent = window.messages[-1]
+            assert "00:07" in sent.text
+            answer = Message(role="assistant", parts=(Text(text="Let me look."),))
+            session.assemble([sent, answer, *make_turn(1)[:1]], limit=20_000)
+            clock.now += HOUR
+            engine.work()
+            assert not any("00:07" in prompt.messages[-1].text for prompt in model.prompts)
+            assert count_facts(session)["Depot d1 closes at 00:01"] == 1
