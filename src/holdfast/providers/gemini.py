@@ -10,7 +10,19 @@ from functools import partial
 from typing import Any, Final
 
 from holdfast.errors import FormatError
-from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Role, Text, Thinking, ToolCall, ToolResult
+from holdfast.messages import (
+    Image,
+    Message,
+    Opaque,
+    Part,
+    RedactedThinking,
+    ResultContent,
+    Role,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+)
 from holdfast.providers import shaping, wire
 from holdfast.providers.format import Format
 from holdfast.providers.rules import Violation, Wire, blocks, quote
@@ -44,7 +56,8 @@ def read(data: Json, where: str) -> Message:
     """Read one content."""
     role = wire.expect_role(data, _ROLES, where, format=NAME, default="user")
     parts = _read_parts(data.get("parts"), f"{where}.parts")
-    role = "tool" if any(isinstance(part, ToolResult) for part in parts) else role
+    if any(isinstance(part, ToolResult) for part in parts):
+        role = "tool"
     return Message(role=role, parts=parts).read_from(data, format=NAME)
 
 
@@ -59,10 +72,12 @@ def _read_parts(value: Any, where: str) -> tuple[Part, ...]:
 
 def _read_part(value: Any, where: str, seen: Counter[str]) -> Part:
     data = wire.expect_object(value, where)
+    call = data.get(wire.spelling(data, _CALL))
+    response = data.get(wire.spelling(data, _RESPONSE))
     part: Part
-    if isinstance(call := data.get(wire.spelling(data, _CALL)), Mapping):
+    if isinstance(call, Mapping):
         part = _read_call(call, f"{where}.functionCall", seen)
-    elif isinstance(response := data.get(wire.spelling(data, _RESPONSE)), Mapping):
+    elif isinstance(response, Mapping):
         part = _read_result(response, f"{where}.functionResponse", seen)
     elif isinstance(data.get("text"), str):
         part = _read_text(data, where)
@@ -75,8 +90,9 @@ def _read_text(data: Json, where: str) -> Part:
     signature = expect(data, wire.spelling(data, _SIGNATURE), str, where, default="")
     if data.get("thought") is True:
         return Thinking(text=data["text"], signature=signature or None)
-    # A stream ends in a part that holds nothing but the signature.
-    return Text(text=data["text"]) if data["text"] or not signature else RedactedThinking(data=signature)
+    if signature and not data["text"]:  # a stream ends in a part that holds nothing but the signature
+        return RedactedThinking(data=signature)
+    return Text(text=data["text"])
 
 
 def _read_file(value: Any, where: str) -> Image | Opaque:
@@ -85,10 +101,12 @@ def _read_file(value: Any, where: str) -> Image | Opaque:
         file = data.get(wire.spelling(data, names))
         if not isinstance(file, Mapping):
             continue
-        media_type, content = file.get(wire.spelling(file, _MEDIA_TYPE)), file.get(wire.spelling(file, keys))
+        media_type = file.get(wire.spelling(file, _MEDIA_TYPE))
+        content = file.get(wire.spelling(file, keys))
         if isinstance(content, str) and isinstance(media_type, str) and media_type.startswith("image/"):
-            is_url = keys is _URI
-            image = Image(media_type=media_type, url=content) if is_url else Image(media_type=media_type, data=content)
+            image = Image(media_type=media_type, data=content)
+            if keys is _URI:
+                image = Image(media_type=media_type, url=content)
             return image.read_from(data, format=NAME)
     kind = next((key for key, inside in data.items() if isinstance(inside, Mapping)), "part")
     return Opaque(kind=kind, data=wire.limit_depth(data, where)).read_from(data, format=NAME)
@@ -109,11 +127,16 @@ def _read_id(data: Json, name: str, where: str, seen: Counter[str]) -> str:
 def _read_result(data: Json, where: str, seen: Counter[str]) -> ToolResult:
     name = expect(data, "name", str, where, default="")
     response = wire.limit_depth(data.get("response"), f"{where}.response")
+    call_id = _read_id(data, name, where, seen)
+    content: list[ResultContent] = []
     text = _response_text(response)
-    files = expect(data, "parts", list, where, default=[])
+    if text:
+        content.append(Text(text=text))
+    for file in expect(data, "parts", list, where, default=[]):
+        content.append(_read_file(file, f"{where}.parts"))
     return ToolResult(
-        call_id=_read_id(data, name, where, seen),
-        content=(*([Text(text=text)] if text else []), *(_read_file(file, f"{where}.parts") for file in files)),
+        call_id=call_id,
+        content=tuple(content),
         is_error=isinstance(response, Mapping) and "error" in response,
         name=name or None,
     )
@@ -132,7 +155,9 @@ def _response_text(response: Any) -> str:
     key = _text_key(response)
     if key is not None:
         return str(response[key])
-    return json.dumps(response, ensure_ascii=False, default=str) if response else ""
+    if not response:
+        return ""
+    return json.dumps(response, ensure_ascii=False, default=str)
 
 
 def read_system(value: Any, where: str) -> tuple[Part, ...]:
@@ -158,8 +183,7 @@ def render(messages: Sequence[Message]) -> list[Json]:
     contents: list[Json] = []
     for message in messages:
         names |= {call.id: call.name for call in message.calls if call.name}
-        sent = wire.rebuild(message, partial(_make_message, names=names), format=NAME)
-        contents += [sent] if sent is not None else []
+        contents.append(wire.rebuild_always(message, partial(_make_message, names=names), format=NAME))
     return contents
 
 
@@ -175,7 +199,8 @@ def _render_parts(parts: Sequence[Part], names: Mapping[str, str]) -> list[Json]
     rendered: list[Json] = []
     for part in parts:
         sent = wire.rebuild(part, partial(_make_part, names=names), format=NAME)
-        rendered += [sent] if sent is not None else []
+        if sent is not None:
+            rendered.append(sent)
         if isinstance(part, ToolResult) and not wire_of(part, NAME):
             rendered += [_make_image(block) for block in part.content if isinstance(block, Image)]
     return rendered
@@ -202,19 +227,28 @@ def _make_part(part: Part, old: Json, *, names: Mapping[str, str]) -> Json | Non
 
 def _make_id(call_id: str, old: Json | None) -> Json:
     """Return the id field of a call or response, unless it was read from one without an id."""
-    return {} if old is not None and "id" not in old else {"id": call_id}
+    if old is not None and "id" not in old:
+        return {}
+    return {"id": call_id}
 
 
 def _make_result(result: ToolResult, old: Json, names: Mapping[str, str]) -> Json:
     key = wire.spelling(old, _RESPONSE)
     before = old.get(key, {})
     name = before.get("name") or names.get(result.call_id, result.name) or "unknown"  # as a call without a name
-    files = [sent for block in result.content if (sent := wire_of(block, NAME))]
     response = before.get("response")
     if response is None or result.text != _response_text(response):
-        response = {_text_key(response) or ("error" if result.is_error else "output"): result.text}
-    fields = {**_make_id(result.call_id, old.get(key)), "name": name, "response": response}
-    return {key: {**fields, "parts": files} if old and files else fields}
+        default_key = "error" if result.is_error else "output"
+        response = {_text_key(response) or default_key: result.text}
+    fields: dict[str, Any] = {**_make_id(result.call_id, old.get(key)), "name": name, "response": response}
+    files: list[Json] = []
+    for block in result.content:
+        sent = wire_of(block, NAME)
+        if sent:
+            files.append(sent)
+    if old and files:
+        fields["parts"] = files
+    return {key: fields}
 
 
 def _make_image(part: Image) -> Json:
@@ -248,18 +282,19 @@ def shape(messages: Sequence[Message], log: Log) -> list[Message]:
         names.update((call.id, call.name) for call in message.calls)
         return shaping.change_parts(message, name_response)
 
-    shaped = shaping.drop_empty(shaping.change_messages(shaped, name_responses, log, "name"), log)
-    return [
-        *messages[:lead],
-        *(_join_side(side, log) for side in shaping.group_sides(shaping.start_with_user(shaped, log))),
-    ]
+    shaped = shaping.change_messages(shaped, name_responses, log, "name")
+    shaped = shaping.drop_empty(shaped, log)
+    shaped = shaping.start_with_user(shaped, log)
+    joined = [_join_side(side, log) for side in shaping.group_sides(shaped)]
+    return [*messages[:lead], *joined]
 
 
 def _fit_message(message: Message) -> Message:
     """Give a message a role that a turn can have, and drop what Gemini cannot express."""
+    old = wire_of(message, NAME)
     if message.role == "system":
         message = replace(message, role="user", origin=None)
-    elif (old := wire_of(message, NAME)) and old.get("role") is None:  # only a request of one content may leave it out
+    elif old and old.get("role") is None:  # only a request of one content may leave it out
         message = replace(message, origin=None)
     return shaping.change_parts(message, _fit_part)
 
@@ -267,14 +302,20 @@ def _fit_message(message: Message) -> Message:
 def _fit_part(part: Part) -> Part | None:
     is_from_gemini = bool(wire_of(part, NAME))
     if isinstance(part, Text):
-        return part if part.text and (is_from_gemini or not shaping.is_blank(part)) else None
-    return None if shaping.has_no_place(part, NAME) or (shaping.is_thinking(part) and not is_from_gemini) else part
+        is_refused = not part.text or (shaping.is_blank(part) and not is_from_gemini)
+    elif shaping.is_thinking(part):
+        is_refused = not is_from_gemini
+    else:
+        is_refused = shaping.has_no_place(part, NAME)
+    return None if is_refused else part
 
 
 def _join_side(messages: Sequence[Message], log: Log) -> Message:
-    if len(messages) > 1 and any(wire_of(message, NAME) for message in messages):
+    if len(messages) == 1:
+        return messages[0]
+    if any(wire_of(message, NAME) for message in messages):
         log.note("joined", None, f"joined {len(messages)} contents of one side, responses first")
-    return messages[0] if len(messages) == 1 else shaping.join_messages(messages)
+    return shaping.join_messages(messages)
 
 
 # --- rules -------------------------------------------------------------------
@@ -286,21 +327,24 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
     for index, turn in enumerate(sent):
         where = f"contents[{index}]"
         before = sent[index - 1] if index else None
+        following = sent[index + 1] if index + 1 < len(sent) else None
         found += _check_message(turn, before, where)
-        found += _check_calls(turn, sent[index + 1] if index + 1 < len(sent) else None, where)
+        found += _check_calls(turn, following, where)
         if _names(turn, "response") and not (before and _names(before, "call")):
             found.append(Violation("orphan-result", where, "a function response does not follow a function call"))
     return found
 
 
 def _check_message(turn: Wire, before: Wire | None, where: str) -> Iterator[Violation]:
-    role, parts = turn.get("role"), blocks(turn.get("parts"))
+    role = turn.get("role")
+    parts = blocks(turn.get("parts"))
     if role not in {"user", "model", "function"}:
         yield Violation("role", where, f"unknown role {quote(role)}")
-    if (before is None or before.get("role") == "model") == (role == "model"):
-        two = ("alternation", f"two turns of the {role} in a row")
-        rule, what = two if before is not None else ("first-user", "the first turn is not the user's")
-        yield Violation(rule, where, what)
+    if before is None:
+        if role == "model":
+            yield Violation("first-user", where, "the first turn is not the user's")
+    elif (before.get("role") == "model") == (role == "model"):
+        yield Violation("alternation", where, f"two turns of the {role} in a row")
     if not parts:
         yield Violation("empty-content", where, "a turn without parts")
     if any(part.get("text") == "" and not set(_SIGNATURE).intersection(part) for part in parts):

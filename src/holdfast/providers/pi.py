@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from holdfast.errors import FormatError
 from holdfast.messages import (
@@ -74,12 +74,7 @@ def read(data: Json, where: str) -> Message:
     role, parts = _read_parts(expect(data, "role", str, where), data, where)
     api = data.get("api")
     if isinstance(api, str) and not api.startswith(("anthropic", "bedrock")):
-        parts = tuple(  # only Anthropic's signatures can be sent on
-            replace(part, signature=None).read_from(part.origin.data, format=NAME)
-            if isinstance(part, Thinking) and part.signature is not None and part.origin is not None
-            else part
-            for part in parts
-        )
+        parts = tuple(map(_drop_signature, parts))  # only Anthropic's signatures can be sent on
     message = Message(
         role=role,
         parts=parts,
@@ -91,6 +86,12 @@ def read(data: Json, where: str) -> Message:
     return message.read_from(data, format=NAME)
 
 
+def _drop_signature(part: Part) -> Part:
+    if not isinstance(part, Thinking) or part.signature is None or part.origin is None:
+        return part
+    return replace(part, signature=None).read_from(part.origin.data, format=NAME)
+
+
 def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ...]]:
     if name in _ROLES:
         return _ROLES[name], wire.read_content(data.get("content"), _BLOCKS, f"{where}.content", format=NAME)
@@ -99,7 +100,9 @@ def _read_parts(name: str, data: Json, where: str) -> tuple[Role, tuple[Part, ..
     if name == "tool_call":
         return "assistant", (_read_call(data, where).read_from(data, format=NAME),)
     if name == "bashExecution":
-        return "user", () if data.get("excludeFromContext") else (Text(text=_describe_command(data)),)
+        if data.get("excludeFromContext"):
+            return "user", ()
+        return "user", (Text(text=_describe_command(data)),)
     if name in _COMPOSED_ROLES:
         before, after = BRANCH_SUMMARY if name == "branchSummary" else COMPACTION_SUMMARY
         return "user", (Text(text=before + expect(data, "summary", str, where, default="") + after),)
@@ -118,17 +121,25 @@ def _read_call(data: Json, where: str) -> Part:
     key = wire.spelling(data, _ARGUMENTS)
     value = data.get(key)
     arguments = wire.decode_arguments(value) if isinstance(value, str) else expect(data, key, dict, where, default={})
-    call_id, name = (expect(data, key, str, where, default="") for key in (wire.spelling(data, CALL_IDS), "name"))
-    return ToolCall(id=call_id, name=name, arguments=wire.limit_depth(arguments, f"{where}.{key}"))
+    return ToolCall(
+        id=expect(data, wire.spelling(data, CALL_IDS), str, where, default=""),
+        name=expect(data, "name", str, where, default=""),
+        arguments=wire.limit_depth(arguments, f"{where}.{key}"),
+    )
 
 
 def _read_image(data: Json, where: str) -> Image:
+    source = data
+    media_key = "mimeType"
     if isinstance(data.get("source"), Mapping):  # Anthropic's spelling
-        source, where, media_key = data["source"], f"{where}.source", "media_type"
-    else:
-        source, media_key = data, "mimeType"
-    media_type, inline, url = (expect(source, key, str, where, default="") for key in (media_key, "data", "url"))
-    return Image(media_type=media_type or None, data=inline or None, url=url or None)
+        source = data["source"]
+        where = f"{where}.source"
+        media_key = "media_type"
+    return Image(
+        media_type=expect(source, media_key, str, where, default="") or None,
+        data=expect(source, "data", str, where, default="") or None,
+        url=expect(source, "url", str, where, default="") or None,
+    )
 
 
 _RESULT_BLOCKS: Final[dict[str, Callable[[Json, str], ResultContent]]] = {
@@ -198,13 +209,16 @@ def _render_message(message: Message) -> list[Json]:
     if sent is not None:
         return [sent]
     if not message.results:
-        had_result = wire_of(message, NAME).get("role") in RESULT_ROLES  # an edit removed it
-        return [_render_words(replace(message, origin=None) if had_result else message)]
+        if wire_of(message, NAME).get("role") in RESULT_ROLES:  # an edit removed its result
+            message = replace(message, origin=None)
+        return [_render_words(message)]
     others = tuple(part for part in message.parts if not isinstance(part, ToolResult))
     words = [_render_words(replace(message, parts=others, origin=None))] if others else []
     make = partial(_make_result, timestamp=message.timestamp)
     results = [wire.rebuild_always(result, make, format=NAME) for result in message.results]
-    return [*words, *results] if message.calls else [*results, *words]
+    if message.calls:
+        return [*words, *results]
+    return [*results, *words]
 
 
 def _render_words(message: Message) -> Json:
@@ -219,9 +233,11 @@ def _render_words(message: Message) -> Json:
 
 def _make_message(message: Message, old: Json) -> Json:
     role = "user" if message.role == "tool" else message.role
-    details = {"model": message.model, "stopReason": message.stop, "timestamp": message.timestamp}
-    known = {} if old else {key: value for key, value in details.items() if value is not None}
-    return {"role": role, "content": _make_content(message.parts, old), **known}
+    made: dict[str, Any] = {"role": role, "content": _make_content(message.parts, old)}
+    if not old:
+        details = {"model": message.model, "stopReason": message.stop, "timestamp": message.timestamp}
+        made |= {key: value for key, value in details.items() if value is not None}
+    return made
 
 
 def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
@@ -232,15 +248,14 @@ def _make_content(parts: Sequence[Part], old: Json) -> str | list[Json]:
 
 
 def _make_result(result: ToolResult, old: Json, *, timestamp: int | None) -> Json:
-    name = {wire.spelling(old, _RESULT_NAMES): result.name} if result.name is not None else {}
-    return {
-        "role": "toolResult",
-        wire.spelling(old, RESULT_IDS): result.call_id,
-        **name,
-        "content": _make_content(result.content, old),
-        wire.spelling(old, _IS_ERROR): result.is_error,
-        **({} if old or timestamp is None else {"timestamp": timestamp}),
-    }
+    made: dict[str, Any] = {"role": "toolResult", wire.spelling(old, RESULT_IDS): result.call_id}
+    if result.name is not None:
+        made[wire.spelling(old, _RESULT_NAMES)] = result.name
+    made["content"] = _make_content(result.content, old)
+    made[wire.spelling(old, _IS_ERROR)] = result.is_error
+    if not old and timestamp is not None:
+        made["timestamp"] = timestamp
+    return made
 
 
 def _make_block(part: Part, old: Json) -> Json:
@@ -250,9 +265,12 @@ def _make_block(part: Part, old: Json) -> Json:
         case Thinking() | RedactedThinking():
             return _make_thinking(part, old)
         case ToolCall():
-            call_id, arguments = wire.spelling(old, CALL_IDS), wire.spelling(old, _ARGUMENTS)
-            fields = {call_id: part.id, "name": part.name, arguments: wire.object_arguments(part.arguments)}
-            return {"type": "toolCall", **fields}
+            return {
+                "type": "toolCall",
+                wire.spelling(old, CALL_IDS): part.id,
+                "name": part.name,
+                wire.spelling(old, _ARGUMENTS): wire.object_arguments(part.arguments),
+            }
         case Image():
             return _make_image(part, old)
         case Opaque():
@@ -302,12 +320,15 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
     turns: list[Turn] = []
     was_reply = False
     for index, message in enumerate(sent):
-        where, role = f"messages[{index}]", message.get("role")
+        where = f"messages[{index}]"
+        role = message.get("role")
         if not isinstance(role, str):
             found.append(Violation("role", where, f"unknown role {quote(role)}"))
         is_reply = role in ("assistant", "tool_call")
         listed = [block for block in blocks(message.get("content")) if kind(block) in CALL_TYPES]
-        calls = [_first_of(call, CALL_IDS) for call in ([message] if role == "tool_call" else listed)]
+        if role == "tool_call":
+            listed = [message]
+        calls = [_first_of(call, CALL_IDS) for call in listed]
         results = [_first_of(message, RESULT_IDS)] if role in RESULT_ROLES else ()
         turns.append(Turn(where, calls, results, closes=is_reply and not was_reply))
         was_reply = is_reply
@@ -315,7 +336,10 @@ def check(sent: Sequence[Wire]) -> list[Violation]:
 
 
 def _first_of(data: Wire, names: Sequence[str]) -> str:
-    return next((str(data[name]) for name in names if data.get(name) is not None), "")
+    for name in names:
+        if data.get(name) is not None:
+            return str(data[name])
+    return ""
 
 
 PI: Final = Format(name=NAME, read=read, render=render, is_own=is_own, shape=shape, check=check)
