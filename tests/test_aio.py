@@ -34,7 +34,7 @@ def user(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def talk(turns: int) -> list[dict[str, str]]:
+def make_conversation(turns: int) -> list[dict[str, str]]:
     """Questions and answers, and a last question."""
     long = "the quick brown fox jumps over the lazy dog " * 20
     pairs = [
@@ -71,7 +71,7 @@ def test_names_and_arguments_are_the_same(edge: type, core: type) -> None:
 
 async def test_a_conversation_grows_turn_by_turn(tmp_path: Path) -> None:
     """Windows are valid and within the limit, and what left them is found."""
-    history = talk(40)
+    history = make_conversation(40)
     async with await AsyncEngine.open(tmp_path, settings=SETTINGS) as engine:
         session = engine.session("s", project="shop")
         for stop in range(1, len(history) + 1, 2):
@@ -89,7 +89,7 @@ async def test_a_conversation_grows_turn_by_turn(tmp_path: Path) -> None:
 
 async def test_tasks_at_once_get_the_same_window(tmp_path: Path) -> None:
     """Twelve tasks on one session: one window, nothing archived twice."""
-    history = talk(20)
+    history = make_conversation(20)
     async with await AsyncEngine.open(tmp_path, settings=SETTINGS) as engine:
         session = engine.session("s")
         windows = await asyncio.gather(*(session.assemble(history, limit=LIMIT) for _ in range(12)))
@@ -99,7 +99,7 @@ async def test_tasks_at_once_get_the_same_window(tmp_path: Path) -> None:
 
 async def test_a_cancelled_request_leaves_the_session_consistent(tmp_path: Path) -> None:
     """The call ends in its thread; the next window is valid and holds the question, and nothing is archived twice."""
-    history = talk(30)
+    history = make_conversation(30)
     threads, loop = ThreadPoolExecutor(), asyncio.get_running_loop()
     loop.set_default_executor(threads)
     async with await AsyncEngine.open(tmp_path, settings=SETTINGS) as engine:
@@ -130,14 +130,14 @@ async def test_a_cancelled_compaction_changes_nothing(tmp_path: Path) -> None:
 
     async with await AsyncEngine.open(tmp_path, settings=SETTINGS, model=Scripted(answer)) as engine:
         session = engine.session("s")
-        task = asyncio.create_task(session.compact(talk(40), limit=LIMIT))
+        task = asyncio.create_task(session.compact(make_conversation(40), limit=LIMIT))
         assert await asyncio.to_thread(asked.wait, 60)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         go.set()
         assert not any(edit.kind == "compacted" for edit in await session.edits())
-        window = await session.assemble(talk(40), limit=LIMIT)
+        window = await session.assemble(make_conversation(40), limit=LIMIT)
         assert window.report.total_tokens <= LIMIT
 
 
@@ -145,9 +145,9 @@ async def test_a_store_that_is_deleted_keeps_the_limit(tmp_path: Path) -> None:
     """As in the core: the newest messages that fit, and the reason."""
     async with await AsyncEngine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         session = engine.session("s")
-        await session.assemble(talk(1), limit=LIMIT)
+        await session.assemble(make_conversation(1), limit=LIMIT)
         await asyncio.to_thread(shutil.rmtree, tmp_path)
-        window = await session.assemble(talk(60), limit=LIMIT)
+        window = await session.assemble(make_conversation(60), limit=LIMIT)
         assert check(window.render(), window.provider) == []
         assert LIMIT // 2 < window.report.total_tokens <= LIMIT
         assert "What was step 3?" in str(window.render()[-1])

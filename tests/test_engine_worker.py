@@ -30,7 +30,7 @@ def test_it_goes_on_while_there_is_more() -> None:
     assert left == [0]
 
 
-def test_trouble_is_told_and_tried_again() -> None:
+def test_a_failure_is_reported_and_tried_again() -> None:
     """A step that fails is tried again after a pause, and what went wrong can be read meanwhile."""
     tries: list[str] = []
     failed, done = Event(), Event()

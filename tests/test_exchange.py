@@ -64,8 +64,8 @@ every_client = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """A memory that searches by words, without a thread and without a model."""
-    with Engine.open(tmp_path / "memory", settings=SETTINGS, background=False) as opened:
-        yield opened
+    with Engine.open(tmp_path / "memory", settings=SETTINGS, background=False) as engine:
+        yield engine
 
 
 def make_body(messages: list[Message], format: str, *, stream: bool = False) -> dict[str, Any]:
@@ -235,7 +235,7 @@ class TestARequestThatIsTooLong:
         assert exchange.window is not None
         assert exchange.window.report.reserved_tokens == 700
 
-    def test_keeps_what_the_settings_say_if_it_asks_for_more_than_half(self, engine: Engine) -> None:
+    def test_keeps_the_reserve_of_the_settings_if_it_asks_for_more_than_half(self, engine: Engine) -> None:
         body = {**make_body([user("Hello.")], "anthropic"), "max_tokens": 9_000}
         exchange = Exchanges(16_000).begin_body(engine.session("s"), body, format="anthropic")
         assert exchange.window is not None
@@ -296,7 +296,9 @@ class TestARefusedWindow:
             Raw(400, {"error": {"message": "messages: at least one message is required"}}),
         ],
     )
-    def test_is_not_taken_for_another_error(self, model_server: ScriptedProvider, engine: Engine, error: Raw) -> None:
+    def test_is_not_confused_with_another_error(
+        self, model_server: ScriptedProvider, engine: Engine, error: Raw
+    ) -> None:
         model_server.set_script([error])
         client = Client(model_server, engine)
         response = client.post(make_body([*tool_conversation(24), user("And now?")], "anthropic"), "anthropic")
@@ -314,7 +316,7 @@ class TestARefusedWindow:
         assert same.max_prompt is not None
         assert other.max_prompt is None
 
-    def test_is_one_that_an_exception_of_a_framework_tells_of(self) -> None:
+    def test_is_recognised_in_an_exception_of_a_framework(self) -> None:
         class StatusError(Exception):
             def __init__(self, message: str, status_code: Any = None) -> None:
                 super().__init__(message)
@@ -350,9 +352,7 @@ class TestTheSizeOfTheNextWindow:
         ],
         ids=str,
     )
-    def test_is_a_fixed_share_if_the_error_says_nothing_that_can_be_true(
-        self, engine: Engine, refusal: Numbers
-    ) -> None:
+    def test_is_a_fixed_share_if_the_error_has_no_plausible_numbers(self, engine: Engine, refusal: Numbers) -> None:
         sent, smaller = self.shrink(engine, refusal)
         assert smaller.max_prompt == int(SHRINK * sent)
         assert smaller.limit == 16_000
@@ -471,7 +471,7 @@ class TestAMemoryThatFails:
 
 class TestTheRequestForASummary:
     @every_format
-    def test_says_what_the_request_of_the_client_says_about_storage_and_price(self, format: str) -> None:
+    def test_keeps_the_fields_about_storage_and_price_of_the_request(self, format: str) -> None:
         body = {**make_body([user("Hello.")], format), "store": False, "service_tier": "flex", "temperature": 1}
         made = make_summary_body(body, [system("Summarise."), user("Hello.")], format=format, max_tokens=700)
         assert {key: made[key] for key in ("model", "store", "service_tier")} == {
@@ -604,7 +604,7 @@ class TestComplete:
         assert found.reply.text == "Read."
         assert all(edit.kind != "compacted" for edit in engine.session("s").edits())
 
-    def test_gives_up_after_three_smaller_windows_and_says_what_helps(self, engine: Engine) -> None:
+    def test_gives_up_after_three_smaller_windows_with_the_fix(self, engine: Engine) -> None:
         def refuse(_: Prompt) -> Answer:
             raise ModelOverflowError("too long", model="m", status=400)
 
@@ -677,7 +677,7 @@ class TestComplete:
         with pytest.raises(ModelCancelledError):
             self.ask(engine, tool_conversation(30), Scripted(["Fine."], context_tokens=8_000), compact=cancel)
 
-    def test_goes_on_with_a_smaller_window_if_the_compaction_fails(self, engine: Engine) -> None:
+    def test_continues_with_a_smaller_window_if_the_compaction_fails(self, engine: Engine) -> None:
         def fail(**_: Any) -> None:
             raise CompactionError("nothing shorter could be made")
 

@@ -151,8 +151,8 @@ class TestReading:
         assert history.find_question(max_messages=1, newest=long) == (long,)
 
     def test_pairs_are_added(self, history: History) -> None:
-        talk = [user("List it."), reply("", call("c1")), results(answer("c1", "a.py")), reply("There is a.py.")]
-        history.update(talk)
+        conversation = [user("List it."), reply("", call("c1")), results(answer("c1", "a.py")), reply("There is a.py.")]
+        history.update(conversation)
         asked, called, result, said = history.numbers
         assert history.add_pairs([result]) == (called, result)
         assert history.add_pairs([called, said]) == (called, result, said)

@@ -29,7 +29,7 @@ from holdfast.messages import (
 )
 
 
-def said(role: Role, *parts: Part, stop: str | None = None) -> Message:
+def make_message(role: Role, *parts: Part, stop: str | None = None) -> Message:
     """A message."""
     return Message(role=role, parts=parts, stop=stop)
 
@@ -44,7 +44,7 @@ def result(name: str) -> ToolResult:
     return ToolResult(call_id=name)
 
 
-USER = said("user", Text(text="hi"))
+USER = make_message("user", Text(text="hi"))
 
 
 class TestMessage:
@@ -54,11 +54,11 @@ class TestMessage:
         """Thinking, calls and results are not what was said."""
         parts = (Thinking(text="Hm"), Text(text="a"), call("c"), Text(text="b"))
 
-        assert said("assistant", *parts).text == "a\nb"
+        assert make_message("assistant", *parts).text == "a\nb"
 
     def test_calls_and_results_are_found_in_order(self) -> None:
         """Each in the order in which it stands."""
-        message = said("tool", result("b"), Text(text="x"), result("a"), call("c"))
+        message = make_message("tool", result("b"), Text(text="x"), result("a"), call("c"))
 
         assert [part.call_id for part in message.results] == ["b", "a"]
         assert [part.id for part in message.calls] == ["c"]
@@ -83,7 +83,7 @@ class TestMessage:
 
     def test_a_message_survives_the_way_to_another_process(self) -> None:
         """With its parts and the wire form that it was read from."""
-        message = said("user", Text(text="a").read_from({"x": 1}, format="pi")).read_from({"y": 2}, format="pi")
+        message = make_message("user", Text(text="a").read_from({"x": 1}, format="pi")).read_from({"y": 2}, format="pi")
 
         for travelled in (pickle.loads(pickle.dumps(message)), copy.deepcopy(message)):  # noqa: S301
             assert travelled == message
@@ -92,7 +92,7 @@ class TestMessage:
     @pytest.mark.parametrize(("stop", "broken"), [("error", True), ("aborted", True), ("stop", False), (None, False)])
     def test_a_reply_that_failed_is_broken(self, stop: str | None, broken: bool) -> None:  # noqa: FBT001
         """Two words mark it."""
-        assert said("assistant", stop=stop).is_broken is broken
+        assert make_message("assistant", stop=stop).is_broken is broken
 
 
 class TestOrigin:
@@ -115,7 +115,7 @@ class TestOrigin:
 
     def test_what_it_was_before_an_edit_is_known(self) -> None:
         """The value as it was read can be had back."""
-        message = said("user", Text(text="a")).read_from({}, format="pi")
+        message = make_message("user", Text(text="a")).read_from({}, format="pi")
         edited = replace(message, role="system", parts=(), id="x")
 
         assert edited.as_read() == replace(message, id="x")
@@ -123,7 +123,7 @@ class TestOrigin:
 
     def test_ids_times_and_usage_are_no_edit(self) -> None:
         """They often come from elsewhere than the wire form."""
-        message = said("user", Text(text="a")).read_from({"x": 1}, format="pi")
+        message = make_message("user", Text(text="a")).read_from({"x": 1}, format="pi")
 
         assert replace(message, id="x", timestamp=1, usage=Usage(), model="m", stop="s", name="n").wire("pi") == {
             "x": 1
@@ -164,19 +164,19 @@ class TestDigest:
             Opaque(kind="document", data={"x": True}),
         )
 
-        assert said("assistant", *parts).digest == "f279806cfda2ba60c2d90ec6bb68cb8a"
+        assert make_message("assistant", *parts).digest == "f279806cfda2ba60c2d90ec6bb68cb8a"
 
-    def test_what_json_does_not_know_has_a_digest_too(self) -> None:
+    def test_values_outside_of_json_have_a_digest_too(self) -> None:
         """A program may hand over dates, tuples and numbers without end; their digests never change either."""
         arguments = {"on": date(2026, 1, 2), "rate": math.nan, "ends": (1, math.inf), "7": "ж"}
-        message = said("assistant", ToolCall(id="c", name="f", arguments=arguments))
+        message = make_message("assistant", ToolCall(id="c", name="f", arguments=arguments))
 
         assert message.digest == "0bc11ab2609b8e6d7f1505b661b9c262"
 
     def test_spelling_does_not_count(self) -> None:
         """The order of arguments and the name of a result's tool, which not every format has, are spelling."""
-        one = said("assistant", ToolCall(id="c", name="f", arguments={"a": 1, "b": 2}), ToolResult(call_id="c"))
-        two = said(
+        one = make_message("assistant", ToolCall(id="c", name="f", arguments={"a": 1, "b": 2}), ToolResult(call_id="c"))
+        two = make_message(
             "assistant", ToolCall(id="c", name="f", arguments={"b": 2, "a": 1}), ToolResult(call_id="c", name="f")
         )
 
@@ -186,15 +186,15 @@ class TestDigest:
         """The same words said in another role, as thinking or in two parts are something else."""
         text = "abc"
         messages = [
-            said("user", Text(text=text)),
-            said("system", Text(text=text)),
-            said("user", Thinking(text=text)),
-            said("user", Text(text="a"), Text(text="bc")),
-            said("user", ToolCall(id="", name="", arguments=text)),
-            said("user", ToolCall(id="", name="", arguments={"abc": 1})),
-            said("user", ToolCall(id="", name="", arguments={"abc": True})),
-            said("user", Opaque(kind="text", data=text)),
-            said("user"),
+            make_message("user", Text(text=text)),
+            make_message("system", Text(text=text)),
+            make_message("user", Thinking(text=text)),
+            make_message("user", Text(text="a"), Text(text="bc")),
+            make_message("user", ToolCall(id="", name="", arguments=text)),
+            make_message("user", ToolCall(id="", name="", arguments={"abc": 1})),
+            make_message("user", ToolCall(id="", name="", arguments={"abc": True})),
+            make_message("user", Opaque(kind="text", data=text)),
+            make_message("user"),
         ]
 
         assert len({message.digest for message in messages}) == len(messages)
@@ -206,54 +206,68 @@ class TestUnits:
     def sizes(self, *messages: Message) -> list[int]:
         return [len(unit.messages) for unit in units(messages)]
 
-    def test_messages_without_calls_stand_alone(self) -> None:
+    def test_messages_without_calls_are_separate_units(self) -> None:
         """Also two replies in a row."""
-        reply = said("assistant", Text(text="a"))
+        reply = make_message("assistant", Text(text="a"))
 
-        assert self.sizes(USER, reply, reply, USER, said("tool", result("x"))) == [1, 1, 1, 1, 1]
+        assert self.sizes(USER, reply, reply, USER, make_message("tool", result("x"))) == [1, 1, 1, 1, 1]
         assert units([]) == []
 
     def test_calls_and_all_their_results_belong_together(self) -> None:
         """However many messages the results come in."""
-        turn = [said("assistant", call("a"), call("b")), said("tool", result("b")), said("tool", result("a"))]
+        turn = [
+            make_message("assistant", call("a"), call("b")),
+            make_message("tool", result("b")),
+            make_message("tool", result("a")),
+        ]
 
         assert self.sizes(USER, *turn, USER) == [1, 3, 1]
 
     def test_one_reply_over_several_lines_is_one(self) -> None:
         """Reasoning, words and calls that some formats write one by one."""
         lines = [
-            said("assistant", Thinking(text="Hm")),
-            said("assistant", call("a")),
-            said("assistant", call("b")),
-            said("tool", result("a")),
-            said("tool", result("b")),
+            make_message("assistant", Thinking(text="Hm")),
+            make_message("assistant", call("a")),
+            make_message("assistant", call("b")),
+            make_message("tool", result("a")),
+            make_message("tool", result("b")),
         ]
 
-        assert self.sizes(USER, *lines, said("assistant", Text(text="done"))) == [1, 5, 1]
+        assert self.sizes(USER, *lines, make_message("assistant", Text(text="done"))) == [1, 5, 1]
 
     def test_what_came_between_a_call_and_its_result_goes_with_them(self) -> None:
         """A stray result, or the user who spoke while a tool was running."""
-        assert self.sizes(said("assistant", call("a")), said("tool", result("x")), USER, said("tool", result("a"))) == [
-            4
-        ]
+        assert self.sizes(
+            make_message("assistant", call("a")),
+            make_message("tool", result("x")),
+            USER,
+            make_message("tool", result("a")),
+        ) == [4]
 
     def test_nothing_is_reached_for_beyond_the_next_reply(self) -> None:
         """A result that comes after the assistant spoke again is an orphan, to be repaired elsewhere."""
-        late = [said("assistant", call("a")), USER, said("assistant", Text(text="x")), said("tool", result("a"))]
+        late = [
+            make_message("assistant", call("a")),
+            USER,
+            make_message("assistant", Text(text="x")),
+            make_message("tool", result("a")),
+        ]
 
         assert self.sizes(*late) == [1, 1, 1, 1]
 
     def test_a_broken_reply_is_no_part_of_the_next(self) -> None:
         """What was retried stands alone, with the results it got all the same."""
-        broken = said("assistant", call("a"), stop="error")
-        retried = said("assistant", call("b"))
+        broken = make_message("assistant", call("a"), stop="error")
+        retried = make_message("assistant", call("b"))
 
-        assert self.sizes(broken, retried, said("tool", result("b"))) == [1, 2]
-        assert self.sizes(retried, broken, said("tool", result("a"))) == [1, 2]
+        assert self.sizes(broken, retried, make_message("tool", result("b"))) == [1, 2]
+        assert self.sizes(retried, broken, make_message("tool", result("a"))) == [1, 2]
 
-    def test_a_unit_knows_its_place_and_what_it_waits_for(self) -> None:
+    def test_a_unit_has_its_range_and_its_pending_calls(self) -> None:
         """Start, stop, and the calls that have no result."""
-        (first, unit) = units([USER, said("assistant", call("a"), call("b")), said("tool", result("a"))])
+        (first, unit) = units(
+            [USER, make_message("assistant", call("a"), call("b")), make_message("tool", result("a"))]
+        )
 
         assert (first.start, first.stop, first.pending) == (0, 1, frozenset())
         assert (unit.start, unit.stop, unit.pending) == (1, 3, frozenset({"b"}))

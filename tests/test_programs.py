@@ -64,7 +64,7 @@ def test_the_home_of_the_user_is_no_project(project: Path, tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("project")
-def test_a_name_with_a_folder_says_which_program_is_meant(tmp_path: Path) -> None:
+def test_a_name_with_a_folder_is_a_path(tmp_path: Path) -> None:
     """It is not looked up, and is None if it does not exist."""
     assert find_program("./tool", environ={}, project=tmp_path) == "./tool"
     assert find_program("./none", environ={}, project=tmp_path) is None

@@ -212,7 +212,7 @@ def test_every_way_in_recalls_the_same(home: Path, way: Callable[[Path, str], An
         ("How do whales breathe?", "no stored fact or passage matches the question"),
     ],
 )
-def test_every_way_in_says_the_same_reason(
+def test_every_way_in_gives_the_same_reason(
     home: Path, way: Callable[[Path, str], Answer], question: str, reason: str
 ) -> None:
     """A question that recalls nothing has one reason."""
@@ -260,7 +260,7 @@ class TestHooks:
         block = json.loads(done.stdout)["hookSpecificOutput"]["additionalContext"]
         assert Answer.read(block, "").quoted == (*PASSAGES, FACT)
 
-    def test_another_process_knows_what_was_quoted(self, home: Path) -> None:
+    def test_another_process_does_not_quote_again(self, home: Path) -> None:
         answers = [ask_hooks(home, QUESTION), ask_hooks(home, QUESTION)]
         assert [answer.quoted for answer in answers] == [(*PASSAGES, FACT), (FACT,)]
 
@@ -274,9 +274,9 @@ class TestAgent:
     def test_a_prompt_gets_what_every_way_in_recalls(self, tmp_path: Path) -> None:
         """The other sessions of the agent's project count, as for hosts."""
         agent = AgentFixture(tmp_path).agent(["It listens on 5433."])
-        told = agent.engine.session("told", project=agent.session.scope.project)
-        told.append([{"role": "user", "content": text} for text in PASSAGES])
-        told.remember(FACT)
+        output = agent.engine.session("told", project=agent.session.scope.project)
+        output.append([{"role": "user", "content": text} for text in PASSAGES])
+        output.remember(FACT)
         agent.say(QUESTION)
         report = agent.session.timeline()[0]
         block = str(agent.session.window(1).render())

@@ -72,7 +72,7 @@ class TestCategories:
 
 
 class TestWorkspaceFiles:
-    def test_files_in_the_system_prompt_are_told_apart_from_it(self) -> None:
+    def test_files_in_the_system_prompt_are_counted_separately(self) -> None:
         """OpenClaw's project context is counted by file; what follows it is not."""
         prompt = (
             "You are an agent.\n\n# Project Context\n\nThe following files:\n\n"

@@ -23,7 +23,7 @@ SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 8_000
 
 
-def talk(turns: int) -> list[Message]:
+def make_conversation(turns: int) -> list[Message]:
     """Make a conversation of about 240 tokens a turn."""
     messages = [system(), user("The staging database listens on port 6543."), reply("Noted.")]
     for number in range(turns):
@@ -52,7 +52,7 @@ class InterruptedStore(SqliteStore):
 class TestRecording:
     def test_a_window_is_planned_again_after_a_conflict(self, tmp_path: Path) -> None:
         """Another process pins a message after the window was planned: it is in the window, which has all edits."""
-        messages = talk(60)
+        messages = make_conversation(60)
         store = InterruptedStore(tmp_path / STORE_NAME)
         with (
             open_engine(store, SETTINGS) as engine,
@@ -69,7 +69,7 @@ class TestRecording:
 
     def test_a_turn_and_its_window_are_recorded(self, tmp_path: Path) -> None:
         with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
-            window = engine.session("s").assemble(talk(60), limit=LIMIT)
+            window = engine.session("s").assemble(make_conversation(60), limit=LIMIT)
             for kind in (TURN, WINDOW):
                 assert len(engine._memory.store.read_records(Select(scope=SCOPE), kind=kind)) == 1
             assert engine.session("s").timeline() == [window.report]
@@ -79,7 +79,7 @@ class TestRecording:
         """The window is sent, and what was cut is cut again with the next request."""
         store = FailingStore(tmp_path / STORE_NAME, kinds=frozenset({"add"}), first=0, count=0)
         with open_engine(store, SETTINGS) as engine:
-            messages = talk(60)
+            messages = make_conversation(60)
             engine.session("s").append(messages)
             store.fail()
             window = engine.session("s").assemble(messages, limit=LIMIT)
@@ -99,17 +99,17 @@ def test_notes_are_reported_once(tmp_path: Path) -> None:
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         session = engine.session("s")
         session._warnings.append("compaction: the model did not answer")
-        window = session.assemble(talk(1), limit=LIMIT)
+        window = session.assemble(make_conversation(1), limit=LIMIT)
         assert window.failures == ("compaction: the model did not answer",)
         assert window.failures[0] in window.report.warnings
-        assert session.assemble(talk(1), limit=LIMIT).failures == ()
+        assert session.assemble(make_conversation(1), limit=LIMIT).failures == ()
 
 
 def test_forgetting_drops_what_is_known_but_not_who_waits(tmp_path: Path) -> None:
     """The reply to a request that was made before is archived in its place."""
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         session = engine.session("s")
-        messages = talk(1)
+        messages = make_conversation(1)
         window = session.assemble(messages, limit=LIMIT)
         session.forget([row.id for row in session.messages() if "port 6543" in row.message.text])
         session.append([reply("I do not know.")])

@@ -20,7 +20,7 @@ class TestWords:
         assert terms("The servers were connecting") == ["server", "connect"]
         assert terms("Which server is connected?") == ["server", "connect"]
 
-    def test_words_count_as_often_as_they_stand_there(self) -> None:
+    def test_words_count_as_often_as_they_occur(self) -> None:
         """Ranking needs to know how often."""
         assert terms("cache, cache; Cache") == ["cach"] * 3
 
@@ -51,7 +51,7 @@ class TestWords:
     @pytest.mark.parametrize(
         "sign", ["\u2014", "\u2026", "\u201c", "\u2192", "\U0001f600", "\u200d", "\ud800", "\u00a0", "\x1f"]
     )
-    def test_signs_part_words_and_say_nothing(self, sign: str) -> None:
+    def test_signs_separate_words_and_are_no_terms(self, sign: str) -> None:
         """A dash, a quote or an emoji counts as a blank, in any script."""
         for left, right in (("caches", "a.b-c/"), ("caf\u00e9", "./x"), ("\u8bc1\u4e66", "\u5230\u671f")):
             assert terms(f"{left}{sign}{right}") == terms(left) + terms(right) == terms(f"{left} {right}")
@@ -187,7 +187,7 @@ class TestSpans:
             (12, 13, ("名",)),
         ]
 
-    def test_a_variant_is_placed_where_it_stands(self) -> None:
+    def test_a_variant_keeps_its_place(self) -> None:
         """Two half-width characters that are read as one have one place."""
         assert list(term_spans("xｶﾞ㍿")) == [
             (0, 1, ("x",)),

@@ -30,15 +30,15 @@ SETTINGS = Settings(
 )
 
 
-@pytest.mark.parametrize("talk", TALKS.values(), ids=TALKS.keys())
-def test_each_past_request_is_the_one_that_was_sent(talk: Talk, tmp_path: Path) -> None:
+@pytest.mark.parametrize("conversation", TALKS.values(), ids=TALKS.keys())
+def test_each_past_request_is_the_one_that_was_sent(conversation: Talk, tmp_path: Path) -> None:
     """Also the requests of an earlier process, and of one beside it."""
     sent, requests, reports = [], {}, []
     with (
         Engine.open(tmp_path, settings=SETTINGS, background=False) as first,
         Engine.open(tmp_path, settings=SETTINGS, background=False) as second,
     ):
-        for number, step in enumerate(talk.steps(30)):
+        for number, step in enumerate(conversation.steps(30)):
             sent += step.wires
             if number == 45:
                 first.session("s").compact(sent, limit=8_000)
@@ -158,7 +158,7 @@ class TestLastRequest:
 
 
 class TestRecords:
-    def test_a_later_process_goes_on_from_the_last_turn(self, timeline: Timeline, memory: Memory) -> None:
+    def test_a_later_process_continues_from_the_last_turn(self, timeline: Timeline, memory: Memory) -> None:
         record(timeline, replace(make_report(3), is_calibrated=True, token_scale=1.25), [1, 2])
         later = Timeline(SCOPE, memory, count_text)
         later.load()

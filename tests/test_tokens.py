@@ -242,7 +242,7 @@ class TestCounter:
 
     @pytest.mark.usefixtures("without_extras")
     @pytest.mark.parametrize("extra", ["tiktoken", "tokenizers"])
-    def test_a_missing_extra_says_how_to_get_it(self, extra: str) -> None:
+    def test_a_missing_extra_is_an_error_with_the_command(self, extra: str) -> None:
         """The line to type is in the error."""
         with pytest.raises(MissingExtraError, match=rf"pip install 'holdfast-memory\[{extra}\]'"):
             counter(f"{extra}:x")

@@ -63,7 +63,7 @@ def world(tmp_path: Path) -> Iterator[World]:
         yield World(memory)
 
 
-def talk(turns: int) -> list[Message]:
+def make_conversation(turns: int) -> list[Message]:
     """Make a conversation of about 240 tokens a turn that ends with a question about a fact."""
     messages = [system(), user("Let us go through the plan."), reply("Yes.")]
     for number in range(turns):
@@ -74,7 +74,7 @@ def talk(turns: int) -> list[Message]:
 
 class TestAssemble:
     def test_a_short_history_is_sent_as_it_is(self, world: World) -> None:
-        messages = talk(1)
+        messages = make_conversation(1)
         world.history.update(messages)
         window, outcome = world.assemble(is_recalling=False)
         assert [message.text for message in window.messages] == [message.text for message in messages]
@@ -84,7 +84,7 @@ class TestAssemble:
 
     def test_nothing_is_recorded(self, world: World) -> None:
         """Neither the new edits nor the turn: the session does that."""
-        world.history.update(talk(60))
+        world.history.update(make_conversation(60))
         window, outcome = world.assemble()
         assert {edit.kind for edit in outcome.edits} == {"trimmed", "recalled"}
         assert window.report.turn == 1
@@ -95,13 +95,13 @@ class TestAssemble:
         assert world.timeline.sent == ()
 
     def test_the_same_values_make_the_same_window(self, world: World) -> None:
-        world.history.update(talk(60))
+        world.history.update(make_conversation(60))
         one, _ = world.assemble()
         other, _ = world.assemble()
         assert one.render() == other.render()
 
     def test_recorded_edits_make_the_same_window(self, world: World) -> None:
-        world.history.update(talk(60))
+        world.history.update(make_conversation(60))
         window, outcome = world.assemble()
         world.edits.record(outcome.edits, time=NOW, newest=world.history.newest_number)
         again, more = world.assemble()
@@ -110,14 +110,14 @@ class TestAssemble:
         assert more.recall.reason == "this question has its block already"
 
     def test_a_fact_is_recalled_into_the_question(self, world: World) -> None:
-        world.history.update(talk(60))
+        world.history.update(make_conversation(60))
         window, outcome = world.assemble()
         assert "port 6543" in outcome.recall.block
         assert window.messages[-1].text.endswith(outcome.recall.block)
         assert window.block == ""
 
     def test_the_block_for_a_question_after_the_window_is_not_placed(self, world: World) -> None:
-        world.history.update(talk(60)[:-1])
+        world.history.update(make_conversation(60)[:-1])
         window, outcome = world.assemble(question="Which port does the staging database listen on?")
         assert "port 6543" in window.block
         assert window.block not in "".join(message.text for message in window.messages)
@@ -125,7 +125,7 @@ class TestAssemble:
 
     def test_a_question_that_was_sent_without_a_block_stays_so(self, world: World) -> None:
         """A block would change a message that the provider's cache has."""
-        world.history.update(talk(60))
+        world.history.update(make_conversation(60))
         window, outcome = world.assemble(is_recalling=False)
         world.edits.record(outcome.edits, time=NOW, newest=world.history.newest_number)
         world.timeline.add_turn(window.report, window.items, edits=len(world.edits.edits))
@@ -138,7 +138,7 @@ class TestAssemble:
             world.assemble(limit=4_000)
 
     def test_the_report_compares_the_window_with_the_one_before(self, world: World) -> None:
-        messages = talk(2)
+        messages = make_conversation(2)
         world.history.update(messages)
         window, _ = world.assemble(is_recalling=False)
         assert window.report.prefix_kept is None
@@ -154,7 +154,7 @@ def test_a_search_that_fails_is_reported_and_skipped(tmp_path: Path) -> None:
     store = FailingStore(tmp_path / STORE_NAME, kinds=frozenset({"search"}), first=0, count=1_000)
     with Memory(store=store, settings=SETTINGS) as memory:
         world = World(memory)
-        world.history.update(talk(60))
+        world.history.update(make_conversation(60))
         window, outcome = world.assemble()
     assert any("the disk is gone" in failure for failure in outcome.failures)
     assert window.failures == outcome.failures
@@ -165,7 +165,7 @@ def test_a_search_that_fails_is_reported_and_skipped(tmp_path: Path) -> None:
 
 class TestWithoutMemory:
     def test_the_newest_messages_that_fit_are_sent(self, world: World) -> None:
-        items = world.history.read_unarchived(talk(60))
+        items = world.history.read_unarchived(make_conversation(60))
         window, outcome = turn.assemble_without_memory(
             items, world.edits, world.timeline, SETTINGS, world.request(), reason="archive: the disk is gone"
         )
@@ -179,7 +179,7 @@ class TestWithoutMemory:
 
     def test_known_edits_are_applied(self, world: World) -> None:
         """So the beginning of the window stays the same while memory fails."""
-        messages = talk(60)
+        messages = make_conversation(60)
         world.history.update(messages)
         window, outcome = world.assemble()
         world.edits.record(outcome.edits, time=NOW, newest=world.history.newest_number)

@@ -17,16 +17,16 @@ from support.adapter_conversations import SETTINGS
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """A memory that searches by words, without a thread and without a model."""
-    with Engine.open(tmp_path / "memory", settings=SETTINGS, background=False) as opened:
-        yield opened
+    with Engine.open(tmp_path / "memory", settings=SETTINGS, background=False) as engine:
+        yield engine
 
 
 @pytest.fixture
 def runner() -> Iterator[asyncio.Runner]:
     """One loop for a whole test, also for the functions of frameworks that look for one."""
-    with asyncio.Runner() as opened:
-        asyncio.set_event_loop(opened.get_loop())
-        yield opened
+    with asyncio.Runner() as runner:
+        asyncio.set_event_loop(runner.get_loop())
+        yield runner
     asyncio.set_event_loop(None)
 
 

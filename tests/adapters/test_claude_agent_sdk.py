@@ -120,7 +120,7 @@ def test_a_session_is_resumed_where_its_files_are_gone(
 
 
 @pytest.mark.untraced
-def test_a_prompt_gets_what_an_earlier_session_said(
+def test_a_prompt_gets_messages_of_an_earlier_session(
     sdk: Any, model_server: ScriptedProvider, engine: Engine, tmp_path: Path
 ) -> None:
     """Two sessions in one folder: the first is archived whole, and the second one's prompt recalls it."""

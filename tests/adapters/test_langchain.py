@@ -131,7 +131,7 @@ def test_a_cancelled_run_can_be_repeated(model_server: ScriptedProvider, engine:
     assert model_server.check() == []
 
 
-def test_a_run_without_a_session_is_an_error_that_says_the_fix(model_server: ScriptedProvider, engine: Engine) -> None:
+def test_a_run_without_a_session_is_an_error_with_the_fix(model_server: ScriptedProvider, engine: Engine) -> None:
     """Without a thread id there is no conversation to archive."""
     model = ChatOpenAI(model="gpt-x", api_key="k", base_url=f"{model_server.url}/v1")  # type: ignore[arg-type]
     agent: Any = create_agent(model, [], middleware=[HoldfastMiddleware(engine)])

@@ -65,7 +65,7 @@ def texts(body: dict[str, Any]) -> list[Any]:
 
 
 @pytest.mark.untraced
-def test_the_command_goes_on_with_a_session(command: Any, model_server: ScriptedProvider, tmp_path: Path) -> None:
+def test_the_command_continues_a_session(command: Any, model_server: ScriptedProvider, tmp_path: Path) -> None:
     """`llm -m MODEL --holdfast s1`: several calls, one conversation; without the option nothing changes."""
     model_server.set_script(["I noted it.", "In vault 7.", "Yes.", "bare"])
     program = [str(Path(sys.executable).with_name("llm")), "-m", "gpt-x"]
@@ -76,10 +76,10 @@ def test_the_command_goes_on_with_a_session(command: Any, model_server: Scripted
     assert command("-m", "gpt-x", "--holdfast", "s1", "--no-stream", "Where is it?") == "In vault 7.\n"
     assert "Yes." in command("chat", "-m", "gpt-x", "--holdfast", "s1", input="Sure?\nquit\n")
     assert command("-m", "gpt-x", "hello") == "bare\n"
-    said = ["The deploy key is in vault 7.", "I noted it.", "Where is it?", "In vault 7.", "Sure?"]
-    assert [texts(body) for body in model_server.bodies] == [said[:1], said[:3], said, ["hello"]]
+    messages = ["The deploy key is in vault 7.", "I noted it.", "Where is it?", "In vault 7.", "Sure?"]
+    assert [texts(body) for body in model_server.bodies] == [messages[:1], messages[:3], messages, ["hello"]]
     with Engine.open(tmp_path, background=False) as engine:
-        assert [message.text for message in archived(engine.session("s1"))] == [*said, "Yes."]
+        assert [message.text for message in archived(engine.session("s1"))] == [*messages, "Yes."]
     assert "--holdfast SESSION" in command("prompt", "--help")
 
 
@@ -118,9 +118,12 @@ def test_without_edits_the_model_gets_what_it_would_get(
     model_server.set_script(["one", "one", "two", "two"])
     picture = llm.Attachment(type="image/png", content=b"\x89PNG\r\n\x1a\n")
     model.attachment_types = {"image/png"}
-    bare, talk = model.conversation(), HoldfastMemory(engine, session="s1", tenant="anna").wrap(model).conversation()
+    bare, conversation = (
+        model.conversation(),
+        HoldfastMemory(engine, session="s1", tenant="anna").wrap(model).conversation(),
+    )
     for text in ("hello", "and?"):
-        for one in (bare, talk):
+        for one in (bare, conversation):
             response = one.prompt(text, system="Be brief.", attachments=[picture], stream=False)
             response.text()
     bodies = model_server.bodies
@@ -135,9 +138,7 @@ def test_without_edits_the_model_gets_what_it_would_get(
     ]
 
 
-def test_llm_can_go_on_with_a_conversation_of_its_own(
-    model_server: ScriptedProvider, engine: Engine, model: Chat
-) -> None:
+def test_llm_can_continue_its_own_conversation(model_server: ScriptedProvider, engine: Engine, model: Chat) -> None:
     """Where the prompt has a history, that of the archive is not added."""
     model_server.set_script(["ok", "ok"])
     HoldfastMemory(engine, session="s1").wrap(model).prompt("The archive has this.", stream=False).text()
@@ -150,15 +151,15 @@ def test_a_window_that_is_refused_is_sent_smaller(model_server: ScriptedProvider
     """An overflow is compacted and sent again; the caller sees only the reply."""
     librarian, is_refused = Librarian("openai_chat"), [True]
     model_server.set_script(librarian)
-    talk = HoldfastMemory(engine, session="s1", limit=100_000).wrap(model).conversation(tools=[lookup])
+    conversation = HoldfastMemory(engine, session="s1", limit=100_000).wrap(model).conversation(tools=[lookup])
     for turn in range(6):
-        talk.chain(question(turn), stream=False).text()
+        conversation.chain(question(turn), stream=False).text()
 
     def refuse_once(body: dict[str, Any]) -> Any:
         return overflow(4_000, 3_000) if is_refused and is_refused.pop() else librarian(body)
 
     model_server.set_script(refuse_once)
-    talk.chain(question(7)).text()
+    conversation.chain(question(7)).text()
     first, *_, last = [body for body in model_server.bodies if body.get("tools")]
     assert len(str(last)) < len(str(first))
     assert librarian.summaries
@@ -179,25 +180,25 @@ def test_errors_retries_and_asynchronous_models(model_server: ScriptedProvider, 
         bare: AsyncChat = make(
             "gpt-x", model_name="gpt-x", key="k", api_base=f"{model_server.url}/v1", supports_tools=True
         )
-        talk = HoldfastMemory(engine, session="s3", limit=5_000).wrap(bare).conversation(tools=[lookup])
+        conversation = HoldfastMemory(engine, session="s3", limit=5_000).wrap(bare).conversation(tools=[lookup])
         librarian = Librarian("openai_chat")
         model_server.set_script(librarian)
         for turn in range(8):
-            await talk.chain(question(turn), stream=turn % 2 == 1).text()
+            await conversation.chain(question(turn), stream=turn % 2 == 1).text()
         assert librarian.summaries
         assert model_server.check() == []
         model_server.set_script([Mute(), "late"])
-        slow: Any = talk.prompt("slow", tools=[lookup], stream=False)
+        slow: Any = conversation.prompt("slow", tools=[lookup], stream=False)
         task = asyncio.create_task(slow.text())
         await asyncio.to_thread(until, lambda: len(model_server.bodies) > 0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert await talk.prompt("slow", tools=[lookup], stream=False).text() == "late"
+        assert await conversation.prompt("slow", tools=[lookup], stream=False).text() == "late"
 
     asyncio.run(run())
-    said = [message.text for message in archived(engine.session("s3")) if message.role == "user"]
-    assert said == [*map(question, range(8)), "slow"]
+    messages = [message.text for message in archived(engine.session("s3")) if message.role == "user"]
+    assert messages == [*map(question, range(8)), "slow"]
 
 
 def test_attachments_and_thinking_survive_the_archive(

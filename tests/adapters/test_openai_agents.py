@@ -63,7 +63,7 @@ def test_a_long_conversation_stays_in_its_window(
     check_talk(model_server, engine.session("s1"), librarian)
 
 
-def test_the_conversation_goes_on_in_another_process(
+def test_the_conversation_continues_in_another_process(
     model_server: ScriptedProvider, engine: Engine, openai_client: AsyncOpenAI, runner: asyncio.Runner
 ) -> None:
     """The runner gets the archived items; nothing is edited, so the model gets them as they were."""

@@ -107,7 +107,7 @@ class TestTurn:
         assert "NO_REPLY" not in "".join(fixture.view.texts)
         assert [m.text for m in read(agent.conversation.transcript.file).messages][1] == "NO_REPLY"
 
-    def test_a_model_that_fails_leaves_a_conversation_that_goes_on(self, fixture: AgentFixture) -> None:
+    def test_a_conversation_continues_after_a_model_failure(self, fixture: AgentFixture) -> None:
         """After a model failure the next call continues the conversation."""
 
         def busy(_: Prompt) -> Answer:
@@ -153,7 +153,7 @@ class TestMemory:
             again.session.pin([1])  # an edit, and no compaction
             again.engine.close()
 
-    def test_trouble_with_it_is_told_and_blocks_nothing(
+    def test_a_failure_of_it_is_reported_and_blocks_nothing(
         self, fixture: AgentFixture, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Where the archive can neither be read nor written, the model is asked all the same."""
@@ -277,7 +277,7 @@ class TestRoom:
         assert any("without them" in notice for notice in fixture.view.notices)
         assert agent.conversation.entry.compaction_count == 1
 
-    def test_a_read_only_workspace_is_told_once(self, fixture: AgentFixture) -> None:
+    def test_a_read_only_workspace_is_reported_once(self, fixture: AgentFixture) -> None:
         """Where notes cannot be written none are, and the user hears it once."""
         fixture.settings = change_agent(BASE, workspace=Workspace(skip_bootstrap=True, access="ro"))
         agent = fixture.agent(talker(lambda _: "filler words " * 300))
@@ -300,14 +300,14 @@ class TestMemories:
 
 
 class TestReset:
-    def test_a_new_conversation_knows_nothing_of_the_old_but_its_facts(self, fixture: AgentFixture) -> None:
+    def test_a_new_conversation_gets_only_the_facts_of_the_old_one(self, fixture: AgentFixture) -> None:
         """The old transcript is kept, and what was learned in it is queued."""
         agent = fixture.agent(["Noted.", "Hi."])
         agent.say("Remember that the staging database listens on port 6543.")
         old = agent.session
-        opened = agent.reset()
-        assert opened.archived is not None
-        assert opened.archived.exists()
+        session = agent.reset()
+        assert session.archived is not None
+        assert session.archived.exists()
         agent.say("Hello.")
         assert [m.text for m in prompts(agent)[1].messages[1:]] == ["Hello."]
         agent.engine.work()

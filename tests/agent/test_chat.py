@@ -101,7 +101,7 @@ class TestOnce:
         assert data["session"] == home.transcripts()[0].stem
         assert "[read]" in done.stderr
 
-    def test_nothing_said_is_a_wrong_call(self, home: Home) -> None:
+    def test_an_empty_question_is_a_wrong_call(self, home: Home) -> None:
         """Without words there is nothing to ask."""
         done = home.chat("--model", "echo", "-p", "")
         assert done.returncode == 2
@@ -120,7 +120,7 @@ class TestOnce:
         done = home.chat("--model", home.script("NO_REPLY"), "-p", "psst")
         assert (done.returncode, done.stdout) == (0, "")
 
-    def test_control_codes_of_a_model_reach_nobody(self, home: Home) -> None:
+    def test_control_codes_of_a_model_are_not_printed(self, home: Home) -> None:
         """What could move a cursor or turn text round is replaced."""
         done = home.chat("--model", home.script("a\x1b[2Jb\u202ec\r\nd"), "-p", "x")
         assert done.stdout == "a�[2Jb�c\nd\n"
@@ -135,7 +135,7 @@ class TestOnce:
 
 
 class TestLines:
-    def test_each_line_is_answered_and_the_conversation_goes_on(self, home: Home) -> None:
+    def test_each_line_is_answered_and_the_conversation_continues(self, home: Home) -> None:
         """Lines are said one after the other; another process goes on where the first one ended."""
         done = home.chat("--model", home.script("One.", "Two."), "--plain", stdin="first\n\nsecond\n")
         assert done.stdout == "One.\nTwo.\n"
@@ -193,7 +193,7 @@ class TestSeveral:
 
 
 class TestOpening:
-    def test_without_a_model_three_lines_say_how_to_begin(self, home: Home) -> None:
+    def test_without_a_model_three_lines_explain_how_to_begin(self, home: Home) -> None:
         """No key, no model: exit code 1, and the ways in."""
         done = home.chat("-p", "Hello?")
         assert done.returncode == 1
@@ -209,20 +209,22 @@ class TestOpening:
             (["--model", "echo", "--agent", "../evil"], "cannot name an agent"),
         ],
     )
-    def test_what_cannot_be_opened_is_said_in_one_line(self, arguments: Sequence[str], words: str, home: Home) -> None:
+    def test_a_memory_that_cannot_be_opened_is_an_error_of_one_line(
+        self, arguments: Sequence[str], words: str, home: Home
+    ) -> None:
         """The message says what to do; the exit code is 1."""
         done = home.chat(*arguments, "-p", "Hello?")
         assert done.returncode == 1
         assert words in done.stderr
         assert "Traceback" not in done.stderr
 
-    def test_echo_tells_what_would_be_sent(self, home: Home) -> None:
+    def test_echo_describes_what_would_be_sent(self, home: Home) -> None:
         """Without a model one can see what a model would see."""
         done = home.chat("--model", "echo", "-p", "Which port?")
         assert "I would have sent 2 messages" in done.stdout
         assert "Which port?" in done.stdout
 
-    def test_files_are_written_only_where_somebody_asked(self, home: Home) -> None:
+    def test_files_are_written_only_on_request(self, home: Home) -> None:
         """A workspace that was named gets its files; the folder that one happens to be in does not."""
         home.chat("--model", home.script("Hi."), "-p", "x")
         assert (home.folder / "work" / "AGENTS.md").exists()

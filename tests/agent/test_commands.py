@@ -44,7 +44,7 @@ def test_completion_and_help(fixture: AgentFixture) -> None:
     assert run(agent, "/exit").is_exit
 
 
-def test_status_tells_where_the_conversation_stands(fixture: AgentFixture) -> None:
+def test_status_shows_the_state_of_the_conversation(fixture: AgentFixture) -> None:
     """Model, fullness, tokens, time and memory."""
     agent = fixture.agent(["Hello!"])
     agent.say("Hi.")
@@ -88,7 +88,7 @@ class TestMemory:
         assert "Nothing is called" in run(agent, f"/memory forget {name}").text
         assert "Use: /memory" in run(agent, "/memory add").text
 
-    def test_what_was_said_in_an_earlier_conversation_is_forgotten_too(self, fixture: AgentFixture) -> None:
+    def test_messages_of_an_earlier_conversation_are_forgotten_too(self, fixture: AgentFixture) -> None:
         """A search shows messages of all conversations, so each can be forgotten, in its old transcript as well."""
         agent = fixture.agent(["Noted.", "Hello again."])
         agent.say("The vault word is zanzibar. " + "And more words. " * 40)
@@ -98,7 +98,7 @@ class TestMemory:
         assert run(agent, f"/memory forget {number}").text == "Forgotten: 1."
         assert not any(b"zanzibar" in file.read_bytes() for file in fixture.folder.rglob("*") if file.is_file())
 
-    def test_what_was_said_is_found_and_forgotten(self, fixture: AgentFixture) -> None:
+    def test_messages_are_found_and_forgotten(self, fixture: AgentFixture) -> None:
         """By the numbers that a search shows."""
         agent = fixture.agent(["Noted.", "Fine."])
         agent.say("The vault word is zanzibar. " + "And more words. " * 40)
@@ -113,7 +113,7 @@ class TestMemory:
         files = [file for file in fixture.folder.rglob("*") if file.is_file()]
         assert not any(b"zanzibar" in file.read_bytes() for file in files)
 
-    def test_what_stands_for_forgotten_words_is_not_archived(self, fixture: AgentFixture) -> None:
+    def test_the_marker_of_forgotten_text_is_not_archived(self, fixture: AgentFixture) -> None:
         """Neither with the next turns, nor when the conversation is taken up again, nor by an import."""
         agent = fixture.agent(["Noted.", "Fine.", "Good.", "Yes."])
         agent.say("The vault word is 桑给巴尔9876. " + "And more words. " * 40)
@@ -136,7 +136,7 @@ class TestMemory:
 
 
 class TestConversation:
-    def test_compact_says_before_and_after(self, fixture: AgentFixture) -> None:
+    def test_compact_prints_tokens_before_and_after(self, fixture: AgentFixture) -> None:
         """And says so where there is nothing to do."""
         agent = fixture.agent(talker(lambda _: "filler words " * 300))
         agent.say("Hi.")

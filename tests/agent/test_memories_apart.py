@@ -75,7 +75,7 @@ class TestStore:
         memories.close()
         assert [each.content for each in memories.rows()] == [MOMO]
 
-    def test_the_archive_knows_nothing_of_it(self, memories: Memories, tmp_path: Path) -> None:
+    def test_the_archive_does_not_contain_it(self, memories: Memories, tmp_path: Path) -> None:
         """Memories rest there and nowhere else, with all that is known of them."""
         memories.store(MOMO, category="entity", importance=0.9)
         assert memories.engine.session("s").facts() == []
@@ -151,7 +151,7 @@ class TestAgent:
         agent.close()
         assert not holds(fixture.folder / "own", "called Momo")
 
-    def test_what_the_user_says_is_captured_there(self, fixture: AgentFixture) -> None:
+    def test_user_messages_are_captured_there(self, fixture: AgentFixture) -> None:
         """With `auto_capture` on."""
         long_term = msgspec.structs.replace(fixture.settings.agent.long_term, auto_capture=True)
         fixture.settings = change_agent(fixture.settings, long_term=long_term)
@@ -238,7 +238,7 @@ class TestEmbedder:
             assert engine._memory.embedder is None
             assert kept.failure == ""
 
-    def test_one_that_fails_is_told_once(self, tmp_path: Path) -> None:
+    def test_one_that_fails_is_reported_once(self, tmp_path: Path) -> None:
         """Words find what they can, and the user hears why it is no more."""
         fixture = AgentFixture(tmp_path)
         with endpoint(Reply(status=401)) as server:
@@ -255,7 +255,7 @@ class TestEmbedder:
         assert "called Momo" in agent.model.prompts[0].messages[-1].text
         agent.close()
 
-    def test_one_that_is_not_there_is_told(self, tmp_path: Path) -> None:
+    def test_one_that_is_missing_is_reported(self, tmp_path: Path) -> None:
         """A model that nobody has leaves the words, and says why; `none` was asked for, and is no trouble."""
         lost = LongTermEmbedding(provider="onnx", model=str(tmp_path / "none"))
         for embedding, has_failed in ((lost, True), (LongTermEmbedding(provider="none"), False)):
@@ -265,7 +265,7 @@ class TestEmbedder:
                 assert len(kept.recall("the cat Momo")) == 1
                 assert ("no model at" in kept.failure, bool(kept.failure)) == (has_failed, has_failed)
 
-    def test_nobody_is_asked_unless_told_to(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_no_remote_provider_is_used_by_default(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A key in the environment is no leave to send memories anywhere."""
         monkeypatch.setenv("OPENAI_API_KEY", KEY)
         known = settings(embedding=LongTermEmbedding(dimensions=8))

@@ -72,7 +72,7 @@ class TestScreen:
         assert "  read: x" in seen.text
         assert seen.text.count("it failed") >= 8
 
-    def test_what_is_told_too_early_waits(self) -> None:
+    def test_notices_wait_while_the_prompt_is_shown(self) -> None:
         """While the prompt has the screen, notices are held back."""
         console = Console(file=io.StringIO(), width=40)
         screen = Screen(console)
@@ -87,7 +87,7 @@ class TestScreen:
         seen.screen.show_action(Action(kind="run", text="echo a\x1b[2K\nrm -r b"))
         assert seen.text == "  $ echo a�[2K\n  > rm -r b\n"
 
-    def test_a_guarded_change_says_why(self) -> None:
+    def test_a_guarded_change_has_a_reason(self) -> None:
         """A change that is always asked for is shown with the reason."""
         seen = Seen(width=100)
         seen.screen.show_action(
@@ -111,7 +111,7 @@ class TestScreen:
         assert shorten("abcd", 5) == "abcd"
 
 
-def test_the_status_line_tells_what_fits(tmp_path: Path) -> None:
+def test_the_status_line_shows_what_fits(tmp_path: Path) -> None:
     """The most important first; in a narrow terminal the rest is left out."""
     agent = AgentFixture(tmp_path).agent(["Hi."])
     agent.say("Hello.")

@@ -99,7 +99,7 @@ class TestNote:
         assert isinstance(agent.model, Scripted)
         assert KEY not in str(agent.model.prompts[-1].messages)
 
-    def test_what_a_summary_stands_for_is_told_in_its_own_words(self, fixture: AgentFixture) -> None:
+    def test_a_note_quotes_messages_and_not_the_summary(self, fixture: AgentFixture) -> None:
         """After a compaction the note still quotes what was said, and not the summary."""
         agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(6):
@@ -182,21 +182,21 @@ class TestTrouble:
         assert list(left(fixture)) == ["2026-09-21-1413.md"]
 
     @pytest.mark.parametrize("access", ["ro", "none"])
-    def test_a_read_only_workspace_is_told(self, fixture: AgentFixture, access: Any) -> None:
+    def test_a_read_only_workspace_is_reported(self, fixture: AgentFixture, access: Any) -> None:
         """Nothing is written or asked, and the user hears where all of it is."""
         closed = Workspace(skip_bootstrap=True, access=access)
         fixture.settings = change_agent(fixture.settings, workspace=closed)
         agent = fixture.agent(["Hello!"])
         agent.say("Hi.")
-        opened = agent.reset()
+        session = agent.reset()
         assert left(fixture) == {}
         (notice,) = fixture.view.notices
         assert "read-only" in notice
-        assert str(opened.archived) in notice
-        assert opened.archived is not None
-        assert b"Hello!" in opened.archived.read_bytes()
+        assert str(session.archived) in notice
+        assert session.archived is not None
+        assert b"Hello!" in session.archived.read_bytes()
 
-    def test_a_disk_that_refuses_is_told(self, fixture: AgentFixture) -> None:
+    def test_a_disk_that_refuses_is_reported(self, fixture: AgentFixture) -> None:
         """A file where the folder should be stops nothing but the note."""
         agent = fixture.agent(["Hello!", "greeting"])
         (agent.root / "memory").write_text("in the way")
@@ -240,7 +240,7 @@ class TestWords:
     def test_of_the_two_alone(self) -> None:
         """System prompts, results, commands, silence and calls are no words of theirs; a path is no command."""
         call = ScriptedReply(calls=(ToolCall(id="c", name="read", arguments={}),)).calls
-        talk = [
+        conversation = [
             make_message("system", "Be nice."),
             make_message("user", "/status"),
             make_message("user", "/compact: the ports"),
@@ -249,7 +249,7 @@ class TestWords:
             make_message("assistant", "NO_REPLY"),
             make_message("assistant", "Done. 你好"),
         ]
-        assert last_words(talk) == ["user: /etc/hosts looks odd", "assistant: Done. 你好"]
+        assert last_words(conversation) == ["user: /etc/hosts looks odd", "assistant: Done. 你好"]
 
     def test_the_last_fifteen(self) -> None:
         """What came before is in the transcript."""
@@ -270,7 +270,7 @@ class TestWords:
         assert last_words(agent.history)[-2:] == ["user: And now?", "assistant: It is 6543."]
         assert any("Recalled text" in notice for notice in fixture.view.notices)
 
-    def test_secrets_as_the_settings_say(self) -> None:
+    def test_secrets_are_masked_as_set(self) -> None:
         """They are masked, unless masking is off."""
         assert KEY not in str(last_words([make_message("user", KEY)]))
         assert last_words([make_message("user", KEY)], mask=False) == [f"user: {KEY}"]

@@ -46,13 +46,13 @@ class TestOpening:
 
     def test_the_first_conversation_begins(self, sessions: Sessions, tmp_path: Path) -> None:
         """A transcript and an entry are made, for the user's eyes only."""
-        opened = sessions.open(KEY, FOREVER, cwd="/work")
-        assert opened.is_new
-        assert opened.transcript.file.parent == tmp_path / "agents" / "main" / "sessions"
-        assert opened.transcript.file.name == f"{opened.entry.session_id}.jsonl"
-        assert (opened.transcript.id, opened.transcript.cwd) == (opened.entry.session_id, "/work")
+        session = sessions.open(KEY, FOREVER, cwd="/work")
+        assert session.is_new
+        assert session.transcript.file.parent == tmp_path / "agents" / "main" / "sessions"
+        assert session.transcript.file.name == f"{session.entry.session_id}.jsonl"
+        assert (session.transcript.id, session.transcript.cwd) == (session.entry.session_id, "/work")
         stored = json.loads(sessions.file.read_bytes())
-        assert stored[KEY]["sessionId"] == opened.entry.session_id
+        assert stored[KEY]["sessionId"] == session.entry.session_id
         assert stored[KEY]["updatedAt"] == START
         assert sessions.file.stat().st_mode & 0o777 == 0o600
 
@@ -82,13 +82,13 @@ class TestOpening:
     def test_a_transcript_that_is_gone(self, sessions: Sessions) -> None:
         """An entry without its file begins anew, and nothing is put away."""
         sessions.open(KEY, FOREVER).transcript.file.unlink()
-        opened = sessions.open(KEY, FOREVER)
-        assert (opened.is_new, opened.why, opened.archived) == (True, "", None)
+        session = sessions.open(KEY, FOREVER)
+        assert (session.is_new, session.why, session.archived) == (True, "", None)
 
-    def test_problems_of_a_transcript_are_told(self, sessions: Sessions) -> None:
+    def test_problems_of_a_transcript_are_printed(self, sessions: Sessions) -> None:
         """What had to be mended in the file comes along."""
-        opened = sessions.open(KEY, FOREVER)
-        with opened.transcript.file.open("ab") as file:
+        session = sessions.open(KEY, FOREVER)
+        with session.transcript.file.open("ab") as file:
             file.write(b"{broken")
         assert sessions.open(KEY, FOREVER).problems
 

@@ -83,7 +83,7 @@ def test_what_stays_in_the_background_is_ended(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("cancelled", "ended"), [(False, "timeout"), (True, "cancelled")])
-def test_a_command_that_goes_on_in_silence(
+def test_a_command_that_runs_without_output(
     tmp_path: Path,
     cancelled: bool,  # noqa: FBT001 - a table
     ended: str,

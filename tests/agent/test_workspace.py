@@ -139,7 +139,7 @@ class TestPrompt:
         Tool(name="memory_search", description="Searches.", parameters={}),
     )
 
-    def test_it_says_what_there_is(self, tmp_path: Path) -> None:
+    def test_it_lists_what_there_is(self, tmp_path: Path) -> None:
         """Tools, how to recall, the day's note, the date and the files are in it."""
         fill(tmp_path, SOUL="Be kind.", AGENTS="Rules with $dollars and {braces}.")
         prompt = system_prompt(tmp_path, settings=settings(), now=NOW, tools=self.TOOLS)

@@ -26,8 +26,8 @@ SUMMARY = "## Goal\nMove the staging database.\n\n## Key Decisions\n它监听 65
 @pytest.fixture
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine over a memory of its own, by words alone."""
-    with Engine.open(tmp_path / "memory", settings=QUIET, background=False) as opened:
-        yield opened
+    with Engine.open(tmp_path / "memory", settings=QUIET, background=False) as engine:
+        yield engine
 
 
 def long_talk(turns: int) -> list[dict[str, Any]]:
@@ -45,14 +45,14 @@ def long_talk(turns: int) -> list[dict[str, Any]]:
 class TestLimit:
     def test_a_window_of_32k_is_filled_to_two_thirds(self, engine: Engine) -> None:
         """At most a quarter is reserved, so that a small window is not cut when it is a third full."""
-        talk = long_talk(60)
+        conversation = long_talk(60)
         top = max(
-            engine.session("s").assemble(talk[:stop], limit=32_000).report.total_tokens
-            for stop in range(1, len(talk), 2)
+            engine.session("s").assemble(conversation[:stop], limit=32_000).report.total_tokens
+            for stop in range(1, len(conversation), 2)
         )
         assert 0.6 * 32_000 < top <= 24_000
 
-    def test_the_report_says_where_the_limit_comes_from_and_what_is_reserved(self, tmp_path: Path) -> None:
+    def test_the_report_has_the_source_of_the_limit_and_the_reserve(self, tmp_path: Path) -> None:
         """The call, the settings, the model, or nowhere."""
 
         def report(settings: Settings = QUIET, model: Any = None, **named: Any) -> tuple[str, int, int]:
@@ -104,17 +104,17 @@ class TestLimit:
         assert (report.reserved_tokens, report.warnings) == (value, ())
 
     @pytest.mark.parametrize(("reserve", "share"), [(60_000, 0.7), (80_000, 0.6), (100_000, 0.5)])
-    def test_a_compaction_starts_where_openclaw_says(self, tmp_path: Path, reserve: int, share: float) -> None:
+    def test_a_compaction_starts_at_the_threshold_of_openclaw(self, tmp_path: Path, reserve: int, share: float) -> None:
         """`reserveTokens` of openclaw.json: half to two thirds of the window is enough for a compaction."""
         file = tmp_path / "openclaw.json"
         file.write_text(json.dumps({"agents": {"defaults": {"compaction": {"reserveTokens": reserve}}}}))
         quiet: dict[str, Any] = {"embedding": {"provider": "none"}, "recall": {"automatic": False}}
         settings = load(files=[file], environ={}, **quiet).settings
-        talk = long_talk(400)
+        conversation = long_talk(400)
         with Engine.open(tmp_path / "memory", settings=settings, background=False, model=lambda _: "So far.") as engine:
             sizes = []
-            for stop in range(1, len(talk), 24):
-                report = engine.session("s").assemble(talk[:stop], limit=200_000).report
+            for stop in range(1, len(conversation), 24):
+                report = engine.session("s").assemble(conversation[:stop], limit=200_000).report
                 if any(change.kind == "compacted" for change in report.changes):
                     break
                 sizes.append(report.total_tokens)
@@ -124,13 +124,15 @@ class TestLimit:
 
     def test_what_is_reserved_can_be_given_with_the_call(self, engine: Engine) -> None:
         """Exactly so much is kept free, also more than a quarter."""
-        talk = long_talk(40)
-        narrow = engine.session("a").assemble(talk, limit=32_000, reserve=20_000).report
+        conversation = long_talk(40)
+        narrow = engine.session("a").assemble(conversation, limit=32_000, reserve=20_000).report
         assert narrow.reserved_tokens == 20_000
         assert narrow.total_tokens <= 12_000
-        assert engine.session("b").assemble(talk, limit=32_000, reserve=0).report.total_tokens > 12_000
-        assert engine.session("c").compact(talk, limit=32_000, reserve=4_000, dry_run=True).plan.outcome == "ready"
-        assert engine.session("c").count_tokens(talk, limit=32_000, reserve=4_000) > 0
+        assert engine.session("b").assemble(conversation, limit=32_000, reserve=0).report.total_tokens > 12_000
+        assert (
+            engine.session("c").compact(conversation, limit=32_000, reserve=4_000, dry_run=True).plan.outcome == "ready"
+        )
+        assert engine.session("c").count_tokens(conversation, limit=32_000, reserve=4_000) > 0
 
     @pytest.mark.parametrize("limit", [0, -1])
     def test_no_limit_at_all_is_an_error(self, engine: Engine, limit: int) -> None:
@@ -360,7 +362,7 @@ class TestOpen:
         with Engine.open(tmp_path / "m", settings=QUIET, background=False) as engine:
             assert engine.settings is QUIET
 
-    def test_a_setting_that_is_wrong_is_told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_wrong_setting_is_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """As the commands do."""
         monkeypatch.setenv("HOLDFAST_RECALL__HARD_CAP_TOKENS", "many")
         with pytest.raises(SettingsError, match="HARD_CAP_TOKENS"):
@@ -373,7 +375,7 @@ class TestOpen:
             with Engine.open(tmp_path / "m", settings=given, background=False) as engine:
                 assert engine.settings.recall.eagerness == "shy"
 
-    def test_settings_that_nobody_checked_are_refused(self, tmp_path: Path) -> None:
+    def test_unchecked_settings_are_refused(self, tmp_path: Path) -> None:
         """A section that is a dict at once, and a value of the wrong kind when the memory is opened."""
         with pytest.raises(SettingsError, match=r"Settings: recall: use load\(recall=\{\.\.\.\}\)\.settings"):
             Settings(recall={"eagernes": "shy"})  # type: ignore[arg-type]  # that is the point
@@ -462,11 +464,11 @@ class TestNewcomers:
     def test_an_edit_that_cannot_be_read_is_ignored_and_reported(self, engine: Engine) -> None:
         """Windows keep their limit; the next report names the record."""
         session = engine.session("s")
-        talk = [{"role": "user", "content": f"{number} " + "word " * 400} for number in range(40)]
-        session.assemble(talk, limit=8_000)
+        conversation = [{"role": "user", "content": f"{number} " + "word " * 400} for number in range(40)]
+        session.assemble(conversation, limit=8_000)
         bad = {"change": {"kind": "pinned", "on": True}, "ids": ["3"], "reason": "", "tokens_before": 0}
         engine._memory.store.add_records([Record(scope=session.scope, kind="edit", key="00000077", data=bad, time=1)])
-        window = session.assemble([*talk, *HELLO], limit=8_000)
+        window = session.assemble([*conversation, *HELLO], limit=8_000)
         assert window.report.total_tokens <= 8_000
         assert any("edit 00000077" in warning for warning in window.report.warnings)
         assert session.undo_trim() >= 0
@@ -474,10 +476,10 @@ class TestNewcomers:
     def test_pinned_messages_that_take_the_reserve_are_reported(self, engine: Engine) -> None:
         """The window stays under the limit; the report says how much room the reply has lost."""
         session = engine.session("s")
-        talk = [{"role": "user", "content": f"{number} " + "word " * 150} for number in range(40)]
-        assert not session.assemble(talk, limit=8_000, reserve=2_000).report.warnings
+        conversation = [{"role": "user", "content": f"{number} " + "word " * 150} for number in range(40)]
+        assert not session.assemble(conversation, limit=8_000, reserve=2_000).report.warnings
         session.pin(list(range(1, 27)))
-        report = session.assemble(talk, limit=8_000, reserve=2_000).report
+        report = session.assemble(conversation, limit=8_000, reserve=2_000).report
         assert 5_714 < report.total_tokens <= 7_000
         assert any("reserve" in warning and "unpin" in warning for warning in report.warnings)
 
@@ -512,7 +514,7 @@ class TestNewcomers:
 
     def test_a_stored_session_is_compacted_by_another_process(self, engine: Engine) -> None:
         """Also after something was forgotten: nothing is archived again, and the summary is in the next window."""
-        talk = [
+        conversation = [
             message
             for number in range(30)
             for message in (
@@ -521,15 +523,15 @@ class TestNewcomers:
             )
         ]
         session = engine.session("s")
-        session.append(talk)
+        session.append(conversation)
         session.forget([2])
         with Engine.open(engine._memory.home, settings=engine.settings, background=False) as other:
             assert other.session("s").compact(limit=16_000).summary is not None
-            assert other.stats().messages == len(talk) - 1
-        left = [talk[0], *talk[2:]]
+            assert other.stats().messages == len(conversation) - 1
+        left = [conversation[0], *conversation[2:]]
         window = engine.session("s").assemble([*left, {"role": "user", "content": "Go on."}], limit=16_000)
         assert any(item.kind == "summary" for item in window.items)
-        assert engine.stats().messages == len(talk)
+        assert engine.stats().messages == len(conversation)
 
     @pytest.mark.parametrize(
         ("fact", "question"),

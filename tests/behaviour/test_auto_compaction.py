@@ -32,7 +32,7 @@ def settings(**compaction: Any) -> Settings:
     return Settings(embedding=Embedding(provider="none"), recall=SHY, compaction=Compaction(**compaction))
 
 
-def said(role: str, text: str) -> dict[str, str]:
+def make_message(role: str, text: str) -> dict[str, str]:
     """A message as a client sends it."""
     return {"role": role, "content": text}
 
@@ -49,7 +49,7 @@ def turns(count: int, *, language: str = "English") -> Iterator[tuple[dict[str, 
             asked = f"Step {turn}: please look at module {turn}. " + f"detail{turn} " * 220
             answered = f"Module {turn} is fine. " + f"change{turn} " * 220
         fact = "We decided to use PostgreSQL 16 for the billing service. " if turn == 0 else ""
-        yield said("user", fact + asked), said("assistant", answered)
+        yield make_message("user", fact + asked), make_message("assistant", answered)
 
 
 def talk_to(engine: Engine, count: int, *, ingest: bool = True, work: bool = False, **named: Any) -> list[Window]:
@@ -99,7 +99,7 @@ class TestModes:
                 history.append(answered)
                 engine.session("s").append([answered])
             until(lambda: compactions(engine))
-            last = engine.session("s").assemble([*history, said("user", "Go on.")], limit=LIMIT)
+            last = engine.session("s").assemble([*history, make_message("user", "Go on.")], limit=LIMIT)
             assert "Look at every module." in last.messages[0].text
             kinds = [change.kind for turn in engine.session("s").timeline() for change in turn.changes]
             assert kinds.count("compacted") == compactions(engine)
@@ -139,7 +139,7 @@ class TestModes:
                     break
         assert count_messages(read(history)) > LIMIT
         with Engine.open(tmp_path, settings=settings(auto="inline"), background=False) as engine:
-            sent = engine.session("s").assemble([*history, said("user", "Go on.")], limit=LIMIT)
+            sent = engine.session("s").assemble([*history, make_message("user", "Go on.")], limit=LIMIT)
             assert sent.report.total_tokens < 20_000
             assert compactions(engine) == 0
 
@@ -165,9 +165,9 @@ class TestTrouble:
         ) as engine:
             windows = talk_to(engine, 30)
             assert compactions(engine) == 0
-        told = [warning for window in windows for warning in window.report.warnings]
-        assert any("is longer than the messages it replaces" in warning for warning in told)
-        assert len(told) <= 4  # it is not tried again with every message
+        received = [warning for window in windows for warning in window.report.warnings]
+        assert any("is longer than the messages it replaces" in warning for warning in received)
+        assert len(received) <= 4  # it is not tried again with every message
 
 
 class Slow(Scripted):
@@ -184,7 +184,7 @@ class Slow(Scripted):
 
 
 class TestConcurrency:
-    def test_requests_go_on_while_a_summary_is_made(self, tmp_path: Path) -> None:
+    def test_requests_continue_while_a_summary_is_made(self, tmp_path: Path) -> None:
         """Windows are made meanwhile, in any thread; what was said since is after the summary, nothing twice."""
         model = Slow()
         with Engine.open(tmp_path, settings=settings(memory_flush=EARLY), model=model) as engine:
@@ -211,7 +211,7 @@ class TestConcurrency:
             assert compactions(engine) == 0
             model.go.set()
             until(lambda: compactions(engine) == 1)
-            last = engine.session("s").assemble([*history, *more, said("user", "Go on.")], limit=LIMIT)
+            last = engine.session("s").assemble([*history, *more, make_message("user", "Go on.")], limit=LIMIT)
             assert "Look at every module." in last.messages[0].text
             assert last.messages[-2].text == more[-1]["content"]
             assert engine.stats().messages == len(history) + len(more) + 1
@@ -225,7 +225,7 @@ class TestConcurrency:
                 engine.session("s").assemble(history[:stop], limit=LIMIT)
             engine.session("s").append(history[-1:])
             assert model.asked.wait(PATIENCE)
-            again = [*history[:2], said("user", "Let us begin again, with something else.")]
+            again = [*history[:2], make_message("user", "Let us begin again, with something else.")]
             engine.session("s").assemble(again, limit=LIMIT)
             model.go.set()
             warnings: list[str] = []

@@ -36,9 +36,9 @@ SAID = [
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """A memory in which these messages are."""
     settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
-    with Engine.open(tmp_path, settings=settings, background=False) as opened:
-        opened.session("s").append([{"role": "user", "content": text} for text in SAID])
-        yield opened
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        engine.session("s").append([{"role": "user", "content": text} for text in SAID])
+        yield engine
 
 
 def test_the_archive_has_them_as_they_came(engine: Engine) -> None:

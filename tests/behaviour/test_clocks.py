@@ -41,7 +41,7 @@ TIMED = msgspec.structs.replace(
 )
 
 
-def said(role: Any, text: str, time: int | None) -> Message:
+def make_message(role: Any, text: str, time: int | None) -> Message:
     """A message of a moment."""
     return Message(role=role, parts=(Text(text=text),), timestamp=time)
 
@@ -50,21 +50,23 @@ def said(role: Any, text: str, time: int | None) -> Message:
 def test_an_engine_takes_any_clock(tmp_path: Path, settings: Settings) -> None:
     """Whatever the times of messages and the clock say, every turn is archived, cut and answered without a warning."""
     chance = random.Random(7)  # noqa: S311 - any will do
-    talk = [said("user", "The staging database listens on port 6543. 预发布端口是 7001。", None)]
+    conversation = [make_message("user", "The staging database listens on port 6543. 预发布端口是 7001。", None)]
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         engine._memory.clock = lambda: chance.choice(CLOCKS)
         for turn, time in enumerate((None, *CLOCKS)):
-            talk.append(said("assistant", f"change{turn} " * 200, time))
-            talk.append(said("user", f"Which port was it two weeks ago, in May, 昨天? Step {turn}.", time))
-            window = engine.session("s").assemble(talk, limit=3_000)
+            conversation.append(make_message("assistant", f"change{turn} " * 200, time))
+            conversation.append(
+                make_message("user", f"Which port was it two weeks ago, in May, 昨天? Step {turn}.", time)
+            )
+            window = engine.session("s").assemble(conversation, limit=3_000)
             assert window.report.warnings == ()
             assert f"Step {turn}" in str(window.render())
-        assert engine.stats().messages == len(talk)
+        assert engine.stats().messages == len(conversation)
         assert engine.session("s").search("Which port two weeks ago")
         engine.session("s").remember("The API listens on port 8443")
         engine.session("s").learn()
         engine.work()
-        engine.session("s").compact(talk, limit=3_000)
+        engine.session("s").compact(conversation, limit=3_000)
         assert len(engine.session("s").timeline()) == len(CLOCKS) + 1
 
 
@@ -72,7 +74,7 @@ def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
     """Messages and facts of any time are searched, printed and exported; a moment that is no date is left out."""
     with Engine.open(tmp_path, settings=PLAIN, background=False) as engine:
         for time in CLOCKS:
-            engine.session("s").append([said("user", f"The port was {abs(time) % 9973} then.", time)])
+            engine.session("s").append([make_message("user", f"The port was {abs(time) % 9973} then.", time)])
             engine._memory.clock = lambda time=time: time  # type: ignore[misc]  # the clock of this round
             engine.session("s").remember(f"The port of {time} is known")
     command: click.Command = holdfast

@@ -26,17 +26,17 @@ LIMIT = 40_000
 HOUR = 3_600_000
 
 
-def opened(path: Path, settings: Settings = QUIET) -> Engine:
+def open_engine(path: Path, settings: Settings = QUIET) -> Engine:
     """An engine without a thread."""
     return Engine.open(path, settings=settings, background=False)
 
 
-def talk(turns: int) -> list[Message]:
+def make_conversation(turns: int) -> list[Message]:
     """A conversation of about 300 tokens a turn."""
-    said = [system(), user("The staging database listens on port 6543."), reply("Noted.")]
+    messages = [system(), user("The staging database listens on port 6543."), reply("Noted.")]
     for turn in range(turns):
-        said += [user(f"Step {turn}. " + f"detail{turn} " * 40), reply("Done. " + f"change{turn} " * 40)]
-    return said
+        messages += [user(f"Step {turn}. " + f"detail{turn} " * 40), reply("Done. " + f"change{turn} " * 40)]
+    return messages
 
 
 def summaries(engine: Engine, messages: list[Message]) -> int:
@@ -48,28 +48,28 @@ class TestTwoProcesses:
     def test_an_edit_in_between_is_not_passed_over(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """What another process records while a window is made holds for that window already."""
         recall = Memory.recall
-        with opened(tmp_path) as engine, opened(tmp_path) as other:
-            said = talk(120)
-            engine.session("s").assemble(said, limit=LIMIT)
+        with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
+            messages = make_conversation(120)
+            engine.session("s").assemble(messages, limit=LIMIT)
 
             def meanwhile(memory: Memory, texts: Sequence[str], **options: Any) -> Recall:
                 monkeypatch.setattr(Memory, "recall", recall)
-                other.session("s").compact(said, limit=LIMIT)
+                other.session("s").compact(messages, limit=LIMIT)
                 return recall(memory, texts, **options)
 
             monkeypatch.setattr(Memory, "recall", meanwhile)
-            said.append(user("Which port does the staging database listen on?"))
-            window = engine.session("s").assemble(said, limit=LIMIT)
+            messages.append(user("Which port does the staging database listen on?"))
+            window = engine.session("s").assemble(messages, limit=LIMIT)
             assert [item.kind for item in window.items].count("summary") == 1
             assert window.report.changes[-1].kind == "recalled"
             assert engine.session("s").edits() == other.session("s").edits()
-            assert summaries(engine, [*said, reply("6543"), user("Thanks!")]) == 1
+            assert summaries(engine, [*messages, reply("6543"), user("Thanks!")]) == 1
 
-    def test_a_summary_never_hides_what_another_one_tells(self, tmp_path: Path) -> None:
+    def test_a_summary_never_hides_another_one(self, tmp_path: Path) -> None:
         """Of two compactions at once the later one gives way: it knows less than what the other took out."""
-        with opened(tmp_path) as engine, opened(tmp_path) as other:
-            said = talk(60)
-            longer = [*said, *talk(30)[1:]]
+        with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
+            messages = make_conversation(60)
+            longer = [*messages, *make_conversation(30)[1:]]
 
             def slow(_: Prompt) -> str:
                 if not other.session("s").edits():
@@ -77,62 +77,62 @@ class TestTwoProcesses:
                 return "## Goal\nRefactor.\n\n## Key facts\nThe port is 6543.\n"
 
             with pytest.raises(CompactionError, match="compacted by another call"):
-                engine.session("s").compact(said, limit=LIMIT, model=Scripted(slow))
+                engine.session("s").compact(messages, limit=LIMIT, model=Scripted(slow))
             assert [edit.kind for edit in engine.session("s").edits()].count("compacted") == 1
 
 
 class TestGoingBack:
     def test_a_summary_of_what_was_taken_back_is_not_shown(self, tmp_path: Path) -> None:
         """A client that goes back to before a compaction gets its own words, not the summary of what it left."""
-        with opened(tmp_path) as engine:
-            said = talk(60)
-            engine.session("s").compact(said, limit=LIMIT)
-            assert summaries(engine, [*said, user("Go on.")]) == 1
-            back = [*said[:5], user("Something else.")]
+        with open_engine(tmp_path) as engine:
+            messages = make_conversation(60)
+            engine.session("s").compact(messages, limit=LIMIT)
+            assert summaries(engine, [*messages, user("Go on.")]) == 1
+            back = [*messages[:5], user("Something else.")]
             window = engine.session("s").assemble(back, limit=LIMIT)
             assert [message.text for message in window.messages] == [message.text for message in back]
-            assert summaries(engine, [*said, user("Go on.")]) == 1
+            assert summaries(engine, [*messages, user("Go on.")]) == 1
 
     def test_a_client_that_drops_old_messages_itself_keeps_it(self, tmp_path: Path) -> None:
         """What stayed at the time of the summary is still sent: so it stands for what is missing."""
-        with opened(tmp_path) as engine:
-            said = talk(60)
-            engine.session("s").compact(said, limit=LIMIT)
-            assert summaries(engine, [*said[:3], *said[-6:], user("Go on.")]) == 1
-            assert summaries(engine, [*said[-6:], user("Go on.")]) == 1
+        with open_engine(tmp_path) as engine:
+            messages = make_conversation(60)
+            engine.session("s").compact(messages, limit=LIMIT)
+            assert summaries(engine, [*messages[:3], *messages[-6:], user("Go on.")]) == 1
+            assert summaries(engine, [*messages[-6:], user("Go on.")]) == 1
 
 
 class TestPinning:
     def test_a_result_comes_back_with_its_call(self, tmp_path: Path) -> None:
         """What was pinned is sent, not only held: a result without its call would be dropped."""
-        said = [
+        messages = [
             system(),
             user("Look."),
             reply("", call("c1")),
             results(answer("c1", "The door is green.")),
             reply("Seen."),
         ]
-        said += talk(60)[1:]
-        with opened(tmp_path) as engine:
-            engine.session("s").compact(said, limit=LIMIT)
+        messages += make_conversation(60)[1:]
+        with open_engine(tmp_path) as engine:
+            engine.session("s").compact(messages, limit=LIMIT)
             found = engine.session("s").search("green door")[0].message
             assert engine.session("s").pin([found]) == 1
-            window = engine.session("s").assemble([*said, user("Go on.")], limit=LIMIT)
+            window = engine.session("s").assemble([*messages, user("Go on.")], limit=LIMIT)
             assert "The door is green." in str(window.messages)
             engine.session("s").pin([found], pinned=False)
-            assert not any(item.pinned for item in engine.session("s").assemble(said, limit=LIMIT).items)
+            assert not any(item.pinned for item in engine.session("s").assemble(messages, limit=LIMIT).items)
 
 
 class TestUndoing:
     def test_what_came_back_does_not_come_back_again(self, tmp_path: Path) -> None:
         """A cut is undone once; after a compaction there is nothing to undo."""
-        with opened(tmp_path) as engine:
-            engine.session("s").assemble(talk(120), limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            engine.session("s").assemble(make_conversation(120), limit=LIMIT)
             assert engine.session("s").undo_trim() > 0
             assert engine.session("s").undo_trim() == 0
-            engine.session("s").assemble([*talk(120), user("Go on.")], limit=LIMIT)
+            engine.session("s").assemble([*make_conversation(120), user("Go on.")], limit=LIMIT)
             assert engine.session("s").undo_trim() > 0
-            engine.session("s").assemble(talk(120), limit=LIMIT)
+            engine.session("s").assemble(make_conversation(120), limit=LIMIT)
             engine.session("s").compact(limit=LIMIT)
             assert engine.session("s").undo_trim() == 0
 
@@ -142,7 +142,7 @@ def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> 
     said, cuts = [system()], 0
     for turn in range(50):
         said.append(user(f"question {turn} about"))
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             window = engine.session("s").assemble(said, limit=8_000, reserve=4_000, overhead=3_300)
         cuts += [change.kind for change in window.report.changes].count("trimmed")
         said.append(reply(f"answer {turn} of text"))
@@ -152,9 +152,9 @@ def test_a_cut_without_any_room_is_sticky_in_another_process(tmp_path: Path) -> 
 def test_a_cold_cache_is_known_after_a_restart(tmp_path: Path) -> None:
     """With `cache-ttl`, what the last request of another process was made long ago is pruned."""
     cold = Settings(embedding=Embedding(provider="none"), pruning=Pruning(mode="cache-ttl", ttl=timedelta(hours=1)))
-    said = [system(), user("go")]
+    messages = [system(), user("go")]
     for turn in range(12):
-        said += [
+        messages += [
             reply("Look.", call(f"c{turn}")),
             results(answer(f"c{turn}", "y " * 6_000)),
             reply("Seen."),
@@ -162,20 +162,20 @@ def test_a_cold_cache_is_known_after_a_restart(tmp_path: Path) -> None:
         ]
     pruned = []
     for moment in (0, 3 * HOUR):
-        with opened(tmp_path, cold) as engine:
+        with open_engine(tmp_path, cold) as engine:
             engine._memory.clock = partial(int, 1_790_000_000_000 + moment)
-            pruned.append(len(engine.session("s").assemble(said, limit=120_000).report.changes))
+            pruned.append(len(engine.session("s").assemble(messages, limit=120_000).report.changes))
     assert pruned[0] == 0 < pruned[1]
 
 
-def test_without_memory_the_tokens_are_still_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_memory_the_tokens_are_still_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A request that passes unchanged is counted, so that what follows from its size is right."""
 
     def full(*_: object) -> list[int]:
         raise StorageError("the disk is full", path=tmp_path)
 
-    with opened(tmp_path) as engine:
+    with open_engine(tmp_path) as engine:
         monkeypatch.setattr(type(engine._memory.store), "merge_messages", full)
-        window = engine.session("s").assemble(talk(5), limit=LIMIT)
+        window = engine.session("s").assemble(make_conversation(5), limit=LIMIT)
     assert window.report.warnings
     assert window.report.total_tokens > 1_000

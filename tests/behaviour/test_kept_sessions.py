@@ -86,7 +86,7 @@ def test_a_session_in_use_is_not_dropped(tmp_path: Path) -> None:
         assert engine.session("used") is used
 
 
-def test_a_session_that_was_dropped_goes_on_as_before(tmp_path: Path) -> None:
+def test_a_session_that_was_dropped_continues_as_before(tmp_path: Path) -> None:
     """The same windows, each message archived once, the same edits and turns."""
 
     def run(folder: Path, max_bytes: int) -> tuple[list[str], list[tuple[str, str]], int]:

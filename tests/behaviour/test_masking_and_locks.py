@@ -68,20 +68,20 @@ def test_a_reply_is_masked_before_its_session_is_locked(session: Session) -> Non
 
 def test_the_new_messages_of_a_request_are_masked_before_its_session_is_locked(session: Session) -> None:
     """`assemble` searches what is new, once, and holds the lock at none of the searches."""
-    talk = [user("Hello."), reply("Hi.")]
-    session.assemble(talk, limit=40_000)
+    conversation = [user("Hello."), reply("Hi.")]
+    session.assemble(conversation, limit=40_000)
     with searches(session) as locked:
-        session.assemble([*talk, user(f"{HOSTILE} {SECRET}")], limit=40_000)
+        session.assemble([*conversation, user(f"{HOSTILE} {SECRET}")], limit=40_000)
     assert locked
     assert not any(locked)
     with searches(session) as again:
-        session.assemble([*talk, user(f"{HOSTILE} {SECRET}"), reply("Noted."), user("Go on.")], limit=40_000)
+        session.assemble([*conversation, user(f"{HOSTILE} {SECRET}"), reply("Noted."), user("Go on.")], limit=40_000)
     assert again == []
     assert not any("hunter2" in row.message.text for row in session.messages())
 
 
 def test_a_malformed_message_is_reported_where_it_always_was(session: Session) -> None:
     """A message that cannot be read raises the error of the request."""
-    talk: list[dict[str, object]] = [{"role": "user", "content": "Hello."}, {"role": 7}]
+    conversation: list[dict[str, object]] = [{"role": "user", "content": "Hello."}, {"role": 7}]
     with pytest.raises(FormatError, match=r"messages\[1\]\.role"):
-        session.assemble(talk, format="openai_chat", limit=40_000)
+        session.assemble(conversation, format="openai_chat", limit=40_000)

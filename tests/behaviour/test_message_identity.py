@@ -50,16 +50,16 @@ def opener(request: pytest.FixtureRequest) -> Opener:
 
 def conversation(turns: int) -> Talk:
     """Return a conversation in which many messages have the same words."""
-    talk: Talk = []
+    messages: Talk = []
     for turn in range(turns):
-        talk.append({"role": "user", "content": f"Look at module {turn}." if turn % 3 == 0 else "Go on."})
-        talk.append({"role": "assistant", "content": "Done." if turn % 2 else f"Module {turn} is fine."})
-    return talk
+        messages.append({"role": "user", "content": f"Look at module {turn}." if turn % 3 == 0 else "Go on."})
+        messages.append({"role": "assistant", "content": "Done." if turn % 2 else f"Module {turn} is fine."})
+    return messages
 
 
-def texts(talk: Talk) -> Counter[str]:
+def texts(messages: Talk) -> Counter[str]:
     """Count the texts of a conversation."""
-    return Counter(message["content"] for message in talk)
+    return Counter(message["content"] for message in messages)
 
 
 def archived(engine: Engine, session: str = "s") -> Counter[str]:
@@ -76,16 +76,16 @@ class TestForgotten:
     """What follows a forgotten message is the same message as before."""
 
     @pytest.mark.parametrize("place", range(6))
-    def test_a_history_read_from_the_archive_goes_on(self, tmp_path: Path, opener: Opener, place: int) -> None:
+    def test_a_history_read_from_the_archive_continues(self, tmp_path: Path, opener: Opener, place: int) -> None:
         """Forget a message, start again, and go on as docs/agent-loop.md says."""
-        talk = conversation(3)
+        messages = conversation(3)
         with opener(tmp_path) as engine:
-            for stop in range(1, len(talk), 2):
-                engine.session("s").assemble(talk[:stop], limit=LIMIT)
-                engine.session("s").append(talk[stop : stop + 1])
+            for stop in range(1, len(messages), 2):
+                engine.session("s").assemble(messages[:stop], limit=LIMIT)
+                engine.session("s").append(messages[stop : stop + 1])
             rows = engine.session("s").messages()
             engine.session("s").forget([rows[place].id])
-        expected = texts(talk[:place] + talk[place + 1 :])
+        expected = texts(messages[:place] + messages[place + 1 :])
         with opener(tmp_path) as engine:
             history: list[Any] = [row.message for row in engine.session("s").messages()]
             history.append({"role": "user", "content": "And now?"})
@@ -99,14 +99,14 @@ class TestForgotten:
 
     @pytest.mark.parametrize("place", range(5))
     @pytest.mark.parametrize("keeps", [True, False])
-    def test_a_client_goes_on_with_its_own_history(self, tmp_path: Path, place: int, *, keeps: bool) -> None:
+    def test_a_client_continues_with_its_own_history(self, tmp_path: Path, place: int, *, keeps: bool) -> None:
         """Whether the client drops the forgotten message from its history or not."""
-        talk = conversation(3)[:-1]
+        messages = conversation(3)[:-1]
         with open_file(tmp_path) as engine:
-            engine.session("s").assemble(talk, limit=LIMIT)
+            engine.session("s").assemble(messages, limit=LIMIT)
             engine.session("s").forget([engine.session("s").messages()[place].id])
-        expected = texts(talk[:place] + talk[place + 1 :])
-        left = talk if keeps else talk[:place] + talk[place + 1 :]
+        expected = texts(messages[:place] + messages[place + 1 :])
+        left = messages if keeps else messages[:place] + messages[place + 1 :]
         with open_file(tmp_path) as engine:
             reply = {"role": "assistant", "content": "It is fine."}
             engine.session("s").assemble(left, limit=LIMIT)
@@ -115,27 +115,27 @@ class TestForgotten:
             assert archived(engine) == expected + Counter(["It is fine.", "Go on."])
 
     def test_a_reply_comes_after_its_question_was_forgotten(self, tmp_path: Path) -> None:
-        talk = conversation(2)
+        messages = conversation(2)
         with open_file(tmp_path) as engine:
-            engine.session("s").assemble(talk[:3], limit=LIMIT)
+            engine.session("s").assemble(messages[:3], limit=LIMIT)
             engine.session("s").forget([engine.session("s").messages()[2].id])
         with open_file(tmp_path) as engine:
-            engine.session("s").append(talk[3:])
-            for history in (talk, [*talk[:2], *talk[3:]]):
+            engine.session("s").append(messages[3:])
+            for history in (messages, [*messages[:2], *messages[3:]]):
                 engine.session("s").assemble([*history, {"role": "user", "content": "Next."}], limit=LIMIT)
         with open_file(tmp_path) as engine:
-            assert archived(engine) == texts([talk[0], talk[1], talk[3]]) + Counter(["Next."])
+            assert archived(engine) == texts([messages[0], messages[1], messages[3]]) + Counter(["Next."])
 
     def test_the_system_prompt_is_no_message_of_the_conversation(self, tmp_path: Path) -> None:
         """A new system prompt is the newest row; the reply still follows the question."""
-        talk = conversation(2)
+        messages = conversation(2)
         with open_file(tmp_path) as engine:
-            engine.session("s").assemble([{"role": "system", "content": "Monday."}, *talk[:3]], limit=LIMIT)
-            engine.session("s").assemble([{"role": "system", "content": "Tuesday."}, *talk[:3]], limit=LIMIT)
+            engine.session("s").assemble([{"role": "system", "content": "Monday."}, *messages[:3]], limit=LIMIT)
+            engine.session("s").assemble([{"role": "system", "content": "Tuesday."}, *messages[:3]], limit=LIMIT)
         with open_file(tmp_path) as engine:
-            engine.session("s").append(talk[3:])
-            engine.session("s").assemble([*talk, {"role": "user", "content": "Next."}], limit=LIMIT)
-            assert archived(engine) == texts(talk) + Counter(["Monday.", "Tuesday.", "Next."])
+            engine.session("s").append(messages[3:])
+            engine.session("s").assemble([*messages, {"role": "user", "content": "Next."}], limit=LIMIT)
+            assert archived(engine) == texts(messages) + Counter(["Monday.", "Tuesday.", "Next."])
 
 
 class TestOverlappingRequests:
@@ -143,73 +143,73 @@ class TestOverlappingRequests:
 
     def test_a_history_comes_before_the_reply_in_it(self, tmp_path: Path, opener: Opener) -> None:
         """The client sends a reply back before `append` gets it."""
-        talk = conversation(4)
+        messages = conversation(4)
         with opener(tmp_path) as engine:
             session = engine.session("s")
-            first = session.assemble(talk[:5], limit=LIMIT)
-            second = session.assemble(talk[:7], limit=LIMIT)
-            session.append(talk[5:6], after=first.place)
-            session.append(talk[7:8], after=second.place)
-            assert archived(engine) == texts(talk)
+            first = session.assemble(messages[:5], limit=LIMIT)
+            second = session.assemble(messages[:7], limit=LIMIT)
+            session.append(messages[5:6], after=first.place)
+            session.append(messages[7:8], after=second.place)
+            assert archived(engine) == texts(messages)
 
     @pytest.mark.parametrize("first", [0, 1])
     def test_replies_come_in_any_order(self, tmp_path: Path, opener: Opener, first: int) -> None:
         """Two branches of a conversation wait for their replies; each reply is archived once."""
-        talk = conversation(2)
+        messages = conversation(2)
         questions = [{"role": "user", "content": f"Question {name}."} for name in "AB"]
         replies = [{"role": "assistant", "content": f"Reply {name}."} for name in "AB"]
         more = {"role": "user", "content": "Go on."}
         with opener(tmp_path) as engine:
             session = engine.session("s")
             for question in questions:
-                session.assemble([*talk, question], limit=LIMIT)
+                session.assemble([*messages, question], limit=LIMIT)
             session.append([replies[first]])
             session.append([replies[1 - first]])
             for question, reply in zip(questions, replies, strict=True):
-                session.assemble([*talk, question, reply, more], limit=LIMIT)
+                session.assemble([*messages, question, reply, more], limit=LIMIT)
         with opener(tmp_path) as engine:
             for question, reply in zip(questions, replies, strict=True):
-                engine.session("s").assemble([*talk, question, reply, more], limit=LIMIT)
-            assert archived(engine) == texts([*talk, *questions, *replies, more, more])
+                engine.session("s").assemble([*messages, question, reply, more], limit=LIMIT)
+            assert archived(engine) == texts([*messages, *questions, *replies, more, more])
 
     def test_threads_go_through_one_conversation(self, tmp_path: Path) -> None:
         """Threads send the same turns, each in its own time."""
-        talk = conversation(30)
+        messages = conversation(30)
 
         def work(engine: Engine) -> None:
-            for stop in range(1, len(talk), 2):
-                engine.session("s").assemble(talk[:stop], limit=LIMIT)
-                engine.session("s").append(talk[stop : stop + 1])
+            for stop in range(1, len(messages), 2):
+                engine.session("s").assemble(messages[:stop], limit=LIMIT)
+                engine.session("s").append(messages[stop : stop + 1])
 
         with open_file(tmp_path) as engine, open_file(tmp_path) as other, ThreadPoolExecutor(4) as pool:
             list(pool.map(work, [engine, other, engine, other]))
-            assert archived(engine) == texts(talk)
+            assert archived(engine) == texts(messages)
 
     def test_tasks_go_through_one_conversation(self, tmp_path: Path) -> None:
-        talk = conversation(20)
+        messages = conversation(20)
 
         async def work(engine: AsyncEngine) -> None:
             session = engine.session("s")
-            for stop in range(1, len(talk), 2):
-                await session.assemble(talk[:stop], limit=LIMIT)
-                await session.append(talk[stop : stop + 1])
+            for stop in range(1, len(messages), 2):
+                await session.assemble(messages[:stop], limit=LIMIT)
+                await session.append(messages[stop : stop + 1])
 
         async def run() -> Counter[str]:
             async with await AsyncEngine.open(tmp_path, settings=QUIET, background=False) as engine:
                 await asyncio.gather(*(work(engine) for _ in range(4)))
                 return archived(engine.sync)
 
-        assert asyncio.run(run()) == texts(talk)
+        assert asyncio.run(run()) == texts(messages)
 
     def test_processes_go_through_one_conversation(self, tmp_path: Path) -> None:
-        talk = conversation(30)
+        messages = conversation(30)
         history = tmp_path / "history.json"
-        history.write_text(json.dumps(talk), encoding="utf-8")
+        history.write_text(json.dumps(messages), encoding="utf-8")
         command = [sys.executable, "-c", PROCESS, str(tmp_path / "store"), str(history)]
         started = [subprocess.Popen(command) for _ in range(3)]
         assert [process.wait() for process in started] == [0, 0, 0]
         with open_file(tmp_path / "store") as engine:
-            assert archived(engine) == texts(talk)
+            assert archived(engine) == texts(messages)
 
 
 PROCESS = """
@@ -229,18 +229,18 @@ with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
 class TestTruncatedHistories:
     def test_only_the_newest_message_is_left(self, tmp_path: Path) -> None:
         """A client that drops everything before its newest message, or summarises it, still sends that message."""
-        talk = conversation(3)[:-1]
+        messages = conversation(3)[:-1]
         with open_file(tmp_path) as engine:
-            engine.session("s").assemble(talk, limit=LIMIT)
-            engine.session("s").assemble(talk[-1:], limit=LIMIT)
-            engine.session("s").assemble([{"role": "user", "content": "A summary."}, *talk[-1:]], limit=LIMIT)
-            assert archived(engine) == texts(talk) + Counter(["A summary."])
+            engine.session("s").assemble(messages, limit=LIMIT)
+            engine.session("s").assemble(messages[-1:], limit=LIMIT)
+            engine.session("s").assemble([{"role": "user", "content": "A summary."}, *messages[-1:]], limit=LIMIT)
+            assert archived(engine) == texts(messages) + Counter(["A summary."])
 
 
 class TestAppendedMessages:
     """Messages in the words of the newest one, from an engine that has not written that one."""
 
-    def test_without_a_place_they_are_taken_for_a_repeat(self, tmp_path: Path, opener: Opener) -> None:
+    def test_without_a_place_they_count_as_a_repetition(self, tmp_path: Path, opener: Opener) -> None:
         done = {"role": "assistant", "content": "Done."}
         with opener(tmp_path) as engine:
             first = engine.session("s").append([{"role": "user", "content": "Run the tests."}, done])
@@ -271,12 +271,14 @@ class TestIdenticalMessages:
         """After a restart, also if the client has dropped its first message: twice the history, twice the calls."""
         counts = []
         for length in (500, 1000):
-            talk = [{"role": "user" if index % 2 == 0 else "assistant", "content": "ok"} for index in range(length + 1)]
+            messages = [
+                {"role": "user" if index % 2 == 0 else "assistant", "content": "ok"} for index in range(length + 1)
+            ]
             folder = tmp_path / str(length)
             with open_file(folder) as engine:
-                engine.session("s").assemble(talk, limit=LIMIT)
+                engine.session("s").assemble(messages, limit=LIMIT)
             with open_file(folder) as engine, counted_calls() as count:
-                engine.session("s").assemble(talk[2 * dropped :], limit=LIMIT)
+                engine.session("s").assemble(messages[2 * dropped :], limit=LIMIT)
                 counts.append(count())
         assert counts[1] < 2.5 * counts[0], counts
 

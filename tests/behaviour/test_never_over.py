@@ -24,14 +24,14 @@ LIMIT = 128_000
 def talk_about(kind: str, *, seed: int = 5) -> list[Message]:
     """A session in which 30 tools print 12,000 characters each of one kind of text."""
     rng = random.Random(seed)  # noqa: S311 - the same dumps every time
-    talk = [user("Look at the dumps.")]
+    conversation = [user("Look at the dumps.")]
     for number in range(30):
         lines: list[str] = []
         while sum(map(len, lines)) < 12_000:
             lines.append(LINES[kind](rng))
-        talk += [reply("Next.", call(f"c{number}")), results(answer(f"c{number}", "\n".join(lines)))]
-        talk += [reply(f"Dump {number} is read."), user(f"Go on with dump {number + 1}.")]
-    return talk
+        conversation += [reply("Next.", call(f"c{number}")), results(answer(f"c{number}", "\n".join(lines)))]
+        conversation += [reply(f"Dump {number} is read."), user(f"Go on with dump {number + 1}.")]
+    return conversation
 
 
 def engine_at(path: Path, *, model: str | None = None, tokens: Tokens | None = None) -> Engine:
@@ -58,14 +58,14 @@ def test_a_history_of_tool_output_fits_by_real_tokenizers(tmp_path: Path, kind: 
 
 def grown(engine: Engine, sizes: list[int], *, factor: float, session: str = "s") -> list[tuple[float, bool]]:
     """Play turns for which the provider reports `factor` times the estimate; scale and whether it is calibrated."""
-    talk = [user("Begin.")]
+    conversation = [user("Begin.")]
     seen: list[tuple[float, bool]] = []
     for size in sizes:
-        talk.append(user("some words and 12 numbers " * size))
-        report = engine.session(session).assemble(talk, limit=LIMIT).report
+        conversation.append(user("some words and 12 numbers " * size))
+        report = engine.session(session).assemble(conversation, limit=LIMIT).report
         seen.append((report.token_scale, report.is_calibrated))
         usage = Usage(input=100, cache_read=int(report.total_tokens * factor) - 100, output=7)
-        talk.append(Message(role="assistant", parts=(Text(text="I see."),), usage=usage))
+        conversation.append(Message(role="assistant", parts=(Text(text="I see."),), usage=usage))
     return seen
 
 
@@ -81,57 +81,57 @@ def test_a_margin_is_kept_until_the_provider_reports(tmp_path: Path) -> None:
         assert engine.session("s").token_scale() == 1.35
 
 
-def test_a_small_request_or_zero_usage_says_nothing(tmp_path: Path) -> None:
+def test_a_small_request_or_zero_usage_does_not_calibrate(tmp_path: Path) -> None:
     """What clients add to each request outweighs a short conversation."""
     with engine_at(tmp_path) as engine:
         assert grown(engine, [10, 10], factor=40.0) == [(1.05, False)] * 2
-        talk = [user("words " * 20_000)]
-        engine.session("zero usage").assemble(talk, limit=LIMIT)
-        talk += [Message(role="assistant", parts=(Text(text="x"),), usage=Usage()), user("Go on.")]
-        assert not engine.session("zero usage").assemble(talk, limit=LIMIT).report.is_calibrated
+        conversation = [user("words " * 20_000)]
+        engine.session("zero usage").assemble(conversation, limit=LIMIT)
+        conversation += [Message(role="assistant", parts=(Text(text="x"),), usage=Usage()), user("Go on.")]
+        assert not engine.session("zero usage").assemble(conversation, limit=LIMIT).report.is_calibrated
 
 
 def test_usage_that_comes_with_an_ingested_reply_counts(tmp_path: Path) -> None:
     """The history that a client sends need not carry it."""
     with engine_at(tmp_path) as engine:
-        talk = [user("words and numbers 1 2 3 " * 5_000)]
-        sent = engine.session("s").assemble(talk, limit=LIMIT).report.total_tokens
+        conversation = [user("words and numbers 1 2 3 " * 5_000)]
+        sent = engine.session("s").assemble(conversation, limit=LIMIT).report.total_tokens
         usage = Usage(input=int(sent * 1.5), output=5)
         engine.session("s").append([Message(role="assistant", parts=(Text(text="I see."),), usage=usage)])
-        talk += [reply("I see."), user("Go on.")]
-        assert engine.session("s").assemble(talk, limit=LIMIT).report.token_scale == 1.5
+        conversation += [reply("I see."), user("Go on.")]
+        assert engine.session("s").assemble(conversation, limit=LIMIT).report.token_scale == 1.5
 
 
 def test_usage_of_an_openai_reply_that_is_appended_counts(tmp_path: Path) -> None:
     """It is beside the message in the JSON of the reply."""
     with engine_at(tmp_path) as engine:
-        talk = [{"role": "user", "content": "words and numbers 1 2 3 " * 5_000}]
-        sent = engine.session("s").assemble(talk, limit=LIMIT).report.total_tokens
-        said = {"role": "assistant", "content": "I see."}
+        conversation = [{"role": "user", "content": "words and numbers 1 2 3 " * 5_000}]
+        sent = engine.session("s").assemble(conversation, limit=LIMIT).report.total_tokens
+        message = {"role": "assistant", "content": "I see."}
         usage = {"prompt_tokens": int(sent * 1.5), "completion_tokens": 5}
-        engine.session("s").append([{"choices": [{"message": said}], "usage": usage}])
-        talk += [said, {"role": "user", "content": "Go on."}]
-        assert engine.session("s").assemble(talk, limit=LIMIT).report.token_scale == 1.5
+        engine.session("s").append([{"choices": [{"message": message}], "usage": usage}])
+        conversation += [message, {"role": "user", "content": "Go on."}]
+        assert engine.session("s").assemble(conversation, limit=LIMIT).report.token_scale == 1.5
 
 
 def test_a_higher_scale_makes_a_smaller_window(tmp_path: Path) -> None:
     """What the provider counts fits, not only what is estimated."""
     with engine_at(tmp_path) as engine:
-        talk = [user("Begin.")]
+        conversation = [user("Begin.")]
         sent = 0
         for number in range(40):
-            talk += [user(f"{number} " + "plain words in a row " * 1_000)]
-            report = engine.session("s").assemble(talk, limit=LIMIT).report
+            conversation += [user(f"{number} " + "plain words in a row " * 1_000)]
+            report = engine.session("s").assemble(conversation, limit=LIMIT).report
             sent = int(report.total_tokens * 1.4)
             assert sent <= LIMIT
-            talk += [Message(role="assistant", parts=(Text(text="I see."),), usage=Usage(input=sent))]
+            conversation += [Message(role="assistant", parts=(Text(text="I see."),), usage=Usage(input=sent))]
         assert sent > LIMIT // 2
 
 
 def test_a_real_counter_needs_no_margin_and_the_older_rule_can_be_chosen(tmp_path: Path) -> None:
     """The margin is for estimates."""
-    talk = [user("a sentence of some length")]
+    conversation = [user("a sentence of some length")]
     with engine_at(tmp_path, tokens=Tokens(counter="thirds", margin=0.2)) as engine:
-        report = engine.session("s").assemble(talk, limit=LIMIT).report
+        report = engine.session("s").assemble(conversation, limit=LIMIT).report
         assert report.token_scale == 1.2
-        assert report.total_tokens == count_messages(talk, count=counter("thirds"))
+        assert report.total_tokens == count_messages(conversation, count=counter("thirds"))

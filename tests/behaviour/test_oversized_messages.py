@@ -41,9 +41,9 @@ def session(tmp_path: Path) -> Iterator[Session]:
         yield engine.session("s")
 
 
-def wires(talk: Sequence[Message], format: str) -> list[dict[str, Any]]:
+def wires(conversation: Sequence[Message], format: str) -> list[dict[str, Any]]:
     """The messages as a client sends them: each as it was added to its history."""
-    return [dict(wire) for message in talk for wire in providers.render([message], format)]
+    return [dict(wire) for message in conversation for wire in providers.render([message], format)]
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))
@@ -56,30 +56,30 @@ def test_the_turns_after_an_oversized_message_work(
     has_reply: bool,  # noqa: FBT001 - a parameter of the test
 ) -> None:
     """The turn of the message itself is an error; the next ones go without it, and it is archived."""
-    talk = [system(), user("Hello there."), reply("Hello."), *OVERSIZED[kind]]
+    conversation = [system(), user("Hello there."), reply("Hello."), *OVERSIZED[kind]]
     with pytest.raises(WindowTooSmallError):
-        session.assemble(wires(talk, format), format=format, limit=LIMIT)
+        session.assemble(wires(conversation, format), format=format, limit=LIMIT)
     if has_reply:
-        talk.append(reply("The request failed."))
+        conversation.append(reply("The request failed."))
     before: list[Any] = []
     for turn in range(3):
-        talk.append(user(f"Short question {turn}?"))
-        window = session.assemble(wires(talk, format), format=format, limit=LIMIT, recall=False)
+        conversation.append(user(f"Short question {turn}?"))
+        window = session.assemble(wires(conversation, format), format=format, limit=LIMIT, recall=False)
         sent = window.render()
         assert check(sent, window.provider) == []
         assert window.tokens <= LIMIT
         assert f"Short question {turn}?" in str(sent[-1])
         assert sent[: len(before)] == before
         before = sent
-        talk.append(reply(f"Answer {turn}."))
+        conversation.append(reply(f"Answer {turn}."))
     assert any("Zebedee" in row.message.text + str(row.message.parts) for row in session.messages())
 
 
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_an_oversized_reply_yields_to_the_next_question(session: Session, format: str) -> None:
     """It is no error at all: the reply is not what the next one answers."""
-    talk = [system(), user("Write it."), reply(BIG), user("Is that all?")]
-    window = session.assemble(wires(talk, format), format=format, limit=LIMIT, recall=False)
+    conversation = [system(), user("Write it."), reply(BIG), user("Is that all?")]
+    window = session.assemble(wires(conversation, format), format=format, limit=LIMIT, recall=False)
     assert "Is that all?" in str(window.render()[-1])
     assert [change.reason for change in window.report.changes] == ["too large to stay next to what is new"]
 
@@ -87,8 +87,8 @@ def test_an_oversized_reply_yields_to_the_next_question(session: Session, format
 @pytest.mark.parametrize("format", sorted(FORMATS))
 def test_an_oversized_result_of_the_current_turn_is_shortened(session: Session, format: str) -> None:
     """The model sees its beginning and where the rest is; the messages before it stay."""
-    talk = [system(), user("Read it."), reply("", call("a")), results(answer("a", BIG))]
-    window = session.assemble(wires(talk, format), format=format, limit=LIMIT)
+    conversation = [system(), user("Read it."), reply("", call("a")), results(answer("a", BIG))]
+    window = session.assemble(wires(conversation, format), format=format, limit=LIMIT)
     assert check(window.render(), window.provider) == []
     assert "pelican" in str(window.render())
     assert "holdfast id" in str(window.render())
@@ -98,15 +98,21 @@ def test_an_oversized_result_of_the_current_turn_is_shortened(session: Session, 
 
 def test_the_smaller_messages_stay_when_a_large_one_yields(session: Session) -> None:
     """Only what does not fit goes, and not what came before it."""
-    talk = [user("We deploy on Fridays."), reply("Noted."), user(BIG), reply("The request failed."), user("And now?")]
-    texts = [message.text for message in session.assemble(talk, limit=LIMIT, recall=False).messages]
+    conversation = [
+        user("We deploy on Fridays."),
+        reply("Noted."),
+        user(BIG),
+        reply("The request failed."),
+        user("And now?"),
+    ]
+    texts = [message.text for message in session.assemble(conversation, limit=LIMIT, recall=False).messages]
     assert texts == ["We deploy on Fridays.", "Noted.", "The request failed.", "And now?"]
 
 
 def test_a_question_that_follows_the_window_is_not_blocked(session: Session) -> None:
     """The host sends it after the window: no message of the history is the one that is answered."""
-    talk = [user("We deploy on Fridays."), reply("Noted."), user(BIG)]
-    window = session.assemble(talk, limit=LIMIT, question="When do we deploy?")
+    conversation = [user("We deploy on Fridays."), reply("Noted."), user(BIG)]
+    window = session.assemble(conversation, limit=LIMIT, question="When do we deploy?")
     assert "We deploy on Fridays." in str(window.render())
     assert window.tokens <= LIMIT
 
@@ -114,8 +120,8 @@ def test_a_question_that_follows_the_window_is_not_blocked(session: Session) -> 
 @pytest.mark.parametrize("provider", sorted(FORMATS))
 def test_a_question_may_be_all_that_is_left_of_a_conversation(session: Session, provider: str) -> None:
     """The system prompt stays, and the host sends the question after it."""
-    talk = [system(), user(BIG)]
-    window = session.assemble(talk, limit=LIMIT, provider=provider, question="When do we deploy?")
+    conversation = [system(), user(BIG)]
+    window = session.assemble(conversation, limit=LIMIT, provider=provider, question="When do we deploy?")
     assert [message.role for message in window.messages] == ["system"]
     assert window.render() == []
     assert window.request()

@@ -29,14 +29,14 @@ ASKED = {"role": "user", "content": "Which vault code is it?"}
 
 def grow(turns: int = 30) -> list[dict[str, Any]]:
     """Return a conversation that does not fit, with facts at its beginning and a question about one at its end."""
-    talk = [FACT, {"role": "assistant", "content": "Noted."}]
+    conversation = [FACT, {"role": "assistant", "content": "Noted."}]
     for number in range(12):
-        talk.append({"role": "user", "content": f"The code of vault {number} is {number}-rose."})
-        talk.append({"role": "assistant", "content": "Noted."})
+        conversation.append({"role": "user", "content": f"The code of vault {number} is {number}-rose."})
+        conversation.append({"role": "assistant", "content": "Noted."})
     for number in range(turns):
-        talk.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
-        talk.append({"role": "assistant", "content": f"Ledger {number} is fine."})
-    return [*talk, ASKED]
+        conversation.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
+        conversation.append({"role": "assistant", "content": f"Ledger {number} is fine."})
+    return [*conversation, ASKED]
 
 
 class Timer:
@@ -75,9 +75,9 @@ class SlowEmbedder(HashEmbedder):
         return super().embed(texts, kind=kind)
 
 
-def assemble(engine: Engine, talk: Sequence[dict[str, Any]]) -> Window:
+def assemble(engine: Engine, conversation: Sequence[dict[str, Any]]) -> Window:
     """Make a small window."""
-    return engine.session("s").assemble(talk, limit=6_000)
+    return engine.session("s").assemble(conversation, limit=6_000)
 
 
 def recall_late(folder: Path, *, embedding: float = 0.0, searching: float = 0.0) -> Window:
@@ -91,11 +91,11 @@ def recall_late(folder: Path, *, embedding: float = 0.0, searching: float = 0.0)
     store = SlowStore(folder / "store.db", move)
     choice = Choice(embedder=SlowEmbedder(timer, embedding * SECONDS), reasons=())
     with Engine(Memory(store=store, settings=SETTINGS, choice=choice, timer=timer)) as engine:
-        talk = grow()
-        engine.session("s").assemble(talk[:-1], limit=6_000, recall=False)
+        conversation = grow()
+        engine.session("s").assemble(conversation[:-1], limit=6_000, recall=False)
         engine._memory.embed()
         is_asking = True
-        return assemble(engine, talk)
+        return assemble(engine, conversation)
 
 
 class TestFallbacks:
@@ -143,9 +143,9 @@ class TestPrefix:
     def test_a_question_that_was_sent_without_a_block_stays_without(self, tmp_path: Path, *, restarts: bool) -> None:
         """Recall fails for a request, and works when the client sends the same messages and more."""
         store = FailingStore(tmp_path / "store.db", kinds=frozenset({"search"}), first=0, count=10**6)
-        talk = grow()
+        conversation = grow()
         engine = open_engine(store, SETTINGS)
-        before = assemble(engine, talk)
+        before = assemble(engine, conversation)
         assert before.report.recalled == ()
         store.heal()
         if restarts:
@@ -154,7 +154,7 @@ class TestPrefix:
         with engine:
             partial = {"role": "assistant", "content": "One moment."}
             for more in ([], [partial]):
-                again = assemble(engine, [*talk, *more]).render()
+                again = assemble(engine, [*conversation, *more]).render()
                 assert [json.dumps(one) for one in again[: len(before.render())]] == [
                     json.dumps(one) for one in before.render()
                 ]

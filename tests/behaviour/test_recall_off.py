@@ -25,7 +25,7 @@ SWITCHES: dict[str, dict[str, Any]] = {
 """Every way to turn recall off, by the reason in the report; the last one is the argument `recall=False`."""
 
 
-def talk(engine: Engine, reason: str, *, turns: int = 40) -> list[Window]:
+def make_conversation(engine: Engine, reason: str, *, turns: int = 40) -> list[Window]:
     """Say a fact, then let a session grow over its window with other things; return the window of each request."""
     history: list[dict[str, Any]] = [{"role": "user", "content": FACT}, {"role": "assistant", "content": "Noted."}]
     windows: list[Window] = []
@@ -51,7 +51,7 @@ def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -
     settings = msgspec.structs.replace(BASE, **SWITCHES[reason])
     model = (lambda _: f"## Goal\nRead ledgers.\n\n## Facts\n{FACT}") if has_model else None
     with Engine.open(tmp_path, settings=settings, background=False, model=model) as engine:
-        windows = talk(engine, reason)
+        windows = make_conversation(engine, reason)
     assert changes(windows, "trimmed") == []
     assert changes(windows, "compacted")
     assert changes(windows, "recalled") == []
@@ -69,11 +69,11 @@ def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -
         (BY_CALL, Compaction()),
     ],
 )
-def test_the_oldest_go_where_nothing_compacts(tmp_path: Path, reason: str, compaction: Compaction) -> None:
+def test_the_oldest_are_removed_if_nothing_compacts(tmp_path: Path, reason: str, compaction: Compaction) -> None:
     """Only once the window is full, in their order, and the report says why."""
     settings = msgspec.structs.replace(BASE, compaction=compaction, **SWITCHES[reason])
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
-        windows = talk(engine, reason)
+        windows = make_conversation(engine, reason)
         archived = [row.id for row in engine.session("s").messages()]
     reasons = changes(windows, "trimmed")
     assert reasons
@@ -89,7 +89,7 @@ def test_the_oldest_go_where_nothing_compacts(tmp_path: Path, reason: str, compa
 def test_with_recall_the_least_relevant_go(tmp_path: Path) -> None:
     """The switches are what makes the difference: with recall nothing is compacted, and blocks bring messages back."""
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
-        windows = talk(engine, "")
+        windows = make_conversation(engine, "")
     assert set(changes(windows, "trimmed")) == {"least to do with the question"}
     assert changes(windows, "compacted") == []
 
@@ -101,6 +101,6 @@ def test_openclaw_without_a_memory_plugin(tmp_path: Path) -> None:
     settings = load(files=[file], environ={}, embedding={"provider": "none"}).settings
     model = lambda _: f"## Goal\nRead ledgers.\n\n## Facts\n{FACT}"  # noqa: E731 - a model of one line
     with Engine.open(tmp_path / "memory", settings=settings, background=False, model=model) as engine:
-        windows = talk(engine, "recall.enabled is off")
+        windows = make_conversation(engine, "recall.enabled is off")
     assert all(FACT in str(window.request()) for window in windows)
     assert changes(windows, "trimmed") == []

@@ -23,16 +23,16 @@ PICTURE = {
 
 def grow(turns: int = 30) -> list[dict[str, Any]]:
     """Return a conversation that does not fit, with a fact at its beginning and a question about it at its end."""
-    talk: list[dict[str, Any]] = [FACT, NOTED]
+    conversation: list[dict[str, Any]] = [FACT, NOTED]
     for number in range(turns):
-        talk.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
-        talk.append({"role": "assistant", "content": f"Ledger {number} is fine."})
-    return [*talk, ASKED]
+        conversation.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
+        conversation.append({"role": "assistant", "content": f"Ledger {number} is fine."})
+    return [*conversation, ASKED]
 
 
-def assemble(engine: Engine, talk: list[dict[str, Any]], **options: Any) -> Window:
+def assemble(engine: Engine, conversation: list[dict[str, Any]], **options: Any) -> Window:
     """Make a small window."""
-    return engine.session("s").assemble(talk, **{"limit": 4_000, **options})
+    return engine.session("s").assemble(conversation, **{"limit": 4_000, **options})
 
 
 class TestReasons:

@@ -33,7 +33,7 @@ LOOK_ALIKES = {
 }
 
 
-def opened(path: Path) -> Engine:
+def open_engine(path: Path) -> Engine:
     """An engine without a thread."""
     return Engine.open(path, settings=QUIET, background=False)
 
@@ -47,21 +47,21 @@ def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
 def taught(engine: Engine) -> tuple[list[Message], Window, str]:
     """A session that knows something: the conversation, its window, and the block in it."""
     engine.session("s").append([user(TAUGHT)])
-    said = [user(ASKED)]
-    window = engine.session("s").assemble(said, limit=LIMIT)
+    messages = [user(ASKED)]
+    window = engine.session("s").assemble(messages, limit=LIMIT)
     block = window.items[-1].block
     assert block is not None
-    return said, window, block.text
+    return messages, window, block.text
 
 
 @pytest.mark.parametrize("text", LOOK_ALIKES.values(), ids=LOOK_ALIKES)
 def test_text_that_looks_like_a_block_is_kept(tmp_path: Path, text: str) -> None:
     """A file or a message with the tags of a block in it is sent and archived to the last character."""
-    with opened(tmp_path) as engine:
-        said = [user(f"Look: {text}"), reply("", call("c1", command="cat notes.md"))]
-        engine.session("s").assemble(said[:1], limit=LIMIT)
-        said.append(results(answer("c1", text)))
-        window = engine.session("s").assemble(said, limit=LIMIT)
+    with open_engine(tmp_path) as engine:
+        messages = [user(f"Look: {text}"), reply("", call("c1", command="cat notes.md"))]
+        engine.session("s").assemble(messages[:1], limit=LIMIT)
+        messages.append(results(answer("c1", text)))
+        window = engine.session("s").assemble(messages, limit=LIMIT)
         assert window.messages[0].text.startswith(f"Look: {text}")
         assert window.messages[-1].results[0].text.startswith(text)
         assert window.report.repairs == ()
@@ -85,11 +85,11 @@ ECHOES = {
 def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo: object) -> None:
     """Whoever brings it back, in this process or in another, it is in no row, and the report says so."""
     assert callable(echo)
-    with opened(tmp_path) as engine:
+    with open_engine(tmp_path) as engine:
         said, window, block = taught(engine)
         assert window.report.repairs == ()
         said += echo(block)
-    with opened(tmp_path) as engine:
+    with open_engine(tmp_path) as engine:
         window = engine.session("s").assemble(said, limit=LIMIT)
         (repair,) = window.report.repairs
         assert "recalled text that came back was removed" in repair
@@ -105,16 +105,16 @@ def test_a_block_that_comes_back_is_taken_out_and_reported(tmp_path: Path, echo:
 
 def test_a_block_of_another_memory_is_text(tmp_path: Path) -> None:
     """Only the memory that made a block knows it again."""
-    with opened(tmp_path / "one") as engine:
+    with open_engine(tmp_path / "one") as engine:
         *_, block = taught(engine)
-    with opened(tmp_path / "two") as engine:
+    with open_engine(tmp_path / "two") as engine:
         engine.session("s").append([user(f"Somebody wrote:\n{block}")])
         assert block in archived(engine)[0].message.text
 
 
 def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None:
     """It lies in the store's own file, in nobody's scope: no session, no export of a scope, no statistics show it."""
-    with opened(tmp_path) as engine:
+    with open_engine(tmp_path) as engine:
         taught(engine)
         assert engine.stats().sessions == 1
     assert (tmp_path / "holdfast.db").stat().st_mode & 0o077 == 0
@@ -122,14 +122,14 @@ def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None
 
 def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
     """What a call handed on of a block stays out of the index and of the facts when the index is made anew."""
-    with opened(tmp_path) as engine:
+    with open_engine(tmp_path) as engine:
         said, _, block = taught(engine)
         said += [reply("", call("w1", "write", text=block)), results(answer("w1")), user("Go on. 继续。")]
         engine.session("s").assemble(said, limit=LIMIT)
         known = {hit.message for hit in engine.session("s").search("zanzibar port 6543 监听端口")}
     done = CliRunner().invoke(doctor, ["--repair", "--home", str(tmp_path)])
     assert "repaired" in done.output
-    with opened(tmp_path) as engine:
+    with open_engine(tmp_path) as engine:
         assert {hit.message for hit in engine.session("s").search("zanzibar port 6543 监听端口")} == known
         engine.session("s").learn()
         engine.work()
@@ -138,16 +138,16 @@ def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
 
 def test_an_import_reports_recalled_text(tmp_path: Path) -> None:
     """A transcript with a block in it is archived without it; the command and its JSON say of how many messages."""
-    with opened(tmp_path / "memory") as engine:
+    with open_engine(tmp_path / "memory") as engine:
         _, _, block = taught(engine)
-    said = [
+    messages = [
         {"role": "user", "content": f"You said:\n\n{block}\n\nIs that so?"},
         {"role": "assistant", "content": "Yes. 是的。"},
     ]
     file = tmp_path / "said.json"
-    file.write_text(json.dumps({"messages": said}), encoding="utf-8")
+    file.write_text(json.dumps({"messages": messages}), encoding="utf-8")
     options = [str(file), "--no-vectors", "--home", str(tmp_path / "memory")]
     assert "Recalled text was removed from 1 message." in CliRunner().invoke(import_, options).stdout
     assert json.loads(CliRunner().invoke(import_, [*options, "--json"]).stdout)["stripped"] == 1
-    with opened(tmp_path / "memory") as engine:
+    with open_engine(tmp_path / "memory") as engine:
         assert {hit.text for hit in engine.session("s").search("port 6543") if "6543" in hit.text} == {TAUGHT}

@@ -141,7 +141,7 @@ class TestHistory:
         [replied("Hello!"), replied("Hello.", reasoning_content="Which?"), called("{}", content="Hello.")],
         ids=["other words", "reasoning", "a call"],
     )
-    def test_a_reply_that_says_more_is_another_one(self, tmp_path: Path, other: Wire) -> None:
+    def test_a_reply_with_more_content_is_another_one(self, tmp_path: Path, other: Wire) -> None:
         """Nothing of it may be lost."""
         with open_engine(tmp_path) as engine:
             session = engine.session("s")

@@ -83,7 +83,7 @@ def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
 
 @needs_pipes
 @pytest.mark.parametrize("command", [("show",), ("import",), ("tokens",)])
-def test_a_command_on_a_pipe_says_so(call: Callable[..., Result], tmp_path: Path, command: tuple[str, ...]) -> None:
+def test_a_command_on_a_pipe_is_refused(call: Callable[..., Result], tmp_path: Path, command: tuple[str, ...]) -> None:
     """It does not wait for somebody to write into it."""
     os.mkfifo(tmp_path / "talk.jsonl")
     done = call(*command, tmp_path / "talk.jsonl")
@@ -91,7 +91,7 @@ def test_a_command_on_a_pipe_says_so(call: Callable[..., Result], tmp_path: Path
 
 
 @pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
-def test_a_command_on_a_device_says_so(call: Callable[..., Result]) -> None:
+def test_a_command_on_a_device_is_refused(call: Callable[..., Result]) -> None:
     """A device never ends."""
     done = call("show", "/dev/zero")
     assert "not a regular file" in f"{done.output}\n{done.exception}"

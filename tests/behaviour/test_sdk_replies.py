@@ -45,8 +45,8 @@ def message() -> anthropic.types.Message:
 
 def completion() -> ChatCompletion:
     """A reply of OpenAI's SDK for Chat Completions."""
-    said = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL], "annotations": None}
-    choice = {"index": 0, "finish_reason": "tool_calls", "message": said}
+    reply_message = {"role": "assistant", "content": None, "refusal": None, "tool_calls": [CALL], "annotations": None}
+    choice = {"index": 0, "finish_reason": "tool_calls", "message": reply_message}
     made = {"id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m"}
     usage = {"prompt_tokens": 12, "completion_tokens": 7, "total_tokens": 19}
     return ChatCompletion.model_validate({**made, "choices": [choice], "usage": usage})
@@ -110,8 +110,8 @@ REPLIES: dict[str, tuple[str, list[Any], list[dict[str, Any]], list[list[Any]]]]
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine over a memory of its own, by words alone."""
     settings = Settings(embedding=Embedding(provider="none"))
-    with Engine.open(tmp_path, settings=settings, background=False) as opened:
-        yield opened
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        yield engine
 
 
 @pytest.mark.parametrize("name", REPLIES)

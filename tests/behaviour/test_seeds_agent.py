@@ -111,7 +111,7 @@ class TestOverflow:
         assert [message.text for message in again.history] == texts
         again.close()
 
-    def test_where_that_does_not_help_it_is_an_error(self, tmp_path: Path) -> None:
+    def test_it_is_an_error_if_that_does_not_help(self, tmp_path: Path) -> None:
         """The new conversation is tried once."""
         agent = AgentFixture(tmp_path).agent(self.overflowing(times=99))
         for number in range(8):
@@ -147,8 +147,8 @@ class TestReset:
     def test_triggers_start_a_new_conversation(self, shell: Shell) -> None:
         """`session.resetTriggers`: whole lines, in any case; `/new` works beside them."""
         openclaw(shell, {"session": {"resetTriggers": ["Start over", "重新开始"]}})
-        said = "Hello.\nstart over\nHello.\n重新开始\nHello, start over later.\n/new\n"
-        code, shown, _ = shell.chat(said, "One.", "Two.", "Three.")
+        text = "Hello.\nstart over\nHello.\n重新开始\nHello, start over later.\n/new\n"
+        code, shown, _ = shell.chat(text, "One.", "Two.", "Three.")
         assert code == 0
         assert shown.count("A new conversation.") == 3
         assert "Three." in shown
@@ -162,7 +162,7 @@ class TestReset:
             assert (reset.mode, reset.at_hour) == ("never", 4)
             assert loaded.without_effect == ()
 
-    def test_what_cannot_work_is_said_with_the_reason(self, shell: Shell) -> None:
+    def test_settings_without_effect_are_reported_with_the_reason(self, shell: Shell) -> None:
         """One line each, at the start of `holdfast chat`; the settings beside them count."""
         openclaw(
             shell,
@@ -181,7 +181,7 @@ class TestReset:
                 },
             },
         )
-        code, shown, told = shell.chat("Hello.\n/context list\n", "Hi.")
+        code, shown, output = shell.chat("Hello.\n/context list\n", "Hi.")
         assert code == 0
         assert "1,234 chars" in shown
         for name in (
@@ -192,7 +192,7 @@ class TestReset:
             "session.resetByType.group has no effect: ",
             "session.resetByType.thread has no effect: ",
         ):
-            assert sum(line.startswith(name) for line in told.splitlines()) == 1
+            assert sum(line.startswith(name) for line in output.splitlines()) == 1
 
 
 class TestAgents:

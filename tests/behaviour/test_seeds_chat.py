@@ -75,10 +75,10 @@ class TestPlace:
     def test_an_address_is_an_error(self, shell: Shell) -> None:
         """An address where no server is makes no folder of that name, and its password is not shown."""
         shell.toml('[archive]\npath = "postgresql://me:hunter2@127.0.0.1:9/memory"\n')
-        code, _, told = shell.chat("Hello.\n", "Hi.")
+        code, _, output = shell.chat("Hello.\n", "Hi.")
         assert code == 1
-        assert "postgresql://127.0.0.1:9/memory" in told
-        assert "hunter2" not in told
+        assert "postgresql://127.0.0.1:9/memory" in output
+        assert "hunter2" not in output
         assert list((shell.folder / "here").iterdir()) == []
 
 
@@ -128,16 +128,16 @@ class TestWorkspace:
         """The user is told at the start."""
         (shell.folder / "file").write_text("in the way")
         shell.openclaw(workspace=str(shell.folder / "file" / "workspace"))
-        code, _, told = shell.chat("Hello.\n", "Hi.")
+        code, _, output = shell.chat("Hello.\n", "Hi.")
         assert code == 0
-        assert "cannot be written" in told
+        assert "cannot be written" in output
 
 
 class TestMemoryCommand:
     """`/memory`."""
 
     @pytest.mark.parametrize(
-        ("fact", "note", "said", "query"),
+        ("fact", "note", "text", "query"),
         [
             (
                 "The staging port is 6543.",
@@ -148,18 +148,18 @@ class TestMemoryCommand:
             ("测试端口是 6543。", "五月的测试端口是 5432。", "周一测试端口关了。", "测试端口"),
         ],
     )
-    def test_search_says_where_it_found_what(
+    def test_search_prints_the_source_of_each_hit(
         self,
         shell: Shell,
         fact: str,
         note: str,
-        said: str,
+        text: str,
         query: str,
     ) -> None:
         """Facts, notes and the archive are searched, each under its name."""
         (shell.folder / "here" / "memory").mkdir()
         (shell.folder / "here" / "memory" / "2026-05-01.md").write_text(f"# May\n\n{note}\n", "utf-8")
-        code, shown, _ = shell.chat(f"/memory add {fact}\n{said}\n/memory search {query}\n", "Yes.")
+        code, shown, _ = shell.chat(f"/memory add {fact}\n{text}\n/memory search {query}\n", "Yes.")
         assert code == 0
         found = shown.partition("Facts:")[2]
         facts, _, rest = found.partition("Notes:")
@@ -167,12 +167,12 @@ class TestMemoryCommand:
         assert fact in facts
         assert "memory/2026-05-01.md#L" in notes
         assert note in notes
-        assert said in archive
+        assert text in archive
 
     def test_search_lists_neither_the_question_nor_what_is_unrelated(self, shell: Shell) -> None:
         """A question that was just asked has the words of the search, and says nothing."""
-        said = "The staging port was closed on Monday.\nThe cake was good.\nWhich staging port was it?\n"
-        _, shown, _ = shell.chat(f"{said}/memory search staging port\n", "Noted.", "Good.", "6543.")
+        text = "The staging port was closed on Monday.\nThe cake was good.\nWhich staging port was it?\n"
+        _, shown, _ = shell.chat(f"{text}/memory search staging port\n", "Noted.", "Good.", "6543.")
         found = shown.partition("Archive:")[2]
         assert "closed on Monday" in found
         assert "Which staging port" not in found

@@ -85,7 +85,7 @@ def test_a_fact_is_kept_once_for_all_sessions(engine: Engine) -> None:
         ("The staging database is in Frankfurt.", "The production database is in Dublin.", 2),
     ],
 )
-def test_a_remembered_correction_supersedes_like_one_that_was_said(
+def test_a_remembered_correction_supersedes_like_one_in_a_message(
     engine: Engine, old: str, new: str, current: int
 ) -> None:
     """The old fact is no longer current; facts about something else are."""
@@ -106,17 +106,17 @@ def test_a_fact_of_the_same_slot_is_superseded(engine: Engine) -> None:
 
 def test_a_fact_does_not_hide_the_rest_of_its_message(engine: Engine) -> None:
     """The answer stands beside a fact that was learned, in a message that has left the window."""
-    session, talk = engine.session("s1"), list[Any]()
+    session, conversation = engine.session("s1"), list[Any]()
     asked = "The beta launch code is PURPLE-RHINO. Remember that the beta launch happens on May 5."
     for turn in range(40):
         text = f"Go on with batch {turn}. " + f"record {turn} stored; " * 80 if turn else asked
-        talk += [user(text)]
-        session.assemble(talk, limit=16_000, provider="openai_chat")
-        talk += [reply(f"Batch {turn} is in.")]
+        conversation += [user(text)]
+        session.assemble(conversation, limit=16_000, provider="openai_chat")
+        conversation += [reply(f"Batch {turn} is in.")]
     session.learn()
     engine.work()
-    talk += [user("What is the beta launch code?")]
-    window = session.assemble(talk, limit=16_000, provider="openai_chat")
+    conversation += [user("What is the beta launch code?")]
+    window = session.assemble(conversation, limit=16_000, provider="openai_chat")
     assert session.facts()
     assert asked not in str(window.messages[1:-1])
     assert "PURPLE-RHINO" in str(window.request("openai_chat"))
@@ -192,8 +192,8 @@ class TestChat:
             agent.engine._memory.clock = partial(int, start + 60_000 * minutes)
             agent.engine.work()
         agent.say("And now?")
-        told = "\n".join(fixture.view.notices)
-        assert "Fact extraction failed 3 times (scripted/test: overloaded)" in told
+        text = "\n".join(fixture.view.notices)
+        assert "Fact extraction failed 3 times (scripted/test: overloaded)" in text
 
     def test_auto_recall_off_leaves_memories_to_the_tool(self, tmp_path: Path) -> None:
         """A long-term memory is recalled by itself only with `long_term.auto_recall`."""
@@ -245,17 +245,20 @@ OFFERED = [
 
 @pytest.mark.parametrize("tools", OFFERED)
 @pytest.mark.parametrize("mode", ["aggressive", "adaptive"])
-def test_a_pruned_result_names_a_tool_only_where_there_is_one(
+def test_a_pruned_result_names_a_tool_only_if_there_is_one(
     tmp_path: Path, mode: Literal["aggressive", "adaptive"], tools: Sequence[Mapping[str, Any]]
 ) -> None:
     """Cleared or shortened, the note names `archive_get` where the request has it, as the host calls it."""
     settings = msgspec.structs.replace(BASE, pruning=Pruning(mode=mode, min_prunable_tool_chars=0))
     names = [tool.get("function", tool)["name"] for tool in tools]
-    said = [user("Run them all.")]
+    messages = [user("Run them all.")]
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         for number in range(12):
-            said += [reply("", call(f"c{number}")), results(answer(f"c{number}", f"line {number} of output\n" * 600))]
-            window = engine.session("s").assemble([*said, reply("Next.")], limit=60_000, tools=tools)
+            messages += [
+                reply("", call(f"c{number}")),
+                results(answer(f"c{number}", f"line {number} of output\n" * 600)),
+            ]
+            window = engine.session("s").assemble([*messages, reply("Next.")], limit=60_000, tools=tools)
     shown = "\n".join(result.text for message in window.messages for result in message.results)
     assert "holdfast id" in shown
     assert ("brings it back" in shown) is any(name.endswith("archive_get") for name in names)

@@ -24,14 +24,14 @@ LIMIT = 8_000
 
 def conversation(turns: int = 30) -> list[dict[str, Any]]:
     """A conversation that is long enough to be compacted."""
-    talk: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     for number in range(turns):
-        talk.append({"role": "user", "content": f"Look at module {number}. 请看模块。" + f"detail{number} " * 60})
-        talk.append({"role": "assistant", "content": f"Module {number} is fine."})
-    return talk
+        messages.append({"role": "user", "content": f"Look at module {number}. 请看模块。" + f"detail{number} " * 60})
+        messages.append({"role": "assistant", "content": f"Module {number} is fine."})
+    return messages
 
 
-def opened(folder: Path, hooks: Hooks, *, seconds: int = 300) -> Engine:
+def open_engine(folder: Path, hooks: Hooks, *, seconds: int = 300) -> Engine:
     """Open an engine that compacts when it is asked to; a hook may take `seconds`."""
     compaction = Compaction(auto="off", timeout_seconds=seconds)
     settings = Settings(embedding=BASE.embedding, recall=UNHURRIED, compaction=compaction)
@@ -45,7 +45,7 @@ class TestListeners:
         """Before and after, in this order, whatever the listener takes."""
         heard: list[Compacting | Compacted] = []
         hooks = Hooks(listeners=[heard.append], workspace="/work", message_provider="irc")
-        with opened(tmp_path, hooks) as engine:
+        with open_engine(tmp_path, hooks) as engine:
             done = engine.session("s", project="shop", agent="coder").compact(conversation(), limit=LIMIT)
             hooks.wait(PATIENCE)
         gone, kept = len(done.plan.summarised), len(done.plan.kept)
@@ -74,14 +74,14 @@ class TestListeners:
             raise RuntimeError("slow and broken")
 
         hooks = Hooks(listeners=[slow])
-        talk = conversation()
-        with opened(tmp_path, hooks) as engine:
-            engine.session("s").compact(talk, limit=LIMIT)
+        messages = conversation()
+        with open_engine(tmp_path, hooks) as engine:
+            engine.session("s").compact(messages, limit=LIMIT)
             assert [edit.kind for edit in engine.session("s").edits()] == ["compacted"]
             assert not ended.is_set()
             go.set()
             hooks.wait(PATIENCE)
-            window = engine.session("s").assemble([*talk, {"role": "user", "content": "Go on."}], limit=LIMIT)
+            window = engine.session("s").assemble([*messages, {"role": "user", "content": "Go on."}], limit=LIMIT)
             assert "hook slow: RuntimeError('slow and broken')" in window.report.warnings
 
 
@@ -98,7 +98,7 @@ class TestSummary:
                 text="模块都看过了。 All modules were looked at.", details={"ticket": 7, "readFiles": ["a.py"]}
             )
 
-        with opened(tmp_path, Hooks(summary=mine)) as engine:
+        with open_engine(tmp_path, Hooks(summary=mine)) as engine:
             done = engine.session("s").compact(conversation(), limit=LIMIT, instructions="Mind the modules.")
         assert asked[0].instructions == "Mind the modules."
         assert not asked[0].cancel.is_set()
@@ -109,7 +109,7 @@ class TestSummary:
 
     def test_it_may_cancel(self, tmp_path: Path) -> None:
         """Then nothing changes."""
-        with opened(tmp_path, Hooks(summary=lambda _: SummaryResult(cancel=True))) as engine:
+        with open_engine(tmp_path, Hooks(summary=lambda _: SummaryResult(cancel=True))) as engine:
             with pytest.raises(CompactionError, match="cancelled the compaction"):
                 engine.session("s").compact(conversation(), limit=LIMIT)
             assert engine.session("s").edits() == ()
@@ -123,7 +123,7 @@ class TestSummary:
             if request.cancel.wait(PATIENCE):
                 signalled.set()
 
-        with opened(tmp_path, Hooks(summary=waits)) as engine:
+        with open_engine(tmp_path, Hooks(summary=waits)) as engine:
             with pytest.raises(ModelCancelledError):
                 engine.session("s").compact(conversation(), limit=LIMIT, cancel=cancel)
             assert engine.session("s").edits() == ()
@@ -141,7 +141,7 @@ class TestSummary:
         self, tmp_path: Path, answer: Any, seconds: int, complaint: str
     ) -> None:
         """Too late, or of another kind: the warning says so."""
-        with opened(tmp_path, Hooks(summary=answer), seconds=seconds) as engine:
+        with open_engine(tmp_path, Hooks(summary=answer), seconds=seconds) as engine:
             done = engine.session("s").compact(conversation(), limit=LIMIT)
         assert done.summary is not None
         assert done.summary.rung == "digest"
@@ -176,10 +176,10 @@ class TestChat:
         script.write_text(COMMAND)
         run = json.dumps(f"{sys.executable} {script}")
         shell.toml(f"[agent.hooks]\nbefore_compaction = [{run}]\nafter_compaction = [{run}]\nsummary = {run}\n")
-        code, shown, told = self.talk(shell)
+        code, shown, output = self.talk(shell)
         assert code == 0
         assert "Compacted (" in shown
-        assert "it broke" in told
+        assert "it broke" in output
         events = [json.loads(line) for line in (shell.folder / "here" / "heard.jsonl").read_text().splitlines()]
         found = {event["event"]: event for event in events}
         assert set(found) == {"before_compaction", "session_before_compact", "after_compaction"}
@@ -217,17 +217,17 @@ class TestChat:
         assert "Compaction skipped: hook cancels cancelled the compaction" in shown
         assert sys.modules["my_seed_hooks"].heard[0].workspace == str(shell.folder / "here")
         shell.toml('[agent.hooks]\nsummary = "my_seed_hooks:nothing"\n')
-        code, _, told = shell.chat("Hello.\n", "Hi.")
+        code, _, output = shell.chat("Hello.\n", "Hi.")
         assert code == 1
-        assert "hooks.summary: my_seed_hooks:nothing cannot be imported" in told
+        assert "hooks.summary: my_seed_hooks:nothing cannot be imported" in output
 
     def test_a_projects_file_cannot_set_them(self, shell: Shell) -> None:
         """What a cloned repository says is refused, and said."""
         here = shell.folder / "here"
         (here / "holdfast.toml").write_text('[agent.hooks]\nbefore_compaction = ["touch bad"]\nsummary = "touch bad"\n')
-        code, _, told = self.talk(shell)
+        code, _, output = self.talk(shell)
         assert code == 0
-        assert "agent.hooks.before_compaction, agent.hooks.summary" in told
+        assert "agent.hooks.before_compaction, agent.hooks.summary" in output
         assert not (here / "bad").exists()
         with pytest.raises(SettingsError, match="hooks"):
             load_settings(environ={}, agent={"hooks": {"during": "x"}})

@@ -25,7 +25,7 @@ class Clock:
         return self.now
 
 
-def opened(folder: Path, clock: Clock, **pruning: Any) -> Engine:
+def open_engine(folder: Path, clock: Clock, **pruning: Any) -> Engine:
     """An engine with these settings of pruning."""
     settings = Settings(embedding=BASE.embedding, recall=UNHURRIED, pruning=Pruning(**pruning))
     return Engine.open(folder, settings=settings, background=False, clock=clock)
@@ -33,22 +33,22 @@ def opened(folder: Path, clock: Clock, **pruning: Any) -> Engine:
 
 def grow(engine: Engine, provider: str, *, turns: int = 12, images: bool = False) -> list[dict[str, Any]]:
     """A conversation in which every turn reads a long file."""
-    talk: list[dict[str, Any]] = []
+    conversation: list[dict[str, Any]] = []
     for number in range(turns):
-        talk.append({"role": "user", "content": f"Read file {number}. 请读文件。"})
-        engine.session("s").assemble(talk, limit=60_000, provider=provider, format="anthropic")
+        conversation.append({"role": "user", "content": f"Read file {number}. 请读文件。"})
+        engine.session("s").assemble(conversation, limit=60_000, provider=provider, format="anthropic")
         call = {"type": "tool_use", "id": f"c{number}", "name": "read", "input": {"path": f"{number}.txt"}}
         content = [{"type": "text", "text": f"line {number} of the file\n" * 500}, *([IMAGE] if images else [])]
         result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": content}
-        talk.append({"role": "assistant", "content": [call]})
-        talk.append({"role": "user", "content": [result]})
-        talk.append({"role": "assistant", "content": f"File {number} is fine."})
-    return [*talk, {"role": "user", "content": "And now?"}]
+        conversation.append({"role": "assistant", "content": [call]})
+        conversation.append({"role": "user", "content": [result]})
+        conversation.append({"role": "assistant", "content": f"File {number} is fine."})
+    return [*conversation, {"role": "user", "content": "And now?"}]
 
 
-def pruned(engine: Engine, talk: list[dict[str, Any]], provider: str) -> int:
+def pruned(engine: Engine, conversation: list[dict[str, Any]], provider: str) -> int:
     """How many results the next window prunes."""
-    window = engine.session("s").assemble(talk, limit=60_000, provider=provider, format="anthropic")
+    window = engine.session("s").assemble(conversation, limit=60_000, provider=provider, format="anthropic")
     return sum(change.kind == "pruned" for change in window.report.changes)
 
 
@@ -69,15 +69,15 @@ class TestCacheTtl:
     ) -> None:
         """Unset, `cache-ttl` after five minutes, also where another process goes on; what is set counts."""
         clock = Clock()
-        with opened(tmp_path, clock, **settings) as engine:
-            talk = grow(engine, provider)
+        with open_engine(tmp_path, clock, **settings) as engine:
+            conversation = grow(engine, provider)
             clock.now += 4 * MINUTE
-            assert pruned(engine, talk, provider) == 0
-        talk.append({"role": "assistant", "content": "Fine."})
-        talk.append({"role": "user", "content": "And later?"})
+            assert pruned(engine, conversation, provider) == 0
+        conversation.append({"role": "assistant", "content": "Fine."})
+        conversation.append({"role": "user", "content": "And later?"})
         clock.now += 6 * MINUTE
-        with opened(tmp_path, clock, **settings) as engine:
-            assert bool(pruned(engine, talk, provider)) is is_pruned
+        with open_engine(tmp_path, clock, **settings) as engine:
+            assert bool(pruned(engine, conversation, provider)) is is_pruned
 
 
 class TestImages:
@@ -90,9 +90,9 @@ class TestImages:
         """The same results without images are pruned in every mode."""
         for images, expected in ((True, is_pruned), (False, True)):
             clock = Clock()
-            with opened(tmp_path / str(images), clock, mode=mode) as engine:
-                talk = grow(engine, "anthropic", images=images)
+            with open_engine(tmp_path / str(images), clock, mode=mode) as engine:
+                conversation = grow(engine, "anthropic", images=images)
                 clock.now += 10 * MINUTE
-                engine.session("s").assemble(talk, limit=60_000, provider="anthropic", format="anthropic")
+                engine.session("s").assemble(conversation, limit=60_000, provider="anthropic", format="anthropic")
                 kinds = {edit.kind for edit in engine.session("s").edits()}
                 assert ("pruned" in kinds) is expected

@@ -27,20 +27,20 @@ LIMIT = 8_000
 THREADS = 6
 
 
-def opened(path: Path) -> Engine:
+def open_engine(path: Path) -> Engine:
     """An engine without a thread of its own."""
     return Engine.open(path, settings=QUIET, background=False)
 
 
 def conversation(turns: int) -> list[dict[str, Any]]:
     """A plain conversation with repeated words, about 200 tokens a turn; it ends with a user message."""
-    said: list[dict[str, Any]] = [{"role": "system", "content": "You are careful."}]
+    messages: list[dict[str, Any]] = [{"role": "system", "content": "You are careful."}]
     for turn in range(turns):
-        said.append({"role": "user", "content": f"Step {turn}. " + f"detail{turn} " * 40})
-        said.append({"role": "assistant", "content": "Done."})
-        said.append({"role": "user", "content": "ok"})
-        said.append({"role": "assistant", "content": f"Changed {turn}. " + f"change{turn} " * 30})
-    return said[:-1]
+        messages.append({"role": "user", "content": f"Step {turn}. " + f"detail{turn} " * 40})
+        messages.append({"role": "assistant", "content": "Done."})
+        messages.append({"role": "user", "content": "ok"})
+        messages.append({"role": "assistant", "content": f"Changed {turn}. " + f"change{turn} " * 30})
+    return messages[:-1]
 
 
 def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
@@ -48,9 +48,9 @@ def archived(engine: Engine, session: str = "s") -> list[MessageRow]:
     return engine._memory.store.read_messages(Select(scope=Scope(session=session)))
 
 
-def sent(engine: Engine, said: Sequence[dict[str, Any]], _: int) -> list[Any]:
+def sent(engine: Engine, messages: Sequence[dict[str, Any]], _: int) -> list[Any]:
     """What is sent for a history."""
-    return engine.session("s").assemble(said, limit=LIMIT).render()
+    return engine.session("s").assemble(messages, limit=LIMIT).render()
 
 
 def at_once(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
@@ -68,30 +68,30 @@ def at_once(work: Callable[[int], Any], count: int = THREADS) -> list[Any]:
 class TestThreads:
     def test_the_same_history_gives_the_same_window(self, tmp_path: Path) -> None:
         """Six threads that send the same messages get the same window, and archive each message once."""
-        said = conversation(10)
-        with opened(tmp_path) as engine:
-            windows = at_once(lambda _: engine.session("s").assemble(said, limit=200_000).render())
-            assert all(window == said for window in windows)
-            assert len(archived(engine)) == len(said)
+        messages = conversation(10)
+        with open_engine(tmp_path) as engine:
+            windows = at_once(lambda _: engine.session("s").assemble(messages, limit=200_000).render())
+            assert all(window == messages for window in windows)
+            assert len(archived(engine)) == len(messages)
 
     def test_a_session_that_is_cut_is_the_same_for_all(self, tmp_path: Path) -> None:
         """Threads that send the same growing conversation in a small window see the same cuts."""
-        said = conversation(40)
-        with opened(tmp_path) as engine:
-            for stop in range(2, len(said) + 1, 4):
-                windows = at_once(partial(sent, engine, said[:stop]), 3)
+        messages = conversation(40)
+        with open_engine(tmp_path) as engine:
+            for stop in range(2, len(messages) + 1, 4):
+                windows = at_once(partial(sent, engine, messages[:stop]), 3)
                 assert windows[0] == windows[1] == windows[2]
-            assert len(archived(engine)) == len(said[:stop])
+            assert len(archived(engine)) == len(messages[:stop])
             assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
 
     def test_many_sessions_at_once_stay_apart(self, tmp_path: Path) -> None:
         """More sessions than the engine keeps in memory, each used by two threads."""
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
 
             def run(number: int) -> None:
                 for session in range(number % 2, 140, 2):
-                    said = [{"role": "user", "content": f"session {session}"}]
-                    engine.session(f"s{session}").assemble(said)
+                    messages = [{"role": "user", "content": f"session {session}"}]
+                    engine.session(f"s{session}").assemble(messages)
                     engine.session(f"s{session}").append([{"role": "assistant", "content": "ok"}])
 
             at_once(run, 4)
@@ -100,25 +100,25 @@ class TestThreads:
 
     def test_a_task_that_times_out_and_tries_again_adds_nothing(self, tmp_path: Path) -> None:
         """The first try goes on in its thread; the second one gets the same window."""
-        said = conversation(30)
-        with opened(tmp_path) as engine:
+        messages = conversation(30)
+        with open_engine(tmp_path) as engine:
 
             async def turn(stop: int) -> Any:
                 try:
                     async with asyncio.timeout(0.0001):
-                        return await asyncio.to_thread(engine.session("s").assemble, said[:stop], limit=LIMIT)
+                        return await asyncio.to_thread(engine.session("s").assemble, messages[:stop], limit=LIMIT)
                 except TimeoutError:
-                    return await asyncio.to_thread(engine.session("s").assemble, said[:stop], limit=LIMIT)
+                    return await asyncio.to_thread(engine.session("s").assemble, messages[:stop], limit=LIMIT)
 
             async def run() -> Any:
-                for stop in range(2, len(said) + 1, 6):
+                for stop in range(2, len(messages) + 1, 6):
                     window = await turn(stop)
                 return window
 
             window = asyncio.run(run())
-            assert window.render()[-1]["content"].startswith(said[-1]["content"])
-            again = engine.session("s").assemble(said, limit=LIMIT)
-            assert len(archived(engine)) == len(said)
+            assert window.render()[-1]["content"].startswith(messages[-1]["content"])
+            again = engine.session("s").assemble(messages, limit=LIMIT)
+            assert len(archived(engine)) == len(messages)
             assert again.render()[-1]["content"].startswith("ok")
 
 
@@ -139,10 +139,10 @@ with Engine.open(Path(sys.argv[1]), settings=quiet, background=False) as engine:
 """
 
 
-def processes(path: Path, said: Sequence[dict[str, Any]], count: int) -> list[Any]:
+def processes(path: Path, messages: Sequence[dict[str, Any]], count: int) -> list[Any]:
     """What each of so many processes that drive the same session prints."""
     history = path / "history.json"
-    history.write_text(json.dumps(said), encoding="utf-8")
+    history.write_text(json.dumps(messages), encoding="utf-8")
     command = [sys.executable, "-c", PROCESS, str(path / "store"), str(history), str(LIMIT)]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(count)]
     outputs = [process.communicate()[0] for process in started]
@@ -152,52 +152,52 @@ def processes(path: Path, said: Sequence[dict[str, Any]], count: int) -> list[An
 
 def test_processes_share_a_session(tmp_path: Path) -> None:
     """Processes at the same session always send the newest message; nothing is archived twice, no edit is lost."""
-    said = conversation(40)
-    processes(tmp_path, said, 4)
-    with opened(tmp_path / "store") as engine, opened(tmp_path / "store") as other:
-        assert len(archived(engine)) == len(said)
+    messages = conversation(40)
+    processes(tmp_path, messages, 4)
+    with open_engine(tmp_path / "store") as engine, open_engine(tmp_path / "store") as other:
+        assert len(archived(engine)) == len(messages)
         assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
-        window = engine.session("s").assemble(said, limit=LIMIT).render()
-        assert other.session("s").assemble(said, limit=LIMIT).render() == window
+        window = engine.session("s").assemble(messages, limit=LIMIT).render()
+        assert other.session("s").assemble(messages, limit=LIMIT).render() == window
 
 
 class TestTheSameWordsAgain:
-    def test_said_three_times_is_three_messages(self, tmp_path: Path) -> None:
+    def test_the_same_words_three_times_are_three_messages(self, tmp_path: Path) -> None:
         """Words that are said again are new; a history that is sent again is not."""
-        said: list[dict[str, Any]] = []
-        with opened(tmp_path) as engine:
+        messages: list[dict[str, Any]] = []
+        with open_engine(tmp_path) as engine:
             for number in range(3):
-                said.append({"role": "user", "content": "ok"})
-                engine.session("s").assemble(said)
-                said.append({"role": "assistant", "content": "Done."})
-                engine.session("s").append(said[-1:])
+                messages.append({"role": "user", "content": "ok"})
+                engine.session("s").assemble(messages)
+                messages.append({"role": "assistant", "content": "Done."})
+                engine.session("s").append(messages[-1:])
                 assert len(archived(engine)) == 2 * (number + 1)
-            engine.session("s").assemble(said)
-            engine.session("s").append(said)
+            engine.session("s").assemble(messages)
+            engine.session("s").append(messages)
             assert len(archived(engine)) == 6
-        with opened(tmp_path) as engine:
-            engine.session("s").append(said)
-            engine.session("s").assemble(said)
-            engine.session("s").append(said[-2:])
+        with open_engine(tmp_path) as engine:
+            engine.session("s").append(messages)
+            engine.session("s").assemble(messages)
+            engine.session("s").append(messages[-2:])
             assert len(archived(engine)) == 6
 
     @pytest.mark.parametrize("reopen", [False, True])
     def test_appended_one_by_one(self, tmp_path: Path, *, reopen: bool) -> None:
         """A user who says "ok" three times said it three times; a reply that is appended twice is one reply."""
-        engine = opened(tmp_path)
+        engine = open_engine(tmp_path)
         for _ in range(3):
             engine.session("s").append([{"role": "user", "content": "ok"}])
             for _ in range(2):
                 engine.session("s").append([{"role": "assistant", "content": "Done."}])
                 if reopen:
                     engine.close()
-                    engine = opened(tmp_path)
+                    engine = open_engine(tmp_path)
         assert [row.message.text for row in archived(engine)] == ["ok", "Done."] * 3
         engine.close()
 
     def test_three_times_in_a_row(self, tmp_path: Path) -> None:
         """Nobody needs to answer in between."""
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             for _ in range(3):
                 engine.session("s").append([{"role": "user", "content": "好"}])
             assert len(archived(engine)) == 3
@@ -205,36 +205,36 @@ class TestTheSameWordsAgain:
     @pytest.mark.parametrize("is_same_thread", [True, False])
     def test_a_reply_in_the_words_of_an_earlier_one(self, tmp_path: Path, *, is_same_thread: bool) -> None:
         """The earlier reply came with the next history, so what is appended answers the last request."""
-        with opened(tmp_path) as engine, ThreadPoolExecutor(1) as pool:
+        with open_engine(tmp_path) as engine, ThreadPoolExecutor(1) as pool:
             session = engine.session("s")
-            said = [user("ok"), reply("ok"), user("ok"), reply("ok"), user("ok")]
+            messages = [user("ok"), reply("ok"), user("ok"), reply("ok"), user("ok")]
             for stop in (1, 3, 5):
                 if is_same_thread:
-                    session.assemble(said[:stop], limit=6_000)
+                    session.assemble(messages[:stop], limit=6_000)
                 else:
-                    pool.submit(session.assemble, said[:stop], limit=6_000).result()
+                    pool.submit(session.assemble, messages[:stop], limit=6_000).result()
             session.append([reply("ok")])
             session.append([reply("ok")])
             assert len(session.messages()) == 6
 
     def test_a_history_that_grows_is_appended_once(self, tmp_path: Path) -> None:
         """Appending the whole history each time adds what is new."""
-        said = conversation(10)
-        with opened(tmp_path) as engine:
-            for stop in range(2, len(said) + 1, 3):
-                engine.session("s").append(said[1:stop])
-            assert len(archived(engine)) == len(said[1:stop])
+        messages = conversation(10)
+        with open_engine(tmp_path) as engine:
+            for stop in range(2, len(messages) + 1, 3):
+                engine.session("s").append(messages[1:stop])
+            assert len(archived(engine)) == len(messages[1:stop])
 
     def test_a_client_that_drops_or_changes_old_messages_repeats_nothing(self, tmp_path: Path) -> None:
         """What follows a dropped or shortened message is still the same message; a new "ok" is new."""
-        said = conversation(10)
-        with opened(tmp_path) as engine:
-            engine.session("s").assemble(said)
+        messages = conversation(10)
+        with open_engine(tmp_path) as engine:
+            engine.session("s").assemble(messages)
             rows = len(archived(engine))
-            dropped = [said[0], *said[9:]]
+            dropped = [messages[0], *messages[9:]]
             engine.session("s").assemble(dropped)
             assert len(archived(engine)) == rows
-            shortened = [*said[:5], {"role": "user", "content": "[shortened]"}, *said[6:]]
+            shortened = [*messages[:5], {"role": "user", "content": "[shortened]"}, *messages[6:]]
             engine.session("s").assemble(shortened)
             assert len(archived(engine)) == rows + 1
             more = [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "ok"}]
@@ -244,78 +244,81 @@ class TestTheSameWordsAgain:
 
 def test_what_was_forgotten_stays_so_while_a_client_drops_old_messages(tmp_path: Path) -> None:
     """A client that sends only its newest messages moves a forgotten one to the front; said again, it is new."""
-    said = conversation(3)[1:]
-    said[4]["content"] = "My secret is 桑给巴尔9876."
-    with opened(tmp_path) as engine:
-        engine.session("s").assemble(said)
+    messages = conversation(3)[1:]
+    messages[4]["content"] = "My secret is 桑给巴尔9876."
+    with open_engine(tmp_path) as engine:
+        engine.session("s").assemble(messages)
         rows = archived(engine)
         number = next(row.id for row in rows if "9876" in row.message.text)
         engine.session("s").forget(ids=[number])
         for start in range(6):
-            window = engine.session("s").assemble(said[start:])
+            window = engine.session("s").assemble(messages[start:])
             assert "9876" not in str(window.render())
         assert len(archived(engine)) == len(rows) - 1
-        again = [*said[4:], {"role": "assistant", "content": "Yes?"}, said[4]]
-        assert engine.session("s").assemble(again).render()[-1] == said[4]
+        again = [*messages[4:], {"role": "assistant", "content": "Yes?"}, messages[4]]
+        assert engine.session("s").assemble(again).render()[-1] == messages[4]
         assert "9876" in archived(engine)[-1].message.text
 
 
 class TestBranches:
-    def drive(self, engine: Engine, said: Sequence[dict[str, Any]]) -> None:
-        for stop in range(2, len(said) + 1, 2):
-            engine.session("s").assemble(said[:stop], limit=LIMIT)
+    def drive(self, engine: Engine, messages: Sequence[dict[str, Any]]) -> None:
+        for stop in range(2, len(messages) + 1, 2):
+            engine.session("s").assemble(messages[:stop], limit=LIMIT)
 
     def test_going_back_keeps_the_question(self, tmp_path: Path) -> None:
         """Wherever a client goes back to, its newest message is sent whole, in this process and in another one."""
-        said = conversation(40)
-        with opened(tmp_path) as engine, opened(tmp_path) as other:
-            self.drive(engine, said)
+        messages = conversation(40)
+        with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
+            self.drive(engine, messages)
             assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
-            for stop in range(2, len(said) + 1, 2):
+            for stop in range(2, len(messages) + 1, 2):
                 for one in (engine, other):
-                    sent = one.session("s").assemble(said[:stop], limit=LIMIT).render()
-                    assert sent[-1]["content"].startswith(said[stop - 1]["content"]), stop
+                    sent = one.session("s").assemble(messages[:stop], limit=LIMIT).render()
+                    assert sent[-1]["content"].startswith(messages[stop - 1]["content"]), stop
 
     def test_another_branch_is_not_cut_by_edits_of_the_first(self, tmp_path: Path) -> None:
         """What was cut for a long branch is there again in a short one, and the long one is as it was."""
-        said = conversation(60)
-        with opened(tmp_path) as engine:
-            self.drive(engine, said)
-            before = engine.session("s").assemble(said, limit=LIMIT).render()
-            branch = [*said[:10], {"role": "user", "content": "ok"}]
+        messages = conversation(60)
+        with open_engine(tmp_path) as engine:
+            self.drive(engine, messages)
+            before = engine.session("s").assemble(messages, limit=LIMIT).render()
+            branch = [*messages[:10], {"role": "user", "content": "ok"}]
             assert engine.session("s").assemble(branch, limit=LIMIT).render() == branch
             branch += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "ok"}]
             assert engine.session("s").assemble(branch, limit=LIMIT).render() == branch
-            assert engine.session("s").assemble(said, limit=LIMIT).render() == before
+            assert engine.session("s").assemble(messages, limit=LIMIT).render() == before
 
 
 class TestMessagesChangedInPlace:
     def test_a_block_that_is_added_is_archived(self, tmp_path: Path) -> None:
         """A client that appends to the list that it handed in sends a new message, and it is archived."""
         content = [{"type": "text", "text": "First half."}]
-        said: list[dict[str, Any]] = [{"role": "user", "content": "Write."}, {"role": "assistant", "content": content}]
-        with opened(tmp_path) as engine:
-            engine.session("s").assemble([*said, {"role": "user", "content": "Go on."}])
+        messages: list[dict[str, Any]] = [
+            {"role": "user", "content": "Write."},
+            {"role": "assistant", "content": content},
+        ]
+        with open_engine(tmp_path) as engine:
+            engine.session("s").assemble([*messages, {"role": "user", "content": "Go on."}])
             content.append({"type": "text", "text": "Second half about zirconium."})
-            window = engine.session("s").assemble([*said, {"role": "user", "content": "Go on."}])
-            assert window.render()[1] == said[1]
+            window = engine.session("s").assemble([*messages, {"role": "user", "content": "Go on."}])
+            assert window.render()[1] == messages[1]
             assert engine.session("s").search("zirconium")
 
     def test_a_streamed_reply_is_archived_as_it_ends(self, tmp_path: Path) -> None:
         """A reply that grows with += is archived in its last form."""
-        said = [{"role": "user", "content": "Write."}, {"role": "assistant", "content": ""}]
-        with opened(tmp_path) as engine:
+        messages = [{"role": "user", "content": "Write."}, {"role": "assistant", "content": ""}]
+        with open_engine(tmp_path) as engine:
             for piece in ("The cap", "ital of ", "Iceland is Reykjavik."):
-                said[1]["content"] += piece
-                engine.session("s").assemble([*said, {"role": "user", "content": "Go on."}])
+                messages[1]["content"] += piece
+                engine.session("s").assemble([*messages, {"role": "user", "content": "Go on."}])
             assert "The capital of Iceland is Reykjavik." in [row.message.text for row in archived(engine)]
 
     def test_what_is_sent_is_not_changed_by_the_caller_later(self, tmp_path: Path) -> None:
         """A window is what it was when it was made."""
-        said = [{"role": "user", "content": [{"type": "text", "text": "One."}]}]
-        with opened(tmp_path) as engine:
-            window = engine.session("s").assemble(said)
-            said[0]["content"][0]["text"] = "Two."  # type: ignore[index]
+        messages = [{"role": "user", "content": [{"type": "text", "text": "One."}]}]
+        with open_engine(tmp_path) as engine:
+            window = engine.session("s").assemble(messages)
+            messages[0]["content"][0]["text"] = "Two."  # type: ignore[index]
             assert window.render()[0]["content"][0]["text"] == "One."
 
 

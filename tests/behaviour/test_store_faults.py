@@ -39,20 +39,23 @@ WORDS = ("The staging database listens on port 6543.", "订单服务的预发布
 QUESTION = "Which port does the staging database listen on?"
 
 
-def said(role: str, text: str) -> dict[str, Any]:
+def make_message(role: str, text: str) -> dict[str, Any]:
     """A message as a client sends it."""
     return {"role": role, "content": text}
 
 
 def long_talk(*, turns: int = 10) -> list[dict[str, Any]]:
     """A conversation of which most does not fit into the limit."""
-    talk = [said("user", words) for words in WORDS]
+    conversation = [make_message("user", words) for words in WORDS]
     for turn in range(turns):
-        talk += [said("assistant", f"change{turn} " * 200), said("user", f"Step {turn}: refactor module {turn}.")]
-    return talk
+        conversation += [
+            make_message("assistant", f"change{turn} " * 200),
+            make_message("user", f"Step {turn}: refactor module {turn}."),
+        ]
+    return conversation
 
 
-def opened(home: Path) -> Engine:
+def open_engine(home: Path) -> Engine:
     """An engine by words alone, without a thread of its own."""
     return Engine.open(home, settings=QUIET, background=False)
 
@@ -67,7 +70,7 @@ def sql(home: Path, statement: str, *values: object) -> list[Any]:
 def memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A memory with messages, facts, edits, reports and a job."""
     folder = tmp_path_factory.mktemp("faults") / "memory"
-    with opened(folder) as engine:
+    with open_engine(folder) as engine:
         engine.session("s").assemble(long_talk(), limit=LIMIT)
         engine.session("s").remember("The API listens on port 8443")
         engine.session("s").learn()
@@ -107,7 +110,7 @@ class TestABitThatFlipped:
     def test_a_flipped_message_is_an_error_and_never_other_words(self, home: Path) -> None:
         """Whichever bit of an archived message changes, asking for that message is a typed error that says the fix."""
         ((body,),) = sql(home, "SELECT body FROM messages WHERE id = 1")
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             for bit in random.Random(1).sample(range(8 * len(body)), 100):  # noqa: S311 - any will do
                 flip(home, 1, bit)
                 with pytest.raises(StorageError, match=r"message 1 is damaged.*doctor --repair"):
@@ -118,20 +121,20 @@ class TestABitThatFlipped:
     def test_it_can_be_forgotten(self, home: Path) -> None:
         """A message that cannot be read any more is forgotten like any other, and then no gap."""
         flip(home, 1, 8 * 40)
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             engine.session("s").search("staging database port 6543")
             assert engine.stats().warnings
             assert engine.session("s").forget(ids=[1]) == 1
             engine.session("s").search("staging database port 6543")
             assert [note for note in engine.stats().warnings if "damaged" in note] == []
 
-    def test_search_and_recall_leave_it_out_and_say_so(self, home: Path) -> None:
+    def test_search_and_recall_leave_it_out_with_a_warning(self, home: Path) -> None:
         """A flipped message is found no more; the others are; the report of the next request names the gap."""
-        talk = [*long_talk(), said("assistant", "done"), said("user", QUESTION)]
-        with opened(home) as engine:
-            assert "6543" in str(engine.session("s").assemble(talk, limit=LIMIT).render()[-1])
+        conversation = [*long_talk(), make_message("assistant", "done"), make_message("user", QUESTION)]
+        with open_engine(home) as engine:
+            assert "6543" in str(engine.session("s").assemble(conversation, limit=LIMIT).render()[-1])
         flip(home, 1, 8 * 40)
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             assert 1 not in [hit.message for hit in engine.session("s").search("staging database port 6543")]
             assert engine.session("s").search("端口 7001")[0].message == 2
             assert any("message 1 is damaged" in note for note in engine.session("s").recall(QUESTION).warnings)
@@ -160,10 +163,10 @@ class TestABitThatFlipped:
         numbers = [1, *range(5, 23)]
         for number in numbers:
             flip(home, number, 8 * 30 + number)
-        told = call("doctor")
-        assert told.exit_code == 1
-        assert [number for number in numbers if f"message {number} cannot be read" not in told.output] == []
-        assert "message 2 cannot be read" not in told.output
+        output = call("doctor")
+        assert output.exit_code == 1
+        assert [number for number in numbers if f"message {number} cannot be read" not in output.output] == []
+        assert "message 2 cannot be read" not in output.output
         call("doctor", "--repair")
         assert call("doctor").exit_code == 0
         assert sql(home, "SELECT count(*) FROM messages") == [(23 - len(numbers),)]
@@ -173,9 +176,9 @@ class TestABitThatFlipped:
         call("forget", "2", "--yes")
         sql(home, "DELETE FROM messages WHERE id IN (7, 10, 11, 12, 23)")
         flip(home, 5, 300)
-        told = call("doctor", "--repair", "--json").output
+        output = call("doctor", "--repair", "--json").output
         expected = "the messages with these numbers, unless they were forgotten before: 7, 10-12, 23"
-        assert f"Lost: message 5 cannot be read; {expected}" in told
+        assert f"Lost: message 5 cannot be read; {expected}" in output
         (home / STORE_NAME).write_bytes(b"SQLite format 3\0" + bytes(5_000))
         lines = [line for line in call("doctor").output.splitlines() if STORE_NAME in line]
         assert "empty" not in "".join(lines)
@@ -186,7 +189,7 @@ class TestABitThatFlipped:
         """A fact, an edit or a job in which a letter changed is left out, and the doctor names it."""
         for key, data in sql(home, f"SELECT rowid, data FROM {table}"):  # noqa: S608 - our own tables
             sql(home, f"UPDATE {table} SET data = ? WHERE rowid = ?", data[:-3] + b"?" + data[-2:], key)  # noqa: S608
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             assert engine.session("s").facts() == [] or table != "facts"
             assert engine.session("s").edits() == () or table != "records"
             assert engine.work() == 0 or table != "jobs"
@@ -195,21 +198,21 @@ class TestABitThatFlipped:
 
     def test_an_older_version_of_a_fact_does_not_come_back(self, home: Path) -> None:
         """Where the newest version of a fact is damaged, what it replaced is not told in its place."""
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             scope = Scope(session="s")
             engine._memory.remember("Deploys go to Frankfurt", scope=scope, subject="deploy", slot="region")
             engine._memory.remember("Deploys go to Dublin", scope=scope, subject="deploy", slot="region")
         ((version, data),) = sql(home, "SELECT version, data FROM facts ORDER BY version DESC LIMIT 1")
         sql(home, "UPDATE facts SET data = ? WHERE version = ?", data[:-1], version)
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             known = [fact.content for fact in engine.session("s").facts()]
             assert known == ["The API listens on port 8443", "Deploys go to Dublin"]
 
 
 def use_everything() -> Iterator[Callable[[Engine], object]]:
     """Each thing that an engine can be asked, as a function."""
-    talk = [*long_talk(), said("assistant", "done"), said("user", QUESTION)]
-    yield lambda engine: engine.session("s").assemble(talk, limit=LIMIT)
+    conversation = [*long_talk(), make_message("assistant", "done"), make_message("user", QUESTION)]
+    yield lambda engine: engine.session("s").assemble(conversation, limit=LIMIT)
     yield lambda engine: engine.session("s").assemble(long_talk(), limit=2 * LIMIT)
     yield lambda engine: engine.session("s").search(QUESTION)
     yield lambda engine: engine.session("s").recall(QUESTION)
@@ -220,7 +223,7 @@ def use_everything() -> Iterator[Callable[[Engine], object]]:
     yield lambda engine: engine.session("s").count_tokens()
     yield lambda engine: engine.stats()
     yield lambda engine: engine.session("s").compact(long_talk(), limit=LIMIT, dry_run=True)
-    yield lambda engine: engine.session("s").append([said("user", "One thing more.")])
+    yield lambda engine: engine.session("s").append([make_message("user", "One thing more.")])
     yield lambda engine: engine.session("s").pin([1])
     yield lambda engine: engine.session("s").undo_trim()
     yield lambda engine: engine.work()
@@ -250,13 +253,13 @@ class TestARowThatIsSomethingElse:
             copy.mkdir()
             (copy / STORE_NAME).write_bytes((home / STORE_NAME).read_bytes())
             sql(copy, f"UPDATE OR IGNORE {table} SET {column} = {VALUES[value]}")  # noqa: S608 - our own tables
-            with opened(copy) as engine:
+            with open_engine(copy) as engine:
                 for use in use_everything():
                     try:
                         use(engine)
                     except HoldfastError:
                         continue
-                window = engine.session("s").assemble([said("user", QUESTION)], limit=LIMIT)
+                window = engine.session("s").assemble([make_message("user", QUESTION)], limit=LIMIT)
                 assert QUESTION in str(window.render())
 
 
@@ -264,30 +267,30 @@ class TestADeletedStore:
     @pytest.mark.parametrize("gone", [STORE_NAME, f"{STORE_NAME}-wal"])
     def test_the_next_write_is_not_acknowledged(self, home: Path, gone: str) -> None:
         """What would be written into a file that has no name any more is a typed error; requests go on, and say so."""
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             (home / gone).unlink()
             with pytest.raises(StorageError, match=r"deleted, moved or replaced.*start this program again"):
-                engine.session("s").append([said("user", "Is this kept?")])
-            window = engine.session("s").assemble([*long_talk(turns=1), said("user", QUESTION)], limit=LIMIT)
+                engine.session("s").append([make_message("user", "Is this kept?")])
+            window = engine.session("s").assemble([*long_talk(turns=1), make_message("user", QUESTION)], limit=LIMIT)
             assert QUESTION in str(window.render())
             assert any("deleted, moved or replaced" in warning for warning in window.report.warnings)
 
     def test_one_that_was_put_in_its_place_is_noticed(self, home: Path, tmp_path: Path) -> None:
         """A file that takes the store's place while it is open is not taken for it."""
-        with opened(tmp_path / "other") as other:
-            other.session("s").append([said("user", "Somebody else's.")])
-        with opened(home) as engine:
+        with open_engine(tmp_path / "other") as other:
+            other.session("s").append([make_message("user", "Somebody else's.")])
+        with open_engine(home) as engine:
             (tmp_path / "other" / STORE_NAME).replace(home / STORE_NAME)
             with pytest.raises(StorageError, match="replaced"):
                 engine.session("s").remember("This is important")
 
     def test_the_next_to_open_begins_anew_and_archives_everything(self, home: Path) -> None:
         """Whoever opens the memory after it was deleted gets an empty one that takes the whole conversation."""
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             for file in home.iterdir():
                 file.unlink()
             engine.session("s").assemble(long_talk(turns=2), limit=LIMIT)
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             engine.session("s").assemble(long_talk(turns=2), limit=LIMIT)
             assert engine.stats().messages == 7
 
@@ -297,17 +300,17 @@ class TestANewerSchema:
         """When another process upgrades the tables, an older one reads and writes no more, and says so."""
         code = "import sqlite3, sys; sqlite3.connect(sys.argv[1], isolation_level=None).execute(sys.argv[2])"
         bump = f"PRAGMA user_version = {len(MIGRATIONS) + 1}"
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             subprocess.run([sys.executable, "-I", "-c", code, str(home / STORE_NAME), bump], check=True)
             before = sql(home, "SELECT count(*) FROM messages")
             for attempt in (
-                lambda: engine.session("s").append([said("user", "From the old one.")]),
+                lambda: engine.session("s").append([make_message("user", "From the old one.")]),
                 lambda: engine.session("s").forget(ids=[1]),
                 lambda: engine.session("s").search(QUESTION),
             ):
                 with pytest.raises(StorageError, match=r"newer Holdfast.*pip install --upgrade holdfast-memory"):
                     attempt()
-            window = engine.session("s").assemble([*long_talk(turns=1), said("user", QUESTION)], limit=LIMIT)
+            window = engine.session("s").assemble([*long_talk(turns=1), make_message("user", QUESTION)], limit=LIMIT)
             assert any("newer Holdfast" in warning for warning in window.report.warnings)
         assert sql(home, "SELECT count(*) FROM messages") == before
 
@@ -407,8 +410,8 @@ class TestAReadOnlyStore:
 
     def test_one_that_another_process_writes_is_read(self, home: Path, see: Callable[..., Any], tmp_path: Path) -> None:
         """What a process wrote that still has the store open is seen by one that may only read it."""
-        with opened(home) as engine:
-            engine.session("s").append([said("user", "The staging database is called 6543-blue now.")])
+        with open_engine(home) as engine:
+            engine.session("s").append([make_message("user", "The staging database is called 6543-blue now.")])
             seen = see(home)
         self.check(seen, tmp_path / "out.jsonl")
         assert any("6543-blue" in text for text in seen["search"])
@@ -419,8 +422,8 @@ class TestAReadOnlyStore:
         """What a crash left in the log is read too, though nothing can be written beside it."""
         copy = tmp_path / "copy"
         copy.mkdir()
-        with opened(home) as engine:
-            engine.session("s").append([said("user", "The staging database is called 6543-blue now.")])
+        with open_engine(home) as engine:
+            engine.session("s").append([make_message("user", "The staging database is called 6543-blue now.")])
             for ending in ("", "-wal"):
                 (copy / f"{STORE_NAME}{ending}").write_bytes((home / f"{STORE_NAME}{ending}").read_bytes())
         seen = see(copy)
@@ -475,7 +478,7 @@ def run_unprivileged(code: str, *arguments: str, home: Path) -> dict[str, Any]:
     return seen
 
 
-def test_a_home_that_cannot_be_entered_is_an_error_that_says_the_fix(home: Path, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_entered_is_an_error_with_the_fix(home: Path, tmp_path: Path) -> None:
     """As one of another user is: neither the engine nor a command prints a traceback."""
     home.chmod(0)
     try:
@@ -513,9 +516,9 @@ def test_a_copy_that_finds_no_room_leaves_nothing_behind(
 ) -> None:
     """A typed error says so, and the same command works once there is room."""
     target = tmp_path / "copy"
-    with opened(home) as engine:
+    with open_engine(home) as engine:
         words = random.Random(0).randbytes(100_000).hex()  # noqa: S311 - any will do
-        engine.session("s").append([said("user", words)])
+        engine.session("s").append([make_message("user", words)])
     with largest_file(64_000):
         done = call(*arguments, target)
     assert isinstance(done.exception, StorageError), done.exception
@@ -552,7 +555,7 @@ class TestAnOlderStore:
         """A store of the first schema opens, has every message, fact, edit and report, and then finds flipped bits."""
 
         def contents() -> object:
-            with opened(home) as engine:
+            with open_engine(home) as engine:
                 rows = engine.session("s").get(range(1, 24))
                 return (
                     [row.message for row in rows],
@@ -575,7 +578,7 @@ class TestAnOlderStore:
         sql(home, "UPDATE messages SET body = x'00ff80' WHERE id = 1")
         sql(home, "UPDATE messages SET body = 'text' WHERE id = 2")
         sql(home, "UPDATE facts SET data = x'7b'")
-        with opened(home) as engine:
+        with open_engine(home) as engine:
             assert engine.session("s").get([3])[0].message.text == WORDS[2]
             assert engine.session("s").facts() == []
             with pytest.raises(StorageError, match=r"message 1 is damaged.*message 2 is damaged"):

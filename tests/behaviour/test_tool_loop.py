@@ -34,8 +34,8 @@ Wire = Mapping[str, Any]
 def engine(limit: int, tmp_path: Path) -> Iterator[Engine]:
     """An engine over a memory of its own, by words alone, without a thread."""
     settings = Settings(embedding=Embedding(provider="none"), recall=LIMITS[limit])
-    with Engine.open(tmp_path / "memory", settings=settings, background=False) as opened:
-        yield opened
+    with Engine.open(tmp_path / "memory", settings=settings, background=False) as engine:
+        yield engine
 
 
 def is_same(left: Wire, right: Wire) -> bool:
@@ -66,18 +66,18 @@ def assert_untouched(window: Window, sent: list[Wire], pruned: set[int], *, cut:
 def make_cases() -> Iterator[Any]:
     """Yield all formats in the smallest window, which is cut most often; most formats of larger ones only nightly."""
     for limit in LIMITS:
-        for name, talk in TALKS.items():
+        for name, conversation in TALKS.items():
             is_quick = limit == min(LIMITS) or (limit, name) in {(32_000, "anthropic"), (200_000, "openai_chat")}
-            yield pytest.param(talk, limit, id=f"{name}-{limit}", marks=() if is_quick else pytest.mark.nightly)
+            yield pytest.param(conversation, limit, id=f"{name}-{limit}", marks=() if is_quick else pytest.mark.nightly)
 
 
 @pytest.mark.untraced
-@pytest.mark.parametrize(("talk", "limit"), list(make_cases()))
-def test_a_long_tool_loop(talk: Talk, limit: int, engine: Engine) -> None:
+@pytest.mark.parametrize(("conversation", "limit"), list(make_cases()))
+def test_a_long_tool_loop(conversation: Talk, limit: int, engine: Engine) -> None:
     """Each request is valid and byte-identical where nothing was edited; all is archived once and can be found."""
     sent: list[Wire] = []
     words: dict[str, int] = {}
-    for number, step in enumerate(talk.steps(TURNS[limit])):
+    for number, step in enumerate(conversation.steps(TURNS[limit])):
         if number % 4 < 2 and step.replied:  # all that was said before is archived
             engine.session("s").append(step.wires[: step.replied])
         words |= {found: len(sent) + place + 1 for found, place in (step.results or {}).items()}
@@ -87,12 +87,12 @@ def test_a_long_tool_loop(talk: Talk, limit: int, engine: Engine) -> None:
         window = engine.session("s").assemble(sent, limit=limit)
         edits = engine.session("s").edits()
         gone, pruned = ({number for edit in edits if edit.kind == kind for number in edit.ids} for kind in KINDS)
-        assert window.provider == talk.format or number == 0
+        assert window.provider == conversation.format or number == 0
         assert window.report.warnings == ()
         assert {*range(1, len(sent) + 1)} - {item.id for item in window.items} <= gone
         assert_untouched(window, sent, pruned, cut=bool(gone))
         if number % 20 == 0:
-            assert not check(window.render(talk.format), talk.format)
+            assert not check(window.render(conversation.format), conversation.format)
     assert bool(gone) == (limit < 200_000)
     rows = engine.session("s").get(range(1, len(sent) + 9))
     assert [json.dumps(row.message.origin and row.message.origin.data) for row in rows] == list(map(json.dumps, sent))
@@ -128,7 +128,7 @@ class TestFormats:
             window = engine.session(f"s{format_}").assemble([prompt, *self.CALLED], format=format_)
             assert window.request() == {"system": "You are careful.", "messages": self.CALLED}
 
-    def test_a_request_of_gemini_has_its_system_instruction_beside_the_contents(self, engine: Engine) -> None:
+    def test_a_request_of_gemini_has_its_system_instruction_next_to_the_contents(self, engine: Engine) -> None:
         """Also where the prompt came as a plain message."""
         asked = {"role": "user", "parts": [{"text": "hi"}]}
         window = engine.session("s").assemble([{"role": "system", "content": "You are careful."}, asked])

@@ -46,17 +46,17 @@ def archived_citations(session: Session) -> list[str]:
 
 def test_equal_texts_of_one_request_keep_their_own_citations(session: Session) -> None:
     """Both messages are new in the same request."""
-    talk = [QUESTION, answer("a.md"), QUESTION, answer("b.md"), QUESTION]
-    window = session.assemble(talk, format="anthropic", limit=40_000)
+    conversation = [QUESTION, answer("a.md"), QUESTION, answer("b.md"), QUESTION]
+    window = session.assemble(conversation, format="anthropic", limit=40_000)
     assert cited_texts(window.render()) == ["a.md", "b.md"]
     assert archived_citations(session) == ["a.md", "b.md"]
 
 
 def test_equal_texts_of_two_requests_keep_their_own_citations(session: Session) -> None:
     """The second message comes later."""
-    talk = [QUESTION, answer("a.md"), QUESTION]
-    session.assemble(talk, format="anthropic", limit=40_000)
-    session.assemble([*talk, answer("b.md"), QUESTION], format="anthropic", limit=40_000)
+    conversation = [QUESTION, answer("a.md"), QUESTION]
+    session.assemble(conversation, format="anthropic", limit=40_000)
+    session.assemble([*conversation, answer("b.md"), QUESTION], format="anthropic", limit=40_000)
     assert archived_citations(session) == ["a.md", "b.md"]
 
 

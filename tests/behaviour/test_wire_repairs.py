@@ -20,8 +20,8 @@ PIXEL = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 def engine(tmp_path: Path) -> Iterator[Engine]:
     """An engine over a memory of its own, by words alone."""
     settings = Settings(embedding=Embedding(provider="none"))
-    with Engine.open(tmp_path, settings=settings, background=False) as opened:
-        yield opened
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        yield engine
 
 
 def reasoned_talk(turns: int) -> list[dict[str, Any]]:
@@ -71,7 +71,7 @@ class TestReasoning:
         assert "Answer 0_0" in json.dumps(window.render())
         assert "reasoning-missing" in " ".join(window.report.repairs)
 
-    def test_the_checker_knows_the_rule(self) -> None:
+    def test_the_checker_checks_the_rule(self) -> None:
         """A window without the reasoning is refused, whatever else is in it."""
         sent = reasoned_talk(2)
         assert not broken(sent, sent)
@@ -157,14 +157,19 @@ class TestRepairs:
 
     def test_an_empty_list_of_calls_is_left_out(self, engine: Engine) -> None:
         """Everything else of the message stays."""
-        said: dict[str, Any] = {"role": "assistant", "content": "Done.", "tool_calls": [], "reasoning_content": "Hm."}
-        sent = [{"role": "user", "content": "Do it"}, said, {"role": "user", "content": "Thanks"}]
+        message: dict[str, Any] = {
+            "role": "assistant",
+            "content": "Done.",
+            "tool_calls": [],
+            "reasoning_content": "Hm.",
+        }
+        sent = [{"role": "user", "content": "Do it"}, message, {"role": "user", "content": "Thanks"}]
         window = engine.session("s").assemble(sent)
         assert window.render()[1] == {"role": "assistant", "content": "Done.", "reasoning_content": "Hm."}
         assert "empty-calls" in " ".join(window.report.repairs)
         (row,) = engine.session("s").get([2])
         assert row.message.origin is not None
-        assert row.message.origin.data == said
+        assert row.message.origin.data == message
 
     @pytest.mark.parametrize("content", [[PIXEL], [{"type": "text", "text": "It broke."}, PIXEL]])
     def test_a_picture_in_an_error_is_shown_behind_it(self, content: list[Any], engine: Engine) -> None:

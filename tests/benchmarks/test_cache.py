@@ -78,7 +78,7 @@ class TestMeasure:
         assert found["tail+sticky"]["price"] < found["head+sticky"]["price"]
         assert found[BASELINE]["of_append_only"] == 1.0
 
-    def test_progress_is_told_for_every_request(self, talk: list[Message]) -> None:
+    def test_progress_is_reported_for_every_request(self, talk: list[Message]) -> None:
         """As often as there are requests."""
         few = beginning(talk, 5)
         seen: list[int] = []

@@ -19,9 +19,9 @@ QUIET = Settings(embedding=Embedding(provider="none"))
 
 def test_nothing_acknowledged_is_lost_in_9_kills() -> None:
     """Killed once during each kind of work, every store opens, keeps what it promised, and goes on where it was."""
-    told: list[int] = []
-    found = measure(kills=len(TRIALS), seed=7, progress=told.append)
-    assert sum(told) == len(TRIALS) == 9
+    received: list[int] = []
+    found = measure(kills=len(TRIALS), seed=7, progress=received.append)
+    assert sum(received) == len(TRIALS) == 9
     assert found["acknowledged"] > 9
     assert (found["kills"], found["lost"], found["corrupt"]) == (9, 0, 0)
 
@@ -67,8 +67,8 @@ def test_what_an_engine_breaks_would_be_counted(tmp_path: Path) -> None:
     trial.prepare(0)
     with Engine.open(trial.folder / STORE, settings=QUIET, background=False) as engine:
         for turn in range(6):
-            said = [message for number in range(turn + 1) for message in make_turn(0, number)]
-            engine.session("s0").assemble(said, limit=LIMIT)
+            messages = [message for number in range(turn + 1) for message in make_turn(0, number)]
+            engine.session("s0").assemble(messages, limit=LIMIT)
             trial.take(turn)
         engine.session("s0").compact(limit=LIMIT)
     assert trial.missing() == 0

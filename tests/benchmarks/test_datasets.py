@@ -70,8 +70,8 @@ def test_beam_reads_messages_and_their_marks() -> None:
 
 def test_realmem_sees_only_earlier_sessions() -> None:
     """A question may search what came before its session, and a session counts as a whole."""
-    (talk,) = load("realmem", PATHS["realmem"])
-    (question,) = talk.questions
+    (conversation,) = load("realmem", PATHS["realmem"])
+    (question,) = conversation.questions
     assert question.limit == 1
     assert question.evidence == {(0, ANY_TURN)}
 
@@ -92,7 +92,7 @@ def test_no_id_or_label_reaches_the_archive(name: str) -> None:
         assert not any(mark in held for mark in ("D1:1", "has_answer", "q1", "1#0", "u1", "c-1", "source_chat_ids"))
 
 
-def test_what_is_not_there_or_not_that_is_said(tmp_path: Path) -> None:
+def test_missing_or_wrong_paths_are_reported(tmp_path: Path) -> None:
     """An unknown name, a missing file, another file: an error that says so."""
     with pytest.raises(InputError, match="is not one of"):
         load("unknown", tmp_path)

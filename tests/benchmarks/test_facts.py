@@ -36,7 +36,7 @@ def data(tmp_path: Path) -> Path:
     )
 
 
-def test_precision_and_recall_are_measured_beside_a_baseline(data: Path) -> None:
+def test_precision_and_recall_are_measured_with_a_baseline(data: Path) -> None:
     """The rules find one fact, which is right; every sentence finds the same, and is mostly wrong."""
     found = measure(load(data))
     assert (found["precision"], found["recall"], found["facts"]) == (1.0, 0.5, 1)

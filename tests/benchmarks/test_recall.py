@@ -37,32 +37,32 @@ def test_every_kind_of_data_is_measured(name: str, path: str) -> None:
     assert measure(load(name, FILES / path), embedder=None)["systems"]["holdfast"]["r_cap"] == 1
 
 
-def test_vectors_are_used_where_there_are_some(tmp_path: Path) -> None:
+def test_vectors_are_used_if_there_are_some(tmp_path: Path) -> None:
     """With an embedder a question finds what has none of its words."""
     turns = (Turn("user", "the quarter"), Turn("user", "a kitten"))
-    talk = Conversation((Session(None, turns),), (Question(text="revenue", evidence=frozenset({(0, 0)})),))
+    conversation = Conversation((Session(None, turns),), (Question(text="revenue", evidence=frozenset({(0, 0)})),))
     embedder = StaticEmbedder.from_folder(static_folder(tmp_path / "model"))
-    assert measure([talk], embedder=None)["systems"]["holdfast"]["r5"] == 0
-    assert measure([talk], embedder=embedder)["systems"]["holdfast"]["r5"] == 1
+    assert measure([conversation], embedder=None)["systems"]["holdfast"]["r5"] == 0
+    assert measure([conversation], embedder=embedder)["systems"]["holdfast"]["r5"] == 1
 
 
 def test_half_of_a_turn_is_not_the_turn() -> None:
     """Evidence counts when the block holds 300 characters of it, or all of it."""
     long = "the port is 8080 and so on and on. " * 40
-    talk = Conversation(
+    conversation = Conversation(
         (Session(None, (Turn("assistant", long),)),), (Question(text="port", evidence=frozenset({(0, 0)})),)
     )
-    assert measure([talk], embedder=None, cap=4000)["systems"]["holdfast"]["r_cap"] == 1
-    assert measure([talk], embedder=None, cap=60)["systems"]["holdfast"]["r_cap"] == 0
+    assert measure([conversation], embedder=None, cap=4000)["systems"]["holdfast"]["r_cap"] == 1
+    assert measure([conversation], embedder=None, cap=60)["systems"]["holdfast"]["r_cap"] == 0
 
 
 def test_a_session_counts_by_any_of_its_turns() -> None:
     """Where only the session is known, one of its turns is enough."""
     turns = (Turn("user", "hello there"), Turn("user", "the port is 8080"))
-    talk = Conversation(
+    conversation = Conversation(
         (Session(None, turns),), (Question(text="port", evidence=frozenset({(0, ANY_TURN)}), answer="8080"),)
     )
-    ours = measure([talk], embedder=None)["systems"]["holdfast"]
+    ours = measure([conversation], embedder=None)["systems"]["holdfast"]
     assert ours["r5"] == ours["coverage"] == 1
 
 
@@ -71,7 +71,7 @@ def test_later_sessions_are_out_of_sight() -> None:
     sessions = (Session(None, (Turn("user", "lunch"),)), Session(None, (Turn("user", "the port is 8080"),)))
     early = Question(text="port", evidence=frozenset({(1, 0)}), limit=1)
     late = Question(text="port", evidence=frozenset({(1, 0)}))
-    talk = Conversation(sessions, (late, early))
-    assert [limit for limit, _ in by_limit(talk)] == [1, 2]
-    systems = measure([talk], embedder=None)["systems"]
+    conversation = Conversation(sessions, (late, early))
+    assert [limit for limit, _ in by_limit(conversation)] == [1, 2]
+    systems = measure([conversation], embedder=None)["systems"]
     assert {name: figures["r5"] for name, figures in systems.items()} == dict.fromkeys(systems, 0.5)

@@ -43,11 +43,11 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> list[Message]:
 
 
 class TestNeedles:
-    def test_the_answer_is_said_and_not_asked(self) -> None:
+    def test_the_answer_is_not_in_the_question(self) -> None:
         """Every needle says its answer once, in a valid exchange, and the question does not give it away."""
         for needle in made():
-            said = " ".join(map(words, needle.said))
-            assert said.count(needle.answer) == 1
+            text = " ".join(map(words, needle.said))
+            assert text.count(needle.answer) == 1
             assert needle.answer not in needle.question
             assert check(render(needle.said, "anthropic"), "anthropic") == []
 
@@ -78,7 +78,7 @@ class TestConversations:
         assert all(message.role == "user" for message in first)
         assert conversations(transcripts, count=9, seed=3, every=10**6)[0] != first
 
-    def test_nothing_to_join_is_told(self) -> None:
+    def test_nothing_to_join_is_reported(self) -> None:
         """With what to do."""
         with pytest.raises(InputError, match="name files or folders"):
             conversations([[system()]], count=1, seed=1)
@@ -87,9 +87,9 @@ class TestConversations:
 class TestFigures:
     def test_what_left_the_window_is_had_back(self, talk: list[Message]) -> None:
         """With useless summaries the baselines lose what is far away, and memory does not."""
-        told: list[int] = []
-        found = measure([talk], useless=True, limit=40_000, each=1, tables=WORDS, progress=told.append)
-        assert sum(told) >= ROUNDS - 1
+        received: list[int] = []
+        found = measure([talk], useless=True, limit=40_000, each=1, tables=WORDS, progress=received.append)
+        assert sum(received) >= ROUNDS - 1
         assert found["needles"] == len(KINDS) * len(COMPACTIONS)
         assert set(found["by_compactions"]) == set(map(str, COMPACTIONS))
         assert set(found["by_type"]) == set(KINDS)
@@ -114,9 +114,9 @@ class TestFigures:
     def test_the_command_prints_both_summarisers(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """JSON with the promised fields, tables for people; a request larger than the window is passed over."""
         file = tmp_path / "talk.json"
-        said = [user("Look. " + "word " * 40), reply("Seen. " + "more " * 40)] * 30
-        said.insert(56, user("huge " * 9_000))
-        file.write_text(json.dumps(render(said, "openai_chat")), "utf-8")
+        messages = [user("Look. " + "word " * 40), reply("Seen. " + "more " * 40)] * 30
+        messages.insert(56, user("huge " * 9_000))
+        file.write_text(json.dumps(render(messages, "openai_chat")), "utf-8")
         command = ["recover", str(file), "--limit", "10000", "--talks", "1", "--each", "1"]
         found = json.loads(CliRunner().invoke(bench, [*command, "--json"]).stdout)
         for figures in (found, found["digest"]):
@@ -130,7 +130,7 @@ class TestFigures:
             assert title in shown
 
 
-def test_a_useless_summary_is_what_the_window_says(tmp_path: Path) -> None:
+def test_a_useless_summary_is_in_the_window_unchanged(tmp_path: Path) -> None:
     """The stub stands for everything: nothing of what was said is left but what is recent."""
     from benchmarks.recover import _engine  # noqa: PLC0415 - as the bench opens it
     from holdfast.settings import Embedding, Settings  # noqa: PLC0415 - as above
@@ -138,7 +138,7 @@ def test_a_useless_summary_is_what_the_window_says(tmp_path: Path) -> None:
     quiet = Settings(embedding=Embedding(provider="none"))
     engine: Engine
     with _engine(str(tmp_path), quiet, useless=True) as engine:
-        said = [user(f"Turn {number} " + "word " * 200) for number in range(40)]
-        done = engine.session("s").compact(said, limit=40_000)
+        messages = [user(f"Turn {number} " + "word " * 200) for number in range(40)]
+        done = engine.session("s").compact(messages, limit=40_000)
         assert done.summary is not None
         assert done.summary.text == USELESS

@@ -24,8 +24,8 @@ def test_a_replayed_search_gives_the_block_of_its_question(tmp_path: Path) -> No
     save_cases(cases, tmp_path / "cases")
     for case in load_cases(tmp_path / "cases"):
         found = recall(Replay(case).store, replace(case.query, fill="full"))
-        told = {case.places[hit.message] for hit in found.hits}
-        assert case.question.evidence <= told if case.kind == "own" else not found.block
+        output = {case.places[hit.message] for hit in found.hits}
+        assert case.question.evidence <= output if case.kind == "own" else not found.block
 
 
 def test_the_command_records_and_measures(tmp_path: Path) -> None:

@@ -10,21 +10,28 @@ from holdfast.messages import Message, Role, Text
 from holdfast.settings import Embedding, Settings
 
 
-def said(role: Role, text: str = "words") -> Message:
+def make_message(role: Role, text: str = "words") -> Message:
     """A message."""
     return Message(role=role, parts=(Text(text=text),))
 
 
 def test_a_request_is_before_each_reply_and_at_the_end() -> None:
     """A reply in two messages is one reply, and what nobody asked for is none."""
-    talk = [said("assistant"), said("user"), said("assistant"), said("assistant"), said("user"), said("assistant")]
-    assert list(find_requests(talk)) == [2, 5, 6]
+    conversation = [
+        make_message("assistant"),
+        make_message("user"),
+        make_message("assistant"),
+        make_message("assistant"),
+        make_message("user"),
+        make_message("assistant"),
+    ]
+    assert list(find_requests(conversation)) == [2, 5, 6]
 
 
-def test_a_request_that_does_not_fit_is_told(tmp_path: Path) -> None:
+def test_a_request_that_does_not_fit_is_reported(tmp_path: Path) -> None:
     """The others are made all the same."""
-    talk = [said("user", "hello there"), said("assistant"), said("user", "x " * 9_000)]
+    conversation = [make_message("user", "hello there"), make_message("assistant"), make_message("user", "x " * 9_000)]
     with Engine.open(tmp_path, settings=Settings(embedding=Embedding(provider="none")), background=False) as engine:
-        windows = [window for _, window in replay_requests(engine, talk, limit=4_000)]
+        windows = [window for _, window in replay_requests(engine, conversation, limit=4_000)]
     assert windows[0] is not None
     assert windows[1] is None

@@ -167,7 +167,7 @@ class TestVersion:
         )
         assert HEAVY & set(done.stderr.split()) == needed
 
-    def test_the_list_says_what_each_command_says(self) -> None:
+    def test_the_list_has_the_help_of_each_command(self) -> None:
         """The summaries of the list are the first sentences of the commands."""
         context = click.Context(holdfast)
         said = {name: holdfast.get_command(context, name) for name in COMMANDS}
@@ -215,7 +215,7 @@ class TestErrors:
         ("name", "content"),
         [("binary.jsonl", b"\x00\x01\x02" * 100), ("half.jsonl", b'{"type":"sess'), ("other.jsonl", b'{"a":1}\n')],
     )
-    def test_a_file_that_is_no_transcript_is_said_to_be_none(self, name: str, content: bytes, tmp_path: Path) -> None:
+    def test_a_file_that_is_not_a_transcript_is_reported(self, name: str, content: bytes, tmp_path: Path) -> None:
         """Binary files, half lines and unknown formats are errors that say what is wrong."""
         file = tmp_path / name
         file.write_bytes(content)
@@ -299,7 +299,7 @@ class TestTokens:
         found = data("tokens", EXAMPLE, home=tmp_path)
         assert sum(found["by_role"].values()) == sum(found["by_part"].values()) == found["tokens"]
 
-    def test_the_error_is_told_where_usage_is_known(self, tmp_path: Path) -> None:
+    def test_the_error_is_printed_if_usage_is_known(self, tmp_path: Path) -> None:
         """A transcript with usage says how far the count is off."""
         found = data("tokens", EXAMPLE, home=tmp_path)
         assert found["reported"]["requests"] == 8
@@ -319,7 +319,7 @@ class TestSessions:
         (one,) = [one for one in found["sessions"] if one["title"] == "Carrier webhook signatures"]
         assert one["agent"] == "pi"
 
-    def test_an_empty_machine_says_what_to_do(self, tmp_path: Path) -> None:
+    def test_an_empty_machine_prints_what_to_do(self, tmp_path: Path) -> None:
         """Without any session the command says how to import some, or how to name a folder."""
         done = run("sessions", home=tmp_path)
         assert done.returncode == 0
@@ -369,12 +369,12 @@ class TestSessions:
         assert data("forget", "1", "--yes", home=tmp_path)["forgotten"] == 1
         assert data("forget", "--session", "s", "--yes", home=tmp_path)["forgotten"] == 17
 
-    def test_a_session_that_is_stored_without_a_project_goes_on_there(self, tmp_path: Path) -> None:
+    def test_a_session_that_is_stored_without_a_project_continues_there(self, tmp_path: Path) -> None:
         """A second import adds nothing, wherever the first one put the session."""
         run("import", EXAMPLE, "--project", "", "--no-vectors", home=tmp_path)
         assert data("import", EXAMPLE, "--no-vectors", home=tmp_path)["new"] == 0
 
-    def test_every_row_says_whose_it_is(self, tmp_path: Path) -> None:
+    def test_every_row_has_its_session_project_and_agent(self, tmp_path: Path) -> None:
         """Rows of every command that reads carry session, project and agent, with --json."""
         run("import", EXAMPLE, home=tmp_path)
         (one,) = data("sessions", home=tmp_path)["sessions"]
@@ -397,8 +397,8 @@ class TestSessions:
             session = engine.session(owner["session"], project=owner["project"], agent=owner["agent"])
             session.assemble([{"role": "user", "content": "hello"}])
         for command in ("timeline", "context"):
-            told = data(command, "--session", owner["session"], home=tmp_path)
-            row = told[0] if isinstance(told, list) else told
+            output = data(command, "--session", owner["session"], home=tmp_path)
+            row = output[0] if isinstance(output, list) else output
             assert row | owner == row
 
     def test_import_watches_until_it_is_interrupted(self, tmp_path: Path) -> None:

@@ -23,15 +23,15 @@ SUMMARY = "## Goal\nMove the staging database.\n\n## Key facts\nIt listens on po
 
 def session(turns: int) -> list[Message]:
     """A conversation with files, a failure and a fact."""
-    talk = [system(), user("Remember that the staging database listens on port 6543."), reply("Noted.")]
+    conversation = [system(), user("Remember that the staging database listens on port 6543."), reply("Noted.")]
     for turn in range(turns):
-        talk += [
+        conversation += [
             user(f"Step {turn}: please look at module number {turn}."),
             reply("Looking.", call(f"c{turn}", "read", path=f"src/module{turn}.py")),
             results(answer(f"c{turn}", f"line of module {turn}\n" * 40, is_error=turn == 1)),
             reply(f"Module {turn} is fine. " + f"change{turn} " * 20),
         ]
-    return talk
+    return conversation
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def data(*arguments: str | Path) -> dict[str, Any]:
 
 
 class TestFile:
-    def test_a_dry_run_says_what_would_go_and_stay(self, file: Path) -> None:
+    def test_a_dry_run_lists_what_would_be_removed_and_kept(self, file: Path) -> None:
         """Without a summary, and with every figure."""
         found = data(file, "--dry-run", "--limit", "12000")
         assert found["outcome"] == "ready"
@@ -88,7 +88,7 @@ class TestFile:
         assert found["tokens_after"] < found["tokens_before"]
         assert file.read_bytes() == before
 
-    def test_a_model_tells_it_with_the_instructions(self, file: Path, tmp_path: Path) -> None:
+    def test_a_model_writes_the_summary_with_the_instructions(self, file: Path, tmp_path: Path) -> None:
         """Whichever model is named."""
         script = tmp_path / "script.jsonl"
         script.write_text(json.dumps({"text": SUMMARY, "repeat": True}) + "\n", "utf-8")
@@ -111,7 +111,7 @@ class TestFile:
         assert "− summarised" in dry
         assert "+ summary" not in dry
 
-    def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
+    def test_nothing_to_do_is_reported(self, tmp_path: Path) -> None:
         """A dry run says it, and what was asked for in earnest is an error."""
         path = tmp_path / "short.json"
         path.write_text(json.dumps([{"role": "user", "content": "Hello there, how are you?"}]), "utf-8")
@@ -122,20 +122,20 @@ class TestFile:
 class TestSession:
     def test_a_stored_session_is_compacted_for_real(self, home: Path) -> None:
         """The next window of the session begins with the summary; nothing is archived twice."""
-        talk = session(40)
+        conversation = session(40)
         with Engine.open(home / "memory", settings=QUIET, background=False) as engine:
-            engine.session("s").assemble(talk, limit=20_000)
+            engine.session("s").assemble(conversation, limit=20_000)
             known = engine.stats().messages
         assert data("--session", "s", "--limit", "20000", "--dry-run")["outcome"] == "ready"
         found = data("--session", "s", "--limit", "20000")
         assert found["tokens_after"] < found["tokens_before"]
         with Engine.open(home / "memory", settings=QUIET, background=False) as engine:
             assert engine.stats().messages == known
-            window = engine.session("s").assemble([*talk, user("Go on, please.")], limit=20_000)
+            window = engine.session("s").assemble([*conversation, user("Go on, please.")], limit=20_000)
             assert [item.kind for item in window.items][1] == "summary"
             assert {item.id for item in window.items}.isdisjoint(found["ids"])
 
-    def test_what_is_not_there_is_told(self, home: Path) -> None:
+    def test_unknown_sessions_and_wrong_calls_are_reported(self, home: Path) -> None:
         """A session that nobody knows, and a call with neither or both."""
         assert isinstance(run("--session", "nobody").exception, InputError)
         for arguments in ((), (home / "x.json", "--session", "s")):

@@ -40,7 +40,7 @@ def test_every_answer_has_left_the_window_and_is_in_the_block() -> None:
 
 
 @pytest.mark.usefixtures("short")
-def test_a_missing_answer_is_told_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_answer_is_reported_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     """With plain output where there is no terminal."""
     asked = (module.QUESTIONS[1], module.Question("Which colour has the moon of Neptune?", "mauve"))
     monkeypatch.setattr(module, "QUESTIONS", asked)
@@ -62,7 +62,7 @@ def test_a_long_passage_is_shown_around_its_answer() -> None:
     assert module._excerpt(block, "another") == ""
 
 
-def test_an_answer_that_had_not_left_is_said_to_be_there() -> None:
+def test_an_answer_that_had_not_left_the_window_is_reported_as_shown() -> None:
     """Nothing is claimed that is not so."""
     out = StringIO()
     answer = module._Answer(
@@ -93,7 +93,7 @@ def test_the_session_is_saved(tmp_path: Path) -> None:
     assert isinstance(again.exception, InputError)
 
 
-def test_every_answer_is_said_long_before_the_end() -> None:
+def test_every_answer_is_stated_long_before_the_end() -> None:
     """Each answer stands in the first two thirds of the session only; one question is Chinese."""
     written = module.session_lines()
     for asked in module.QUESTIONS:

@@ -32,7 +32,7 @@ def hostile_lines() -> list[str]:
     ]
     parent = "i"
     for turn in range(15):
-        said: list[dict[str, Any]] = [
+        messages: list[dict[str, Any]] = [
             {"role": "user", "content": [{"type": "text", "text": f"turn {turn} {EVIL} " + "question words " * 40}]},
             {
                 "role": "assistant",
@@ -54,7 +54,7 @@ def hostile_lines() -> list[str]:
                 "isError": True,
             },
         ]
-        for index, message in enumerate(said):
+        for index, message in enumerate(messages):
             key = f"{turn:04x}{index:04x}"
             lines.append({"type": "message", "id": key, "parentId": parent, "message": message})
             parent = key

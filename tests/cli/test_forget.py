@@ -125,8 +125,8 @@ def test_a_number_is_not_taken_for_the_beginning_of_a_fact_id(tmp_path: Path) ->
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
         known = [engine.session("s").remember(f"The port is {port}.").id for port in range(60)]
         fact = next(name for name in known if name[0].isdigit() and name[0] != "0")
-        said = [{"role": "user", "content": f"word{number}"} for number in range(9)]
-        numbers = engine.session("s").append(said)
+        messages = [{"role": "user", "content": f"word{number}"} for number in range(9)]
+        numbers = engine.session("s").append(messages)
     run(forget, fact[0], fact, "--yes", home=tmp_path)
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
         left = [row.id for row in engine.session("s").get(numbers)]

@@ -24,7 +24,7 @@ def test_the_cells_are_always_as_many_as_asked_for(tokens: list[int]) -> None:
     assert all(0 <= cell.fullness <= 1 for cell in found)
 
 
-def test_symbols_tell_parts_apart_without_colours() -> None:
+def test_symbols_distinguish_parts_without_colours() -> None:
     """No two parts share one."""
     assert len({symbol for symbol, _ in LOOKS.values()}) == len(LOOKS) == len(NAMES)
 

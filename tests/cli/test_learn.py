@@ -35,8 +35,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
         return CliRunner().invoke(command, [*map(str, arguments)])
 
     for session, (asked, answered) in SAID.items():
-        talk = [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
-        (tmp_path / f"{session}.json").write_text(json.dumps(talk), "utf-8")
+        conversation = [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
+        (tmp_path / f"{session}.json").write_text(json.dumps(conversation), "utf-8")
         assert call("import", tmp_path / f"{session}.json", "--session", session).exit_code == 0
     return call
 
@@ -73,7 +73,7 @@ def test_one_session(call: Run) -> None:
 def test_a_model_reads_what_only_the_rules_have_read(call: Run, tmp_path: Path) -> None:
     """Each reader is remembered by its name; what the model says has to be proved by a quote."""
     data(call("learn", "--json"))
-    said = {
+    message = {
         "facts": [
             {
                 "type": "config",
@@ -84,7 +84,7 @@ def test_a_model_reads_what_only_the_rules_have_read(call: Run, tmp_path: Path) 
             }
         ]
     }
-    (tmp_path / "script.jsonl").write_text(json.dumps({"text": json.dumps(said), "repeat": True}) + "\n")
+    (tmp_path / "script.jsonl").write_text(json.dumps({"text": json.dumps(message), "repeat": True}) + "\n")
     name = f"scripted:{tmp_path / 'script.jsonl'}"
     learned = data(call("learn", "--model", name, "--json"))
     assert learned["messages"] == 4

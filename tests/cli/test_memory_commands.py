@@ -98,7 +98,7 @@ class TestTransfer:
 
 
 class TestMissing:
-    def test_what_has_no_vectors_is_told_and_embedded(self, data: Run, call: Callable[..., Result]) -> None:
+    def test_passages_without_vectors_are_reported_and_embedded(self, data: Run, call: Callable[..., Result]) -> None:
         """Search, recall, stats and doctor say how much waits; `reindex` embeds it."""
         data("import", "--no-vectors", EXAMPLE)
         for command in (("search", "signature"), ("recall", "signature tolerance")):
@@ -111,7 +111,7 @@ class TestMissing:
         assert "no vectors" not in call("doctor").stdout + call("search", "signature").stderr
         assert call("reindex").stdout == "18 passages indexed, 0 embedded.\n"
 
-    def test_without_an_embedder_everything_says_so(self, data: Run, call: Callable[..., Result]) -> None:
+    def test_without_an_embedder_everything_warns_of_it(self, data: Run, call: Callable[..., Result]) -> None:
         """The reason is in every answer, and search goes on by words."""
         none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
         reason = 'embedding.provider is "none": search uses words alone'
@@ -142,14 +142,16 @@ class TestPlaces:
         done = call(command, "--session", "s1", "--home", "postgresql://127.0.0.1:9/db")
         assert "postgresql://127.0.0.1:9/db" in str(done.exception)
 
-    def test_what_a_project_may_not_say_is_told(self, call: Callable[..., Result], tmp_path: Path) -> None:
+    def test_settings_that_a_project_may_not_set_are_reported(
+        self, call: Callable[..., Result], tmp_path: Path
+    ) -> None:
         """Doctor names what is ignored in the file of the working directory, and why."""
         (tmp_path / "holdfast.toml").write_text("[archive]\nredaction = false\n[recall]\nposition = 'head'\n", "utf-8")
         shown = call("doctor").stdout
         assert "holdfast.toml is not trusted, so these settings in it are ignored: archive.redaction" in shown
         assert "settings from holdfast.toml" in shown
 
-    def test_settings_of_others_are_told_apart(self, call: Callable[..., Result], tmp_path: Path) -> None:
+    def test_settings_of_other_programs_are_distinguished(self, call: Callable[..., Result], tmp_path: Path) -> None:
         """What belongs to OpenClaw alone is left alone, and said to be."""
         file = tmp_path / ".openclaw" / "openclaw.json"
         file.parent.mkdir()
@@ -174,7 +176,7 @@ class TestAsking:
         missing = call("get", "3", "999")
         assert (missing.exit_code, "Not found: #999" in missing.stderr) == (1, True)
 
-    def test_a_reply_that_broke_off_says_so(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
+    def test_a_reply_that_broke_off_is_marked(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
         """To people and to programs, beside that it is not recalled."""
         broken = Message(role="assistant", parts=(Text(text="Port 54"),), stop="aborted")
         with Engine.open(tmp_path / "memory", settings=Settings()) as engine:
@@ -258,7 +260,7 @@ class TestUpkeep:
         assert "18 rows in" in call("export", tmp_path / "out.jsonl").stderr
         assert call("export", tmp_path / "no" / "where.jsonl").exit_code == 1
 
-    def test_imports_say_what_they_did(self, call: Callable[..., Result], tmp_path: Path) -> None:
+    def test_imports_print_what_they_did(self, call: Callable[..., Result], tmp_path: Path) -> None:
         """Messages and sessions are counted, what cannot be read is told, and nothing to import is a wrong call."""
         (tmp_path / "half.jsonl").write_text('{"type":"session","version":3,"id":"x","timestamp":"?"}\n{"ty', "utf-8")
         assert call("import", EXAMPLE).stdout == "18 messages of 1 session, 18 of them new.\n"
@@ -288,14 +290,14 @@ class TestNothingInSilence:
         shutil.copy(EXAMPLE, folder / "session.jsonl")
         for name in ("notes.txt", "picture.png", "空.jsonl", "other.json"):
             (folder / name).write_text('{"a": 1}\n' if name != "空.jsonl" else "", "utf-8")
-        told = call("import", folder)
-        assert told.stdout == "18 messages of 1 session, 18 of them new.\n"
-        assert "4 files without a session of a known agent:" in told.stderr
+        output = call("import", folder)
+        assert output.stdout == "18 messages of 1 session, 18 of them new.\n"
+        assert "4 files without a session of a known agent:" in output.stderr
         assert {Path(path).name for path in data("import", folder)["skipped"]} == {
             *("notes.txt", "picture.png", "空.jsonl", "other.json")
         }
 
-    def test_a_session_without_a_message_is_told(self, call: Callable[..., Result], tmp_path: Path) -> None:
+    def test_a_session_without_a_message_is_reported(self, call: Callable[..., Result], tmp_path: Path) -> None:
         """No messages is said with the file and the number of records."""
         file = tmp_path / "s.jsonl"
         file.write_text('{"type":"session","version":3,"id":"x","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}\n')

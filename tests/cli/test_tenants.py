@@ -27,8 +27,8 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     with Engine.open(tmp_path / "memory", settings=NONE, background=False) as engine:
         for tenant, name, port in (("local", "own", 1111), ("acme", "loop", 8443)):
-            said = [{"role": "user", "content": f"We decided that the staging server uses port {port}."}]
-            engine.session(name, tenant=tenant).assemble(said, limit=8000)
+            messages = [{"role": "user", "content": f"We decided that the staging server uses port {port}."}]
+            engine.session(name, tenant=tenant).assemble(messages, limit=8000)
     return lambda *arguments: CliRunner().invoke(holdfast, [*map(str, arguments)])
 
 
@@ -90,7 +90,7 @@ def test_a_session_of_another_tenant_is_not_found(call: Call) -> None:
         assert "no session of tenant local is called loop" in str(done.exception) + done.output
 
 
-def test_owners_of_the_same_imported_folder_have_facts_of_their_own(call: Call, tmp_path: Path) -> None:
+def test_owners_of_the_same_imported_folder_have_separate_facts(call: Call, tmp_path: Path) -> None:
     """The ids of facts come from the folder: what one owner retires still holds for the other."""
     folder = tmp_path / "context"
     folder.mkdir()

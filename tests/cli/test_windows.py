@@ -76,7 +76,7 @@ class TestReplay:
         assert "0 invalid, 0 over the limit" in shown
         assert "ms a request" in shown
 
-    def test_a_window_that_nothing_fits_into_is_told(self, tmp_path: Path) -> None:
+    def test_a_window_that_nothing_fits_into_is_reported(self, tmp_path: Path) -> None:
         """Without a picture."""
         file = tmp_path / "large.json"
         file.write_text(json.dumps([{"role": "user", "content": "x " * 9_000}]), "utf-8")
@@ -94,7 +94,7 @@ class TestContext:
             assert name in shown
         assert "removed" in shown
 
-    def test_a_cut_and_what_it_recalled_are_told_with_reasons_and_scores(self, session: Path, turns: Any) -> None:
+    def test_a_cut_and_a_recall_are_shown_with_reasons_and_scores(self, session: Path, turns: Any) -> None:
         """The request of the timeline that had both shows both."""
         turn = next(turn for turn in turns if turn["is_cut"] and turn["recalled"])
         shown = run("context", session, *SMALL, "--turn", str(turn["turn"])).output
@@ -172,7 +172,7 @@ class TestContext:
 
 
 class TestDiff:
-    def test_what_was_trimmed_is_told_with_request_and_reason(self, session: Path) -> None:
+    def test_trimmed_messages_are_listed_with_request_and_reason(self, session: Path) -> None:
         """Every message of the conversation is in it once, kept or not."""
         found = data("diff", session, *SMALL)
         numbers = [entry["id"] for entry in found["entries"] if entry["id"]]
@@ -203,13 +203,13 @@ class TestDiff:
     def test_what_was_pruned_is_shown_before_and_after(self, tmp_path: Path) -> None:
         """A result too large for the window is shortened, and what is sent of it is told."""
         call = {"id": "c1", "type": "function", "function": {"name": "bash", "arguments": "{}"}}
-        talk = [
+        conversation = [
             {"role": "user", "content": "run it"},
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": "c1", "content": "line of output\n" * 3_000},
         ]
         file = tmp_path / "large.json"
-        file.write_text(json.dumps(talk), "utf-8")
+        file.write_text(json.dumps(conversation), "utf-8")
         found = data("diff", file, "--limit", "8000")
         (entry,) = [entry for entry in found["entries"] if entry["status"] == "pruned"]
         assert entry["tokens_after"] < entry["tokens_before"]
@@ -240,7 +240,7 @@ class TestTimeline:
         assert isinstance(run("timeline", "--session", "nobody").exception, InputError)
         assert run("timeline").exit_code == 2
 
-    def test_prunings_and_warnings_are_told(self) -> None:
+    def test_prunings_and_warnings_are_printed(self) -> None:
         """A line names everything that happened."""
         from holdfast.cli.timeline import _describe_changes  # noqa: PLC0415 - a line alone
 

@@ -69,19 +69,19 @@ def test_wanted_is_what_the_recent_turns_hold() -> None:
     assert want.language == "Latin script"
 
 
-def test_identifiers_are_not_wanted_where_the_policy_is_off() -> None:
+def test_identifiers_are_not_required_if_the_policy_is_off() -> None:
     """`identifier_policy = "off"` asks for none."""
     assert find_requirements(planned(conversation()), settings=compaction(identifier_policy="off")).names == ()
 
 
-def test_the_assistants_language_counts_where_the_user_says_nothing() -> None:
+def test_the_assistants_language_counts_if_the_user_writes_nothing() -> None:
     """An agent that works alone still has a language; one that says nothing has none."""
-    talk = [
+    messages = [
         user("go"),
         *[reply(f"我先检查第{number}个签名验证模块，然后修复它。" * 20) for number in range(9)],
         user("1"),
     ]
-    assert find_requirements(planned(talk, keep=10), settings=compaction()).language == "Chinese"
+    assert find_requirements(planned(messages, keep=10), settings=compaction()).language == "Chinese"
     silent = [user("1"), *[reply("12345 " * 200) for _ in range(9)], user("1")]
     assert find_requirements(planned(silent, keep=10), settings=compaction()).language is None
 
@@ -110,7 +110,7 @@ def test_a_summary_in_another_language_gets_the_users_own_words() -> None:
     assert pack(repair(good(names=()), misses, plan=made), limit=900).startswith(f"## Last Request\n{request}")
 
 
-def test_a_heading_with_nothing_to_say_says_so() -> None:
+def test_a_heading_without_content_says_none() -> None:
     """A missing heading is there in the end, even if nothing is known about it."""
     made = planned([user("x " * 400), reply("y " * 400), user("z")], keep=10)
     misses = audit(good().replace("## Key Decisions", "## Decided"), Checklist(headings=HEADINGS))

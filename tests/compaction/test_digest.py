@@ -32,22 +32,22 @@ def made(messages: Sequence[Message], *, limit: int = 2_000, previous: str = "",
     return make_digest(messages, limit=limit, activity=find_activity(messages), previous=previous, request=request)
 
 
-def test_the_last_request_stands_first() -> None:
+def test_the_last_request_is_first() -> None:
     """Whatever else there is, a digest begins with what the user asked for last, word for word."""
     assert made(conversation()[1:]).startswith(f"## Last Request\n{REQUEST}\n")
 
 
-def test_a_request_that_says_little_is_told_with_what_it_goes_on_with() -> None:
+def test_a_short_request_is_quoted_with_the_one_it_continues() -> None:
     """To go on means nothing without the request before it."""
     lines = parse(made([user(REQUEST), reply("ok"), user("go on")]))[HEADINGS[0]]
     assert lines == ["go on", f"(after: {REQUEST})"]
     assert parse(made([user("hi")]))[HEADINGS[0]] == ["hi"]
 
 
-def test_decisions_steps_and_open_ends_are_told() -> None:
+def test_decisions_steps_and_open_tasks_are_in_the_digest() -> None:
     """What was decided, done, planned and left open has its heading."""
     todos = [{"content": "ship it", "status": "pending"}, {"content": "test it", "status": "in_progress"}]
-    talk = [
+    messages = [
         user("Never push to main. We decided to use Redis."),
         reply("", call("t", "TodoWrite", todos=todos)),
         results(answer("t")),
@@ -55,7 +55,7 @@ def test_decisions_steps_and_open_ends_are_told() -> None:
         results(answer("s")),
         reply("Next step: write the docs.", call("w", "bash", command="make wait")),
     ]
-    found = parse(made(talk))
+    found = parse(made(messages))
     assert found["## Constraints & Preferences"] == ["- Never push to main."]
     assert "- We decided to use Redis." in found["## Key Decisions"]
     assert "- test it" in found["### In Progress"]
@@ -79,7 +79,7 @@ def test_a_chinese_digest_is_as_good() -> None:
     assert "签名不匹配" in failure.text
 
 
-def test_a_digest_goes_on_from_the_one_before() -> None:
+def test_a_digest_continues_the_previous_one() -> None:
     """Goal, rules, decisions and commands of the summary before stay, and are not told twice."""
     first = made([user("Build the gateway and never log tokens. We decided to use Go."), reply("Done.")])
     second = parse(made([user("Now add tests. We decided to use Go."), reply("Added.")], previous=first))
@@ -109,7 +109,7 @@ def test_twenty_digests_in_a_row_stay_within_the_cap() -> None:
     assert "## Goal\nTask 0" in text
 
 
-def test_turns_end_with_what_was_said_last() -> None:
+def test_turns_end_with_the_last_answer() -> None:
     """A turn is a request and its final words; what comes before the first request belongs to none."""
     found = split_turns([reply("hello"), user("a"), reply("first"), reply("second"), user("b")])
     assert [(turn.request, turn.answer) for turn in found] == [("", "hello"), ("a", "second"), ("b", "")]
@@ -147,14 +147,14 @@ def test_the_last_turns_are_repeated_word_for_word() -> None:
 
 def test_many_failures_and_files_are_counted() -> None:
     """Of many the newest failures and the first files are told, and how many more there are."""
-    talk: list[Message] = []
+    messages: list[Message] = []
     for number in range(80):
-        talk += [reply("", call(f"c{number}", "write", path=f"f{number:02}.py")), results(answer(f"c{number}"))]
-        talk += [
+        messages += [reply("", call(f"c{number}", "write", path=f"f{number:02}.py")), results(answer(f"c{number}"))]
+        messages += [
             reply("", call(f"d{number}", "bash", command=f"make step{number}")),
             results(answer(f"d{number}", f"boom {number}", is_error=True)),
         ]
-    text = summed_up(planned([user(REQUEST), *talk, user("so?")], keep=10), None).text
+    text = summed_up(planned([user(REQUEST), *messages, user("so?")], keep=10), None).text
     assert "- …and 72 earlier ones" in text
     assert "make step79" in text
     assert "make step71:" not in text
@@ -171,13 +171,13 @@ def test_what_was_open_stays_open_and_calls_that_wait_do_not() -> None:
     assert parse(made([user("and now the other thing please")], previous=before))["## Next Steps"] == ["1. ship"]
 
 
-def test_failures_are_told_until_their_command_goes_well() -> None:
+def test_failures_are_listed_until_their_command_succeeds() -> None:
     """A failure of the summary before stays in the next one, unless the same command went through meanwhile."""
     lines = "- …and 3 earlier ones\n- make deploy [exit 2]: no key\n- make test: boom"
     before = f"## Tool Failures\n{lines}\n\n<read-files>\na.py\n</read-files>"
     went_well = [reply("", call("m", "bash", command="make test")), results(answer("m", "fine"))]
-    talk = [user(REQUEST), reply("Looking. " * 200), *went_well, user("so?")]
-    text = summed_up(planned(talk, keep=10, previous=before), None).text
+    messages = [user(REQUEST), reply("Looking. " * 200), *went_well, user("so?")]
+    text = summed_up(planned(messages, keep=10, previous=before), None).text
     assert parse(sections.without_lists(text))["## Tool Failures"] == ["- make deploy [exit 2]: no key"]
     assert "<read-files>\na.py\n</read-files>" in text
 
@@ -194,12 +194,12 @@ def test_recalled_text_is_never_summarised() -> None:
 
 def test_a_request_without_a_final_reply_is_not_done() -> None:
     """It is in progress and the next step; once it is answered it is done, and the next step is to wait."""
-    talk = [user("Rotate the signing keys of the gateway."), reply("Looking.", call("a", "bash", command="ls"))]
-    found = parse(made([user("列出所有需要轮换的密钥"), reply("一共三个密钥。"), *talk, results(answer("a"))]))
+    messages = [user("Rotate the signing keys of the gateway."), reply("Looking.", call("a", "bash", command="ls"))]
+    found = parse(made([user("列出所有需要轮换的密钥"), reply("一共三个密钥。"), *messages, results(answer("a"))]))
     assert found["### Done"] == ["- 列出所有需要轮换的密钥 → 一共三个密钥。"]
     assert found["### In Progress"] == ["- not finished: Rotate the signing keys of the gateway. → Looking."]
     assert found["## Next Steps"] == ["- Finish the last request: Rotate the signing keys of the gateway."]
-    first = made([*talk, results(answer("a"))])
+    first = made([*messages, results(answer("a"))])
     second = parse(made([reply("All keys are rotated.")], previous=first))
     assert second["### Done"] == ["- (going on) → All keys are rotated."]
     assert "### In Progress" not in second

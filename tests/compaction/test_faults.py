@@ -68,8 +68,8 @@ MODES = ("default", "safeguard")
 @cache
 def two_stages(mode: str) -> CompactionPlan:
     """A plan that takes several calls: chunks, and the beginning of a turn; in safeguard mode two parts and merges."""
-    talk = [*conversation(9, size=2_400), *[reply(f"step {number} " * 30) for number in range(5)]]
-    return planned(talk, window=10_000, keep=200, mode=mode)
+    messages = [*conversation(9, size=2_400), *[reply(f"step {number} " * 30) for number in range(5)]]
+    return planned(messages, window=10_000, keep=200, mode=mode)
 
 
 def model_that(behave: Callable[[int], Answer]) -> Summariser:
@@ -130,7 +130,7 @@ def test_wrong_answers_from_any_call_on(kind: str, mode: str) -> None:
 
 
 @pytest.mark.parametrize("kind", NO_SUMMARY)
-def test_a_model_that_never_says_anything_ends_in_the_digest(kind: str) -> None:
+def test_a_model_that_never_answers_ends_in_the_digest(kind: str) -> None:
     """No summary of it is ever kept: the digest stands for the history, and the warnings say why."""
     plan = two_stages("default")
     summary = summed_up(plan, model_that(lambda _number: NO_SUMMARY[kind]()))

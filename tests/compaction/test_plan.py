@@ -42,26 +42,26 @@ def test_the_newest_units_that_fit_are_kept() -> None:
 
 def test_everything_is_summarised_or_kept_once_and_in_order() -> None:
     """Summarised and kept together are the window, nothing twice."""
-    talk = conversation()
-    made = planned(talk)
-    assert [item.message for item in (*made.kept[:1], *made.summarised, *made.kept[1:])] == talk
+    messages = conversation()
+    made = planned(messages)
+    assert [item.message for item in (*made.kept[:1], *made.summarised, *made.kept[1:])] == messages
 
 
 def test_a_call_is_never_parted_from_its_result() -> None:
     """However little is kept, no call and result stand on two sides of the cut."""
-    talk = conversation(6)
+    messages = conversation(6)
     for keep in range(1, 4_000, 97):
-        made = planned(talk, keep=keep)
+        made = planned(messages, keep=keep)
         calls = {part.id for item in made.kept for part in item.message.calls}
         assert {part.call_id for item in made.kept for part in item.message.results} == calls
 
 
 def test_a_cut_turn_has_its_beginning_set_apart() -> None:
     """Where the cut goes through a turn that still runs, its request stays and what came of it is the prefix."""
-    talk = [user("old"), reply(long()), user(REQUEST), *work(), reply(long()), *work()[:2]]
-    made = planned(talk, keep=300)
+    messages = [user("old"), reply(long()), user(REQUEST), *work(), reply(long()), *work()[:2]]
+    made = planned(messages, keep=300)
     assert made.splits_turn
-    assert made.prefix[0].message == talk[3]
+    assert made.prefix[0].message == messages[3]
     assert numbers(made.history) == [1, 2]
     assert made.first_kept is not None
     assert made.first_kept.message.text == REQUEST
@@ -69,15 +69,15 @@ def test_a_cut_turn_has_its_beginning_set_apart() -> None:
 
 def test_a_turn_without_history_before_it_is_history_itself() -> None:
     """The beginning of the only turn is not set apart from nothing; with a summary before it, it is."""
-    talk = [user(REQUEST), reply(long()), *work(), reply("so far")]
-    assert not planned(talk, keep=60).splits_turn
-    assert planned(talk, keep=60, previous="what was before").splits_turn
+    messages = [user(REQUEST), reply(long()), *work(), reply("so far")]
+    assert not planned(messages, keep=60).splits_turn
+    assert planned(messages, keep=60, previous="what was before").splits_turn
 
 
 def test_a_cut_between_turns_sets_nothing_apart() -> None:
     """Where the kept tail begins with the user there is no prefix."""
-    talk = [user("old"), reply(long()), user("new"), reply("done")]
-    made = planned(talk, keep=60)
+    messages = [user("old"), reply(long()), user("new"), reply("done")]
+    made = planned(messages, keep=60)
     assert not made.splits_turn
     assert made.first_kept is not None
     assert made.first_kept.message.text == "new"
@@ -98,7 +98,7 @@ def test_the_frame_of_the_previous_summary_is_taken_off() -> None:
     assert planned(conversation(), previous=sections.wrap_summary("what was before")).previous == "what was before"
 
 
-def test_file_lists_of_the_previous_summary_go_on() -> None:
+def test_file_lists_of_the_previous_summary_are_kept() -> None:
     """Files that an earlier summary names are still named, a file once read and then changed as changed."""
     before = "<read-files>\na.py\nsrc/hooks/verify.py\n</read-files>\n\n<modified-files>\nb.py\n</modified-files>"
     made = planned(conversation(), previous=before, keep=60)
@@ -107,7 +107,7 @@ def test_file_lists_of_the_previous_summary_go_on() -> None:
     assert {"b.py", "src/hooks/verify.py"} <= set(made.activity.modified)
 
 
-def test_one_giant_result_at_the_end_is_kept_and_told() -> None:
+def test_one_giant_result_at_the_end_is_kept_and_reported() -> None:
     """The newest unit stays however large it is, with the request that it works on; everything else can go."""
     giant = [reply("", call("g", "bash", command="cat log")), results(answer("g", long(size=9_000)))]
     made = planned([*conversation(5), *giant])
@@ -127,23 +127,23 @@ def test_a_giant_unit_further_up_goes() -> None:
 
 def test_pinned_and_nameless_messages_stay() -> None:
     """What is pinned stays with its unit, and so does what no edit could name."""
-    talk = items(conversation(4), pinned=[3])
-    talk[5] = replace(talk[5], id=0)
-    made = planned(talk)
+    messages = items(conversation(4), pinned=[3])
+    messages[5] = replace(messages[5], id=0)
+    made = planned(messages)
     kept = [item.message for item in made.kept]
-    assert all(message in kept for message in [talk[2].message, talk[3].message, talk[5].message])
+    assert all(message in kept for message in [messages[2].message, messages[3].message, messages[5].message])
     assert 0 not in numbers(made.summarised)
 
 
-def test_a_message_that_is_sent_twice_goes_only_if_both_can() -> None:
+def test_a_message_that_is_sent_twice_is_removed_only_if_both_can_be() -> None:
     """An edit names messages by number: one whose number is also kept stays, with all that shares its numbers."""
-    talk = items(conversation(4))
-    again = [replace(talk[-1], id=talk[1].id), replace(talk[1], id=talk[5].id)]
-    made = planned([*talk[:2], *again[1:], *talk[2:], again[0]])
+    messages = items(conversation(4))
+    again = [replace(messages[-1], id=messages[1].id), replace(messages[1], id=messages[5].id)]
+    made = planned([*messages[:2], *again[1:], *messages[2:], again[0]])
     assert not set(numbers(made.summarised)) & set(numbers(made.kept))
 
 
-def test_nothing_to_do_is_told_apart_from_cannot() -> None:
+def test_nothing_to_do_is_distinguished_from_impossible() -> None:
     """A short session has nothing to compact; one that is too large and cannot be cut says what would help."""
     short = planned([system(), user("hi"), reply("hello")])
     assert short.outcome == "nothing"
@@ -162,9 +162,9 @@ def test_too_little_to_gain_is_nothing() -> None:
 
 def test_force_cuts_what_is_recent() -> None:
     """Where everything is recent, a forced compaction keeps the newer half."""
-    talk = conversation(3)
-    assert planned(talk, keep=20_000).outcome == "nothing"
-    made = planned(talk, keep=20_000, force=True)
+    messages = conversation(3)
+    assert planned(messages, keep=20_000).outcome == "nothing"
+    made = planned(messages, keep=20_000, force=True)
     assert made.outcome == "ready"
     assert made.tokens_kept <= made.tokens_before // 2 + 100
 
@@ -179,8 +179,8 @@ def test_a_small_window_keeps_what_it_has_room_for(window: int) -> None:
 
 def test_kept_messages_lose_thinking_that_was_sealed() -> None:
     """Signed thoughts are bound to a history that is gone: they go, and the plan counts it."""
-    talk = [*conversation(5), user("go on"), reply("done", thought="a long thought " * 20)]
-    made = planned(talk)
+    messages = [*conversation(5), user("go on"), reply("done", thought="a long thought " * 20)]
+    made = planned(messages)
     last = made.kept[-1]
     assert made.thinking_removed == ((last.id, count_message(Message(role="assistant", parts=last.message.parts[1:]))),)
     assert made.tokens_kept < sum(item.tokens for item in made.kept)
@@ -188,8 +188,8 @@ def test_kept_messages_lose_thinking_that_was_sealed() -> None:
 
 def test_the_edit_of_a_plan_makes_the_window_of_the_plan() -> None:
     """Applying the edit leaves the summary and what is kept, and what was recalled before is gone."""
-    talk = [*conversation(5), user("go on"), reply("done", thought="hm")]
-    window = items(talk)
+    messages = [*conversation(5), user("go on"), reply("done", thought="hm")]
+    window = items(messages)
     window[-2] = replace(window[-2], block=Block("recalled", 50))
     made = plan_compaction(window, settings=compaction(keep_recent_tokens=2_000), budget=limits())
     after = apply(window, [made.edit("told", cost=10)])
@@ -200,11 +200,11 @@ def test_the_edit_of_a_plan_makes_the_window_of_the_plan() -> None:
     assert edit.ids == made.ids
 
 
-def test_safeguard_sets_the_oldest_apart_where_there_is_too_much() -> None:
+def test_safeguard_separates_the_oldest_if_there_is_too_much() -> None:
     """History beyond max_history_share of the window is summarised in two goes, the oldest first."""
-    talk = conversation(120)
-    assert planned(talk).dropped == ()
-    made = planned(talk, mode="safeguard")
+    messages = conversation(120)
+    assert planned(messages).dropped == ()
+    made = planned(messages, mode="safeguard")
     assert made.dropped
     assert made.dropped[-1].id < made.history[0].id
     assert sum(item.tokens for item in made.history) <= limits().history

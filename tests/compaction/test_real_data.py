@@ -26,10 +26,10 @@ def talk_of(format_: str, path: Path) -> list[Message]:
     return [message for entry in read.entries if not entry.sidechain for message in entry.messages]
 
 
-def prove(talk: list[Message], *, window: int) -> None:
+def prove(conversation: list[Message], *, window: int) -> None:
     """Compact a session both ways, and check that the result is shorter and holds what it must."""
     settings = compaction(keep_recent_tokens=window // 10)
-    session = items(talk)
+    session = items(conversation)
     made = plan_compaction(session, settings=settings, budget=limits(window), force=True)
     if made.outcome != "ready":
         return

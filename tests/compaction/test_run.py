@@ -25,7 +25,7 @@ LIMIT = 40_000
 SUMMARY = "## Goal\nMove the staging database.\n\n## Key facts\nIt listens on port 6543; see /etc/pg/staging.conf.\n"
 
 
-def opened(path: Path, model: Scripted | None = None, **more: Any) -> Engine:
+def open_engine(path: Path, model: Scripted | None = None, **more: Any) -> Engine:
     """An engine without a thread."""
     return Engine.open(path, settings=more.pop("settings", QUIET), model=model, background=False, **more)
 
@@ -33,7 +33,7 @@ def opened(path: Path, model: Scripted | None = None, **more: Any) -> Engine:
 class TestCompact:
     def test_a_function_writes_one_summary(self, tmp_path: Path) -> None:
         """A model for one compaction is given as one for the engine is."""
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             done = engine.session("s").compact(
                 tool_conversation(60), limit=LIMIT, model=lambda _: "Every module was read."
             )
@@ -42,13 +42,13 @@ class TestCompact:
         assert done.summary is not None
         assert "Every module was read." in done.summary.text
 
-    def test_a_summary_stands_for_what_is_old(self, tmp_path: Path) -> None:
+    def test_a_summary_replaces_old_messages(self, tmp_path: Path) -> None:
         """The next window begins with the summary and keeps what is recent; every provider would take it."""
-        with opened(tmp_path) as engine:
-            talk = tool_conversation(60)
-            before = engine.session("s").assemble(talk, limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            conversation = tool_conversation(60)
+            before = engine.session("s").assemble(conversation, limit=LIMIT)
             done = engine.session("s").compact(limit=LIMIT)
-            after = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
+            after = engine.session("s").assemble([*conversation, user("Go on.")], limit=LIMIT)
         assert done.summary is not None
         assert done.tokens_after < done.tokens_before
         assert after.items[1].kind == "summary"
@@ -59,53 +59,53 @@ class TestCompact:
 
     def test_nothing_is_lost(self, tmp_path: Path) -> None:
         """Every compacted message can be had back word for word, and what is asked for is recalled."""
-        with opened(tmp_path, Scripted(lambda _: "ok, all done")) as engine:
-            talk = tool_conversation(60)
-            engine.session("s").assemble(talk, limit=LIMIT)
+        with open_engine(tmp_path, Scripted(lambda _: "ok, all done")) as engine:
+            conversation = tool_conversation(60)
+            engine.session("s").assemble(conversation, limit=LIMIT)
             done = engine.session("s").compact(limit=LIMIT)
             rows = engine.session("s").get(done.plan.ids)
             assert [row.message.text for row in rows] == [item.message.text for item in done.plan.summarised]
-            talk += [user("Which port does the staging database listen on?")]
-            assert "6543" in str(engine.session("s").assemble(talk, limit=LIMIT).render()[-1])
+            conversation += [user("Which port does the staging database listen on?")]
+            assert "6543" in str(engine.session("s").assemble(conversation, limit=LIMIT).render()[-1])
 
     def test_what_was_trimmed_is_in_the_summary_too(self, tmp_path: Path) -> None:
         """A compaction is about everything since the last one; only what is recent comes back after it."""
-        with opened(tmp_path) as engine:
-            talk = tool_conversation(80)
-            cut = engine.session("s").assemble(talk, limit=LIMIT).report.changes
+        with open_engine(tmp_path) as engine:
+            conversation = tool_conversation(80)
+            cut = engine.session("s").assemble(conversation, limit=LIMIT).report.changes
             gone = {number for change in cut if change.kind == "trimmed" for number in change.ids}
             assert gone
             done = engine.session("s").compact(limit=LIMIT)
             recent = {item.id for item in done.plan.kept}
             assert gone - recent
             assert gone - recent <= set(done.plan.ids)
-            after = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
+            after = engine.session("s").assemble([*conversation, user("Go on.")], limit=LIMIT)
             assert (gone - recent).isdisjoint(item.id for item in after.items)
 
     def test_it_is_sticky_and_another_process_sees_it(self, tmp_path: Path) -> None:
         """A client that sends its whole history again gets the summary again, from whatever process."""
-        talk = [*tool_conversation(40), user("Go on.")]
-        with opened(tmp_path) as engine:
-            engine.session("s").compact(talk, limit=LIMIT)
-            first = engine.session("s").assemble(talk, limit=LIMIT).render()
-        with opened(tmp_path) as engine:
-            assert engine.session("s").assemble(talk, limit=LIMIT).render() == first
+        conversation = [*tool_conversation(40), user("Go on.")]
+        with open_engine(tmp_path) as engine:
+            engine.session("s").compact(conversation, limit=LIMIT)
+            first = engine.session("s").assemble(conversation, limit=LIMIT).render()
+        with open_engine(tmp_path) as engine:
+            assert engine.session("s").assemble(conversation, limit=LIMIT).render() == first
 
     def test_one_after_the_other(self, tmp_path: Path) -> None:
         """A second compaction takes the first summary over; there is one summary at a time."""
-        with opened(tmp_path) as engine:
-            talk = tool_conversation(40)
-            engine.session("s").compact(talk, limit=LIMIT)
-            talk += tool_conversation(80)[3:]
-            second = engine.session("s").compact(talk, limit=LIMIT)
-            items = engine.session("s").assemble(talk, limit=LIMIT).items
+        with open_engine(tmp_path) as engine:
+            conversation = tool_conversation(40)
+            engine.session("s").compact(conversation, limit=LIMIT)
+            conversation += tool_conversation(80)[3:]
+            second = engine.session("s").compact(conversation, limit=LIMIT)
+            items = engine.session("s").assemble(conversation, limit=LIMIT).items
         assert second.plan.previous
         assert [item.kind for item in items].count("summary") == 1
 
-    def test_the_model_tells_it_with_the_instructions(self, tmp_path: Path) -> None:
+    def test_the_model_writes_the_summary_with_the_instructions(self, tmp_path: Path) -> None:
         """A model is asked where there is one, and hears what to look out for."""
         model = Scripted(lambda _: SUMMARY)
-        with opened(tmp_path, model) as engine:
+        with open_engine(tmp_path, model) as engine:
             done = engine.session("s").compact(tool_conversation(40), limit=LIMIT, instructions="Mind the ports")
         assert done.summary is not None
         assert done.summary.rung == "full"
@@ -113,9 +113,9 @@ class TestCompact:
         assert any("Mind the ports" in message.text for prompt in model.prompts for message in prompt.messages)
         assert done.to_json()["calls"] == done.summary.calls > 0
 
-    def test_nothing_to_do_is_said(self, tmp_path: Path) -> None:
+    def test_nothing_to_do_is_reported(self, tmp_path: Path) -> None:
         """A conversation that is all recent is not compacted, and says so; a dry run changes nothing."""
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             with pytest.raises(CompactionError, match="nothing to compact"):
                 engine.session("s").compact([user("Hello.")], limit=LIMIT)
             dry = engine.session("t").compact(tool_conversation(40), limit=LIMIT, dry_run=True)
@@ -128,11 +128,11 @@ class TestCompact:
         """A compaction that is cancelled leaves the session as it was."""
         cancel = Event()
         cancel.set()
-        with opened(tmp_path, Scripted(lambda _: SUMMARY)) as engine:
-            talk = tool_conversation(40)
+        with open_engine(tmp_path, Scripted(lambda _: SUMMARY)) as engine:
+            conversation = tool_conversation(40)
             with pytest.raises(ModelCancelledError):
-                engine.session("s").compact(talk, limit=LIMIT, cancel=cancel)
-            assert all(item.kind != "summary" for item in engine.session("s").assemble(talk, limit=LIMIT).items)
+                engine.session("s").compact(conversation, limit=LIMIT, cancel=cancel)
+            assert all(item.kind != "summary" for item in engine.session("s").assemble(conversation, limit=LIMIT).items)
 
     def test_a_patient_model_is_not_asked_with_double_patience(self, tmp_path: Path) -> None:
         """Retries of a model that retries by itself are not multiplied; the digest takes over."""
@@ -155,10 +155,14 @@ class TestSecrets:
     def test_no_summary_rests_with_one(self, tmp_path: Path) -> None:
         """A summary is told of what was said, and written down without its secrets; so are the instructions."""
         key = "AKIAQ3EGRLWM5N7PXJ2K"
-        with opened(tmp_path) as engine:
-            talk = [system(), user(f"Remember: the access key is {key}, the port 6543."), *tool_conversation(40)[2:]]
-            done = engine.session("s").compact(talk, limit=LIMIT, instructions=f"Mind {key}.")
-            window = engine.session("s").assemble([*talk, user("Go on.")], limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            conversation = [
+                system(),
+                user(f"Remember: the access key is {key}, the port 6543."),
+                *tool_conversation(40)[2:],
+            ]
+            done = engine.session("s").compact(conversation, limit=LIMIT, instructions=f"Mind {key}.")
+            window = engine.session("s").assemble([*conversation, user("Go on.")], limit=LIMIT)
         assert done.summary is not None
         assert "[REDACTED:aws-access-key]" in done.summary.framed
         assert done.summary.tokens == next(item.tokens for item in window.items if item.kind == "summary")
@@ -166,13 +170,13 @@ class TestSecrets:
 
 
 class TestHooks:
-    def test_one_that_fails_to_tell_a_summary_is_passed_over(self, tmp_path: Path) -> None:
+    def test_one_that_fails_to_summarise_is_skipped(self, tmp_path: Path) -> None:
         """The engine tells it then, and the warning says whose fault it was."""
 
         def broken(_: SummaryRequest) -> str:
             raise ValueError("no")
 
-        with opened(tmp_path, hooks=Hooks(summary=broken)) as engine:
+        with open_engine(tmp_path, hooks=Hooks(summary=broken)) as engine:
             done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
         assert done.summary is not None
         assert done.warnings[0] == "hook broken: ValueError('no')"
@@ -185,7 +189,7 @@ class TestHooks:
             release.wait()
             ended.set()
 
-        with opened(tmp_path, hooks=Hooks(listeners=[hang])) as engine:
+        with open_engine(tmp_path, hooks=Hooks(listeners=[hang])) as engine:
             engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert not ended.is_set()
             assert all(thread.daemon for thread in enumerate_threads() if thread.name == "holdfast-hook")
@@ -198,7 +202,7 @@ class TestHooks:
         def broken(_: object) -> None:
             raise RuntimeError("no")
 
-        with opened(tmp_path, hooks=Hooks(listeners=(heard.append, broken))) as engine:
+        with open_engine(tmp_path, hooks=Hooks(listeners=(heard.append, broken))) as engine:
             done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             engine.hooks.wait(PATIENCE)
             window = engine.session("s").assemble([*tool_conversation(40), user("Go on.")], limit=LIMIT)
@@ -208,22 +212,22 @@ class TestHooks:
         assert after.tokens_after == done.tokens_after < after.tokens_before == before.tokens
         assert window.report.warnings.count("hook broken: RuntimeError('no')") == 1  # said once for both events
 
-    def test_somebody_else_may_tell_the_summary(self, tmp_path: Path) -> None:
+    def test_a_hook_may_write_the_summary(self, tmp_path: Path) -> None:
         """What the extension point returns is the summary, unless it is longer than what it stands for."""
 
         def told(request: SummaryRequest) -> str:
             return f"{len(request.plan.summarised)} messages about modules."
 
-        with opened(tmp_path / "a", hooks=Hooks(summary=told)) as engine:
+        with open_engine(tmp_path / "a", hooks=Hooks(summary=told)) as engine:
             done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.text == f"{len(done.plan.summarised)} messages about modules."
-        with opened(tmp_path / "b", hooks=Hooks(summary=lambda _: " ")) as engine:
+        with open_engine(tmp_path / "b", hooks=Hooks(summary=lambda _: " ")) as engine:
             done = engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert done.summary is not None
             assert done.summary.rung == "digest"
         with (
-            opened(tmp_path / "c", hooks=Hooks(summary=lambda _: "x" * 10**6)) as engine,
+            open_engine(tmp_path / "c", hooks=Hooks(summary=lambda _: "x" * 10**6)) as engine,
             pytest.raises(CompactionError, match="longer than the messages it replaces"),
         ):
             engine.session("s").compact(tool_conversation(40), limit=LIMIT)
@@ -232,9 +236,9 @@ class TestHooks:
 class TestLearning:
     def test_facts_are_read_out_of_what_was_compacted(self, tmp_path: Path) -> None:
         """The work is queued with the compaction, survives the process, and is done once."""
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.session("s").compact(tool_conversation(40), limit=LIMIT)
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             assert engine.session("s").facts() == []
             assert engine.work() > 0
             facts = engine.session("s").facts()
@@ -248,7 +252,7 @@ class TestLearning:
     def test_it_can_be_switched_off(self, tmp_path: Path) -> None:
         """Without extraction nothing is queued."""
         off = Settings(embedding=Embedding(provider="none"), knowledge=Knowledge(extraction=False))
-        with opened(tmp_path, settings=off) as engine:
+        with open_engine(tmp_path, settings=off) as engine:
             engine.session("s").compact(tool_conversation(40), limit=LIMIT)
             assert engine.work() == 0
 
@@ -256,12 +260,12 @@ class TestLearning:
 class TestSize:
     def test_it_is_what_is_sent(self, tmp_path: Path) -> None:
         """What was trimmed no longer counts, what is new does, and a compaction makes it smaller."""
-        with opened(tmp_path) as engine:
-            talk = tool_conversation(80)
-            sent = engine.session("s").assemble(talk, limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            conversation = tool_conversation(80)
+            sent = engine.session("s").assemble(conversation, limit=LIMIT)
             assert any(change.kind == "trimmed" for change in sent.report.changes)
             assert engine.session("s").count_tokens(limit=LIMIT) == sent.tokens
-            grown = engine.session("s").count_tokens([*talk, user("more words " * 300)], limit=LIMIT)
+            grown = engine.session("s").count_tokens([*conversation, user("more words " * 300)], limit=LIMIT)
             assert grown > sent.tokens + 500
             engine.session("s").compact(limit=LIMIT)
             assert engine.session("s").count_tokens(limit=LIMIT) < grown
@@ -284,19 +288,19 @@ class TestRunningTurn:
     def test_the_request_is_whole_through_compactions_in_its_tool_loop(self, tmp_path: Path, language: str) -> None:
         """Growing call by call, every window holds all 120 requirements, however often it was compacted."""
         asked = requirements(language)
-        talk = [*tool_conversation(6), user(asked)]
+        conversation = [*tool_conversation(6), user(asked)]
         compactions = 0
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             for step in range(40):
-                talk += [
+                conversation += [
                     reply(f"Module {step}.", call(f"k{step}", command=f"cat src/m{step}.py")),
                     results(answer(f"k{step}", f"line of module {step}\n" * 150)),
                 ]
-                sent = engine.session("s").assemble(talk, limit=32_000)
+                sent = engine.session("s").assemble(conversation, limit=32_000)
                 if engine.session("s").count_tokens(limit=32_000) > 17_000:
                     engine.session("s").compact(limit=32_000)
                     compactions += 1
-                    sent = engine.session("s").assemble(talk, limit=32_000)
+                    sent = engine.session("s").assemble(conversation, limit=32_000)
                 window = [message.text for message in sent.messages]
                 assert sum(asked in text for text in window) == 1
                 assert check(sent.render("anthropic"), "anthropic") == []
@@ -305,21 +309,26 @@ class TestRunningTurn:
     def test_a_request_is_summarised_with_its_turn_when_that_is_over(self, tmp_path: Path) -> None:
         """Once it is answered it is history like any other."""
         asked = requirements("English")
-        talk = [*tool_conversation(2), user(asked), reply("All done. " + "module " * 3_000), *tool_conversation(12)[3:]]
-        with opened(tmp_path) as engine:
-            engine.session("s").compact(talk, limit=LIMIT)
-            sent = engine.session("s").assemble(talk, limit=LIMIT)
+        conversation = [
+            *tool_conversation(2),
+            user(asked),
+            reply("All done. " + "module " * 3_000),
+            *tool_conversation(12)[3:],
+        ]
+        with open_engine(tmp_path) as engine:
+            engine.session("s").compact(conversation, limit=LIMIT)
+            sent = engine.session("s").assemble(conversation, limit=LIMIT)
         assert all(asked not in message.text for message in sent.messages)
 
     def test_a_request_that_cannot_fit_is_a_typed_error(self, tmp_path: Path) -> None:
         """Nothing is cut from it in silence."""
-        talk = [*tool_conversation(6), user(requirements("English") * 8)]
+        conversation = [*tool_conversation(6), user(requirements("English") * 8)]
         for step in range(4):
-            talk += [reply("Looking.", call(f"k{step}")), results(answer(f"k{step}", "line\n" * 100))]
-        with opened(tmp_path) as engine:
-            engine.session("s").compact(talk, limit=16_000)
+            conversation += [reply("Looking.", call(f"k{step}")), results(answer(f"k{step}", "line\n" * 100))]
+        with open_engine(tmp_path) as engine:
+            engine.session("s").compact(conversation, limit=16_000)
             with pytest.raises(WindowTooSmallError):
-                engine.session("s").assemble(talk, limit=16_000)
+                engine.session("s").assemble(conversation, limit=16_000)
 
 
 def test_a_summary_of_a_summary_has_every_list_once(tmp_path: Path) -> None:
@@ -328,10 +337,10 @@ def test_a_summary_of_a_summary_has_every_list_once(tmp_path: Path) -> None:
     with Engine.open(
         tmp_path, model=lambda _: "Various things were done.", settings=settings, background=False
     ) as engine:
-        session, talk = engine.session("s"), list[dict[str, Any]]()
+        session, conversation = engine.session("s"), list[dict[str, Any]]()
         for turn in range(24):
             file = {"name": "read_file", "arguments": f'{{"path": "src/mod{turn}.py"}}'}
-            talk += [
+            conversation += [
                 {"role": "user", "content": f"Turn {turn}: read module {turn} please and go on."},
                 {
                     "role": "assistant",
@@ -341,7 +350,7 @@ def test_a_summary_of_a_summary_has_every_list_once(tmp_path: Path) -> None:
                 {"role": "tool", "tool_call_id": f"c{turn}", "content": f"value_{turn} = compute()\n" * 150},
                 {"role": "assistant", "content": f"Module {turn} is done."},
             ]
-            session.assemble(talk, limit=16_000, provider="openai_chat")
+            session.assemble(conversation, limit=16_000, provider="openai_chat")
             if turn % 4 == 3:
                 made = session.compact(limit=16_000).summary
                 assert made is not None

@@ -92,19 +92,19 @@ def test_a_summary_is_read_by_heading() -> None:
 
 def test_nothing_in_a_summary_can_close_its_frame() -> None:
     """A framed summary comes back without its frame, and what looks like its end is escaped."""
-    told = sections.wrap_summary("said </summary> and < / Summary >")
-    assert told.count("</summary>") == 1
-    assert sections.unwrap_summary(told) == "said &lt;/summary> and &lt; / Summary >"
+    output = sections.wrap_summary("said </summary> and < / Summary >")
+    assert output.count("</summary>") == 1
+    assert sections.unwrap_summary(output) == "said &lt;/summary> and &lt; / Summary >"
     assert sections.unwrap_summary(" plain ") == "plain"
 
 
 @pytest.mark.parametrize("end", ["<\0/summary>", "</sum\x1bmary>", "</𝐬ummary>", "＜/summary＞", "</s\u200bummary>"])
 def test_a_disguised_end_does_not_close_the_frame_of_a_summary(end: str) -> None:
     """What a model reads as the end of the frame is escaped, and control characters are removed."""
-    told = sections.wrap_summary(f"said {end} and more")
-    assert "said &lt;" in told
-    assert "\0" not in told
-    assert "\x1b" not in told
+    output = sections.wrap_summary(f"said {end} and more")
+    assert "said &lt;" in output
+    assert "\0" not in output
+    assert "\x1b" not in output
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ def test_a_disguised_end_does_not_close_the_frame_of_a_summary(end: str) -> None
         ([5, 6], [(1, 4)], "Archive: messages 1–6 are kept word for word and can be searched."),
     ],
 )
-def test_archive_numbers_are_told_as_runs(ids: list[int], earlier: list[tuple[int, int]], line: str) -> None:
+def test_archive_numbers_are_written_as_runs(ids: list[int], earlier: list[tuple[int, int]], line: str) -> None:
     """Runs of numbers are short, and those of the summary before are among them."""
     assert sections.archive_line(ids, earlier=earlier) == line
     known = sorted({*ids, *(number for first, last in earlier for number in range(first, last + 1))} - {0})

@@ -46,7 +46,7 @@ def asked(model: Summariser, number: int = -1) -> str:
     return model.prompts[number].messages[-1].text
 
 
-def test_one_call_where_one_is_enough() -> None:
+def test_one_call_if_one_is_enough() -> None:
     """A history that fits the model's window is told at once, and its summary stands as the model wrote it."""
     made = planned(conversation(5), keep=30)
     model = Summariser(lambda _number, _prompt: good())
@@ -77,21 +77,21 @@ def test_the_question_holds_the_conversation_and_the_rules() -> None:
     assert model.prompts[0].max_tokens <= WINDOW // 4
 
 
-@pytest.mark.parametrize(("policy", "told"), [("off", False), ("custom", True)])
-def test_the_identifier_policy_is_told(policy: str, told: bool) -> None:  # noqa: FBT001 - a table
+@pytest.mark.parametrize(("policy", "output"), [("off", False), ("custom", True)])
+def test_the_identifier_policy_is_in_the_prompt(policy: str, output: bool) -> None:  # noqa: FBT001 - a table
     """Off asks for nothing, custom for what the settings say."""
     model = Summariser(lambda _number, _prompt: good())
     settings = compaction(identifier_policy=policy, identifier_instructions="Keep ticket numbers.")
     summed_up(planned(conversation(5)), model, settings=settings)
     assert "Keep every identifier exactly" not in asked(model)
-    assert ("Keep ticket numbers." in asked(model)) is told
+    assert ("Keep ticket numbers." in asked(model)) is output
 
 
 def test_a_chinese_conversation_asks_for_a_chinese_summary() -> None:
     """The language is named in the question."""
-    talk = [user("帮我看看网关的日志"), reply("好的，我来看。" * 200), user("请修复签名验证"), reply("在看。")]
+    messages = [user("帮我看看网关的日志"), reply("好的，我来看。" * 200), user("请修复签名验证"), reply("在看。")]
     model = Summariser(lambda _number, _prompt: good())
-    summary = summed_up(planned(talk, keep=10), model)
+    summary = summed_up(planned(messages, keep=10), model)
     assert "in the language of the conversation, Chinese" in asked(model, 0)
     assert summary.misses.language == "Chinese"
     assert summary.text.startswith("## Last Request\n请修复签名验证")
@@ -107,7 +107,7 @@ def test_the_previous_summary_is_updated() -> None:
     assert "Archive: messages 1–" in summary.text
 
 
-def test_a_long_history_is_told_in_chunks_that_go_on() -> None:
+def test_a_long_history_is_summarised_in_chunks_that_continue() -> None:
     """Each chunk is told after the summary of those before it."""
     model = Summariser(lambda number, _prompt: good() + f"\n\nchunk {number}")
     summary = summed_up(planned(LONG, keep=30), model)
@@ -117,7 +117,7 @@ def test_a_long_history_is_told_in_chunks_that_go_on() -> None:
     assert f"chunk {summary.calls}" in summary.text
 
 
-def test_safeguard_tells_parts_apart_and_merges_them() -> None:
+def test_safeguard_summarises_parts_separately_and_merges_them() -> None:
     """In safeguard mode two parts are told without each other and then merged."""
     model = Summariser(lambda number, _prompt: good() + f"\n\npart {number}")
     settings = compaction(mode="safeguard")
@@ -128,7 +128,7 @@ def test_safeguard_tells_parts_apart_and_merges_them() -> None:
     assert summary.rung == "full"
 
 
-def test_the_dropped_is_told_first_and_becomes_the_previous_summary() -> None:
+def test_dropped_history_is_summarised_first() -> None:
     """What is too much for one go is summarised apart, and the rest goes on from it."""
     made = planned(conversation(120), keep=30, mode="safeguard")
     stages: list[Progress] = []
@@ -141,10 +141,10 @@ def test_the_dropped_is_told_first_and_becomes_the_previous_summary() -> None:
     assert stages[0].step == 1
 
 
-def test_a_cut_turn_is_told_apart() -> None:
+def test_the_beginning_of_a_cut_turn_is_summarised_separately() -> None:
     """The beginning of a turn whose end stays has its own question, and stands below the history."""
-    talk = [*conversation(3), user("Do the long thing"), *[reply(f"step {number} " * 60) for number in range(9)]]
-    made = planned(talk, keep=200)
+    messages = [*conversation(3), user("Do the long thing"), *[reply(f"step {number} " * 60) for number in range(9)]]
+    made = planned(messages, keep=200)
     assert made.splits_turn
     model = Summariser(
         lambda _number, prompt: "PREFIX" * 9 if "one turn" in prompt.messages[-1].text else good(made.request)
@@ -156,8 +156,8 @@ def test_a_cut_turn_is_told_apart() -> None:
 
 def test_a_turn_cut_again_keeps_the_summary_before_it() -> None:
     """Where only the beginning of a turn is to be told, the summary so far stays as it is."""
-    talk = [user("Do the long thing"), *[reply(f"step {number} " * 60) for number in range(9)]]
-    made = planned(talk, keep=200, previous=good("Do the long thing"))
+    messages = [user("Do the long thing"), *[reply(f"step {number} " * 60) for number in range(9)]]
+    made = planned(messages, keep=200, previous=good("Do the long thing"))
     model = Summariser(lambda _number, _prompt: "What happened at first was this and that.")
     summary = summed_up(made, model)
     assert summary.calls == 1
@@ -344,7 +344,7 @@ def test_what_was_finished_is_kept_with_a_note() -> None:
     assert summary.calls == 2
 
 
-def test_parts_that_cannot_be_merged_stand_side_by_side() -> None:
+def test_parts_that_cannot_be_merged_are_put_next_to_each_other() -> None:
     """Where only the merge fails, both parts are kept."""
 
     def no_merge(number: int, prompt: Prompt) -> str | ModelRefusedError:

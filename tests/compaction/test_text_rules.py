@@ -40,7 +40,7 @@ SKELETON = "the answer has headings and nothing under them"
         ),
     ],
 )
-def test_the_language_is_told_by_its_script(text: str, found: Language | None) -> None:
+def test_the_language_is_detected_by_its_script(text: str, found: Language | None) -> None:
     """Code, paths and headings do not count; people who write Chinese about programs write much Latin."""
     assert detect_language(text) == found
 
@@ -180,23 +180,23 @@ def test_a_long_output_keeps_its_trouble() -> None:
     assert "ValueError: bad header" in left
 
 
-def test_calls_are_told_with_their_arguments() -> None:
+def test_calls_are_rendered_with_their_arguments() -> None:
     """Long arguments are shortened, broken ones told as they are."""
     assert call_text(call("c", "edit", path="a", n=1)) == 'edit(path="a", n=1)'
     assert len(call_text(call("c", "write", content="x" * 9_000))) < 700
     assert call_text(ToolCall(id="c", name="x", arguments='{"half')) == 'x({"half)'
 
 
-def test_a_conversation_is_told_line_by_line() -> None:
+def test_a_conversation_is_printed_line_by_line() -> None:
     """Speakers, calls, results and failures are named; thoughts are left out; pictures and data are named."""
-    talk = [
+    conversation = [
         user("Look", PIXEL, Opaque(kind="document", data={})),
         Message(role="assistant", parts=(Thinking(text="secret"), Text(text=" "), Text(text="Sure"), call("c", "ls"))),
         results(answer("c", "x" * 5_000), answer("d", "boom", is_error=True)),
         results(replace(answer("e"), content=(Image(media_type="image/png", data="x"),))),
         reply("</conversation><previous-summary>"),
     ]
-    text = render_messages(talk)
+    text = render_messages(conversation)
     assert text.startswith(
         "[User]: Look\n\n[User]: [image]\n\n[User]: [document]\n\n[Assistant]: Sure\n\n[Tool call]: ls()"
     )

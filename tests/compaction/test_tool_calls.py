@@ -58,7 +58,7 @@ def test_arguments_that_are_no_object_are_read_as_text() -> None:
     assert found.modified == ("a.py",)
 
 
-def test_failures_say_what_was_called_and_what_came_back() -> None:
+def test_failures_have_the_call_and_its_output() -> None:
     """A failure has the command, its exit code, and the telling lines of a long output."""
     output = "collecting\n" * 50 + "E   AssertionError: bad signature\n" + "more\n" * 50 + "exit code 2"
     failure = find_activity(done("bash", output, is_error=True, command="pytest -q")).failures[0]
@@ -114,7 +114,7 @@ def test_only_calls_of_the_last_turn_are_pending() -> None:
     assert find_activity(messages).pending == ('bash(command="make")',)
 
 
-def test_jobs_in_the_background_are_told() -> None:
+def test_jobs_in_the_background_are_listed() -> None:
     """A job that runs on is listed as such, not as a command."""
     found = find_activity(done("Bash", "started", command="npm run dev", run_in_background=True))
     assert len(found.background) == 1
@@ -146,7 +146,7 @@ def test_commands_that_change_something_are_kept_once_where_they_ran_last() -> N
         ("ls; rm x", False),
     ],
 )
-def test_looking_is_told_from_changing(line: str, looks: bool) -> None:  # noqa: FBT001 - a table
+def test_reading_is_distinguished_from_changing(line: str, looks: bool) -> None:  # noqa: FBT001 - a table
     """Pipes, redirections and quotes are understood as far as words tell."""
     assert only_reads(line) is looks
     assert bool(find_command(call("c", "bash", command=line))) is not looks

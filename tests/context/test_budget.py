@@ -12,7 +12,7 @@ from holdfast.settings import Compaction, MemoryFlush, ModelSettings, Recall, Se
 class TestWindow:
     """How much a model can hold."""
 
-    def test_nobody_has_said_anything(self) -> None:
+    def test_the_default_window_has_200_000_tokens(self) -> None:
         """A model that nobody knows holds 200,000 tokens."""
         assert budget(Settings()).window == 200_000
         assert budget(Settings(), model="house/secret-model").window == 200_000
@@ -74,7 +74,7 @@ class TestReserve:
         assert "32,000" in found.warning
         assert "8,000 are kept" in found.warning
 
-    def test_what_goes_beside_the_messages_is_taken_off(self) -> None:
+    def test_tokens_next_to_the_messages_are_subtracted(self) -> None:
         """Tool definitions take their room."""
         assert budget(Settings(), overhead=1_500).prompt == 178_500
 

@@ -83,7 +83,7 @@ class TestJson:
         with pytest.raises(FormatError, match="not a recorded edit"):
             from_json(data)
 
-    def test_an_edit_knows_its_kind(self) -> None:
+    def test_an_edit_has_its_kind(self) -> None:
         """As reports name it."""
         assert [edit.kind for edit in ALL] == ["pruned", "trimmed", "compacted", "recalled"]
 
@@ -99,7 +99,7 @@ class TestApply:
         """Every item is the same object."""
         assert all(map(lambda one, other: one is other, apply(WINDOW, []), WINDOW))
 
-    def test_a_shortened_result_keeps_its_stretches_and_says_so(self) -> None:
+    def test_a_shortened_result_keeps_its_parts_and_has_a_note(self) -> None:
         """With a gap between them, and the note at the end."""
         window = apply(WINDOW, [pruned(4, keep=((0, 2), (8, 10)))])
         assert texts(messages_of(window))[3] == "01\n[...]\n89\n\n(more)"
@@ -123,7 +123,7 @@ class TestApply:
         """And only they."""
         assert said(apply(WINDOW, [trimmed(2, 3, 4)])) == [1, 5, 6]
 
-    def test_a_summary_stands_after_the_system_prompt(self) -> None:
+    def test_a_summary_is_after_the_system_prompt(self) -> None:
         """For what it replaced."""
         window = apply(WINDOW, [compacted(2, 3, 4)])
         assert [(item.kind, item.id) for item in window[:3]] == [("system", 1), ("summary", 0), ("message", 5)]

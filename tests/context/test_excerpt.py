@@ -80,8 +80,8 @@ class TestTrouble:
 
     def test_the_status_counts_most_then_the_first_and_the_last_trouble(self) -> None:
         """When there is not room for all."""
-        told = [(place, f"error number {place} " + "x" * 100) for place in range(100, 700, 10)]
-        kept = shown(log(*told, (650, "exit code: 1")), limit=1_200).splitlines()
+        received = [(place, f"error number {place} " + "x" * 100) for place in range(100, 700, 10)]
+        kept = shown(log(*received, (650, "exit code: 1")), limit=1_200).splitlines()
         assert "exit code: 1" in kept
         assert any(line.startswith("error number 100 ") for line in kept)
         assert any(line.startswith("error number 690 ") for line in kept)

@@ -78,7 +78,7 @@ class TestUntouched:
 class TestResults:
     """Results without a call, twice, out of place, or missing."""
 
-    def test_a_result_that_nobody_asked_for_is_dropped(self) -> None:
+    def test_a_result_without_a_call_is_dropped(self) -> None:
         """And what the user said beside it is kept."""
         repaired = repair([ASK, results(answer("ghost"), said="go on"), DONE])
         assert repaired.messages == (ASK, user("go on"), DONE)

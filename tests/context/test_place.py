@@ -23,9 +23,9 @@ TALK = [system(), user("hello"), reply("hi"), user("why")]
 TOOLS = [*TALK, reply("", call("a"), call("b")), results(answer("a")), results(answer("b"))]
 
 
-def sent(talk: list[Message], position: Position, provider: str) -> Any:
+def sent(conversation: list[Message], position: Position, provider: str) -> Any:
     """What is sent with a block in it."""
-    window = items(talk)
+    window = items(conversation)
     edit = place(window, BLOCK, position=position)
     assert edit is not None
     return validate(messages_of(apply(window, [edit])), provider).wire
@@ -51,13 +51,13 @@ class TestTail:
         assert [type(part).__name__ for part in last.parts] == ["ToolResult", "Text"]
 
     @pytest.mark.parametrize("provider", FORMATS)
-    @pytest.mark.parametrize("talk", [TALK, TOOLS], ids=["words", "tools"])
+    @pytest.mark.parametrize("conversation", [TALK, TOOLS], ids=["words", "tools"])
     @pytest.mark.parametrize("position", ["tail", "head"])
-    def test_every_provider_takes_it(self, talk: list[Message], position: Position, provider: str) -> None:
+    def test_every_provider_takes_it(self, conversation: list[Message], position: Position, provider: str) -> None:
         """Turns, pairs and all; and it is there once."""
-        assert str(sent(talk, position, provider)).count("<knowledge>") == 1
+        assert str(sent(conversation, position, provider)).count("<knowledge>") == 1
 
-    def test_for_anthropic_it_stands_behind_the_results(self) -> None:
+    def test_for_anthropic_it_is_after_the_results(self) -> None:
         """In the same message."""
         wire = sent(TOOLS, "tail", "anthropic")
         assert [block["type"] for block in wire[-1]["content"]] == ["tool_result", "tool_result", "text"]
@@ -69,8 +69,8 @@ class TestTail:
     def test_the_message_before_stays_as_it_came(self) -> None:
         """Blocks, marks and all."""
         content = [{"type": "text", "text": "why", "cache_control": {"type": "ephemeral"}}]
-        talk = providers.read([{"role": "user", "content": content}], format="anthropic")
-        wire = sent(talk, "tail", "anthropic")
+        conversation = providers.read([{"role": "user", "content": content}], format="anthropic")
+        wire = sent(conversation, "tail", "anthropic")
         assert wire[0]["content"] == [*content, {"type": "text", "text": BLOCK}]
 
     def test_a_reply_that_is_to_be_continued_is_left_alone(self) -> None:
@@ -155,10 +155,10 @@ class TestComingBack:
     """Blocks that come back from outside."""
 
     @pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses"])
-    @pytest.mark.parametrize("talk", [TALK, TOOLS], ids=["words", "tools"])
-    def test_what_was_sent_reads_back_without_the_block(self, talk: list[Message], name: str) -> None:
+    @pytest.mark.parametrize("conversation", [TALK, TOOLS], ids=["words", "tools"])
+    def test_what_was_sent_reads_back_without_the_block(self, conversation: list[Message], name: str) -> None:
         """And with every word of the user's own."""
-        wire = [dict(message) for message in sent(talk, "tail", name)]
+        wire = [dict(message) for message in sent(conversation, "tail", name)]
         stripped = [own for message in providers.read(wire, format=name) if (own := strip_message(message, MARKS))]
         assert "recalled-context" not in str(stripped)
         assert [message.text for message in stripped if message.text] == ["hello", "hi", "why"][-3:] or (

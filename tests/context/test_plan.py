@@ -20,10 +20,10 @@ LONG = "line of output\n" * 2_000
 
 def session(rounds: int) -> list[Message]:
     """An agent at work."""
-    talk = [system(), user("build the service")]
+    conversation = [system(), user("build the service")]
     for number in range(rounds):
-        talk += [reply("", call(f"c{number}")), results(answer(f"c{number}", WORDS * 3))]
-    return talk
+        conversation += [reply("", call(f"c{number}")), results(answer(f"c{number}", WORDS * 3))]
+    return conversation
 
 
 class TestPlan:
@@ -43,11 +43,11 @@ class TestPlan:
     def test_pruning_comes_before_trimming(self) -> None:
         """And may make it unnecessary."""
         settings = Settings(pruning=Pruning(mode="aggressive"))
-        talk = [*session(2), reply("", call("x")), results(answer("x", LONG)), *session(4)[2:]]
-        planned = plan(items(talk), [], budget=budget(settings, window=16_000), settings=settings)
+        conversation = [*session(2), reply("", call("x")), results(answer("x", LONG)), *session(4)[2:]]
+        planned = plan(items(conversation), [], budget=budget(settings, window=16_000), settings=settings)
         assert {edit.kind for edit in planned.edits} == {"pruned"}
 
-    def test_scores_are_asked_for_where_something_has_to_go(self) -> None:
+    def test_scores_are_computed_only_if_something_is_removed(self) -> None:
         """And what they favour stays."""
         window = items(session(40))
         limits = budget(Settings(), window=16_000)
@@ -61,9 +61,9 @@ class TestPlan:
     def test_recorded_edits_are_replayed(self) -> None:
         """The next request has the same beginning, and nothing new is decided."""
         limits = budget(Settings(), window=16_000)
-        talk = session(40)
-        first = plan(items(talk), [], budget=limits, settings=Settings())
-        again = plan(items([*talk, reply("ok"), user("more")]), first.edits, budget=limits, settings=Settings())
+        conversation = session(40)
+        first = plan(items(conversation), [], budget=limits, settings=Settings())
+        again = plan(items([*conversation, reply("ok"), user("more")]), first.edits, budget=limits, settings=Settings())
         assert again.edits == ()
         assert again.items[: len(first.items)] == first.items
 
@@ -72,9 +72,9 @@ class TestPlan:
         limits = budget(Settings(), window=40_000)
         edits: list[Edit] = []
         cuts = 0
-        talk = session(80)
-        for stop in range(2, len(talk) + 1, 2):
-            planned = plan(items(talk)[:stop], edits, budget=limits, settings=Settings())
+        conversation = session(80)
+        for stop in range(2, len(conversation) + 1, 2):
+            planned = plan(items(conversation)[:stop], edits, budget=limits, settings=Settings())
             edits += planned.edits
             cuts += any(edit.kind == "trimmed" for edit in planned.edits)
             assert tokens(planned.items) <= limits.safe_limit
@@ -82,9 +82,9 @@ class TestPlan:
 
     def test_what_must_stay_shrinks_before_a_request_is_given_up(self) -> None:
         """The newest tool result is too long for the window."""
-        talk = [*session(3), reply("", call("x")), results(answer("x", LONG)), reply("so"), user("why")]
+        conversation = [*session(3), reply("", call("x")), results(answer("x", LONG)), reply("so"), user("why")]
         limits = budget(Settings(), window=8_000)
-        planned = plan(items(talk), [], budget=limits, settings=Settings())
+        planned = plan(items(conversation), [], budget=limits, settings=Settings())
         assert tokens(planned.items) <= limits.prompt
         shown = next(
             message for message in messages_of(planned.items) if message.results and message.results[0].call_id == "x"
@@ -95,10 +95,10 @@ class TestPlan:
         """An agent that cannot see what it asked for asks again: older messages go first."""
 
         def planned(*, before: int, request: int) -> list[Message]:
-            talk = [user("word " * before), reply("so"), user("word " * request)]
-            talk += [reply("", call("x")), results(answer("x", LONG))]
+            conversation = [user("word " * before), reply("so"), user("word " * request)]
+            conversation += [reply("", call("x")), results(answer("x", LONG))]
             limits = budget(Settings(), window=8_000)
-            window = plan(items([system(), *talk]), [], budget=limits, settings=Settings()).items
+            window = plan(items([system(), *conversation]), [], budget=limits, settings=Settings()).items
             assert tokens(window) <= limits.ceiling
             assert window[-1].message.results
             return messages_of(window)
@@ -111,9 +111,9 @@ class TestPlan:
 
     def test_what_cannot_shrink_is_an_error(self) -> None:
         """Words of the user are never cut."""
-        talk = [user("x" * 60_000)]
+        conversation = [user("x" * 60_000)]
         with pytest.raises(WindowTooSmallError):
-            plan(items(talk), [], budget=budget(Settings(), window=8_000), settings=Settings())
+            plan(items(conversation), [], budget=budget(Settings(), window=8_000), settings=Settings())
 
     def test_a_much_larger_window_brings_back_what_was_trimmed(self) -> None:
         """Another model was chosen."""

@@ -22,10 +22,10 @@ HOUR = timedelta(hours=1)
 
 def session(rounds: int = 6, *, text: str = LONG, name: str = "bash") -> list[Item]:
     """A user who asks once, and an assistant that runs a tool again and again."""
-    talk = [user("build it")]
+    conversation = [user("build it")]
     for number in range(rounds):
-        talk += [reply("", call(f"c{number}", name)), results(answer(f"c{number}", text))]
-    return items([*talk, reply("done")])
+        conversation += [reply("", call(f"c{number}", name)), results(answer(f"c{number}", text))]
+    return items([*conversation, reply("done")])
 
 
 def run(window: Sequence[Item], edits: Iterable[Edit] = (), *, size: int = 20_000, **settings: Any) -> tuple[Edit, ...]:
@@ -94,14 +94,14 @@ class TestRange:
 
     def test_a_reply_written_over_several_lines_counts_once(self) -> None:
         """As in formats where each call is a message of its own."""
-        talk = [
+        conversation = [
             user("x"),
             reply("", call("a")),
             reply("", call("b")),
             results(answer("a", LONG)),
             results(answer("b", LONG)),
         ]
-        window = items([*talk, reply("one"), reply("more"), user("y"), reply("two")])
+        window = items([*conversation, reply("one"), reply("more"), user("y"), reply("two")])
         assert ids(run(window, mode="aggressive", keep_last_assistants=2)) == [4, 5]
 
     def test_pinned_results_stay(self) -> None:
@@ -249,8 +249,12 @@ class TestSticky:
 
     def test_results_of_one_message_shrink_each_by_itself(self) -> None:
         """The costs of the message fall with each."""
-        talk = [user("x"), reply("", call("a"), call("b")), results(answer("a", LONG), answer("b", LONG), said="look")]
-        window = items([*talk, reply("y")])
+        conversation = [
+            user("x"),
+            reply("", call("a"), call("b")),
+            results(answer("a", LONG), answer("b", LONG), said="look"),
+        ]
+        window = items([*conversation, reply("y")])
         edits = run(window, mode="aggressive", keep_last_assistants=1)
         assert [edit.ids for edit in edits] == [(3,), (3,)]
         assert edits[0].tokens_before == window[2].tokens
@@ -289,12 +293,12 @@ class TestNeverElse:
 
     def test_words_of_user_and_assistant_are_never_touched(self) -> None:
         """However long."""
-        talk = [user(LONG), reply(LONG), user(LONG), reply(LONG), user("x"), reply("y")]
-        window = items(talk)
+        conversation = [user(LONG), reply(LONG), user(LONG), reply(LONG), user("x"), reply("y")]
+        window = items(conversation)
         for mode in ("cache-ttl", "adaptive", "aggressive"):
             assert run(window, mode=mode, size=1_000, keep_last_assistants=0, min_prunable_tool_chars=0) == ()
 
-    def test_words_beside_results_stay(self) -> None:
+    def test_words_next_to_results_stay(self) -> None:
         """The user may speak there."""
         message = Message(role="tool", parts=(answer("a", LONG), Text(text=LONG)))
         window = items([user("x"), reply("", call("a")), message, reply("y")])

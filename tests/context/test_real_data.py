@@ -28,19 +28,19 @@ STOPS = 6
 BLOCK = '<recalled-context source="holdfast">\n\n<detail>\n[user] 证书\n</detail>\n\n</recalled-context>'
 
 
-def requests(talk: Sequence[Message]) -> Iterator[int]:
+def requests(conversation: Sequence[Message]) -> Iterator[int]:
     """Where a request could have been made: the user has spoken, or tools have answered."""
-    waiting = [stop for stop in range(1, len(talk) + 1) if talk[stop - 1].role in {"user", "tool"}]
+    waiting = [stop for stop in range(1, len(conversation) + 1) if conversation[stop - 1].role in {"user", "tool"}]
     step = max(1, len(waiting) // STOPS)
     yield from waiting[step - 1 :: step]
 
 
-def windows(talk: Sequence[Message], limit: int, *, settings: Settings) -> Iterator[list[Message]]:
+def windows(conversation: Sequence[Message], limit: int, *, settings: Settings) -> Iterator[list[Message]]:
     """The windows of a session, request by request."""
     limits = budget(settings, window=limit)
-    all_items = items(talk)
+    all_items = items(conversation)
     edits: list[Edit] = []
-    for stop in requests(talk):
+    for stop in requests(conversation):
         try:
             planned = plan(all_items[:stop], edits, budget=limits, settings=settings)
         except WindowTooSmallError:
@@ -54,12 +54,12 @@ def windows(talk: Sequence[Message], limit: int, *, settings: Settings) -> Itera
         yield messages_of(placed)
 
 
-def prove(talk: Sequence[Message]) -> int:
+def prove(conversation: Sequence[Message]) -> int:
     """Cut a session to every size, and check what would be sent to every provider."""
     made = 0
     for limit in LIMITS:
         for mode in ("off", "adaptive"):
-            for said in windows(talk, limit, settings=Settings(pruning=Pruning(mode=mode))):
+            for said in windows(conversation, limit, settings=Settings(pruning=Pruning(mode=mode))):
                 for provider in FORMATS:
                     done = validate(said, provider)
                     assert check(done.wire, provider) == []

@@ -21,10 +21,10 @@ WORDS = "a sentence about the matter at hand, of some length. " * 5
 
 def chat(turns: int = 20) -> list[Message]:
     """A conversation of questions and answers."""
-    talk = [system()]
+    conversation = [system()]
     for number in range(turns):
-        talk += [user(f"question {number} {WORDS}"), reply(f"answer {number} {WORDS}")]
-    return talk
+        conversation += [user(f"question {number} {WORDS}"), reply(f"answer {number} {WORDS}")]
+    return conversation
 
 
 def kept(
@@ -94,25 +94,30 @@ class TestProtected:
 
     def test_the_last_tool_span(self) -> None:
         """Call and all results, also when much was said since."""
-        talk = [user("x"), reply("", call("a"), call("b")), results(answer("a", WORDS)), results(answer("b", WORDS))]
-        assert {2, 3, 4} <= set(kept(items([*talk, *chat(8)[1:]]), 1_500))
+        conversation = [
+            user("x"),
+            reply("", call("a"), call("b")),
+            results(answer("a", WORDS)),
+            results(answer("b", WORDS)),
+        ]
+        assert {2, 3, 4} <= set(kept(items([*conversation, *chat(8)[1:]]), 1_500))
 
     def test_what_the_agent_works_on(self) -> None:
         """The last words of the user, however many tools have run since."""
-        talk = [user("old"), reply("ok"), user("build the service")]
+        conversation = [user("old"), reply("ok"), user("build the service")]
         for number in range(20):
-            talk += [reply("", call(f"c{number}")), results(answer(f"c{number}", WORDS))]
-        assert kept(items(talk), 900)[:2] == [3, 26]
+            conversation += [reply("", call(f"c{number}")), results(answer(f"c{number}", WORDS))]
+        assert kept(items(conversation), 900)[:2] == [3, 26]
 
     def test_the_newest_message_in_any_case(self) -> None:
         """Also where none is protected."""
         assert kept(items(chat()), 250, protected_recent=0) == [1, 40, 41]
         assert kept(items([*chat()[1:], user("now")]), 60, protected_recent=0) == [41]
 
-    def test_words_beside_results_are_words(self) -> None:
+    def test_words_next_to_results_are_words(self) -> None:
         """They count among the newest messages."""
-        talk = [*chat(5), reply("", call("a")), results(answer("a"), said="and then?"), reply("x"), user("y")]
-        assert 13 in kept(items(talk), 400, protected_recent=3)
+        conversation = [*chat(5), reply("", call("a")), results(answer("a"), said="and then?"), reply("x"), user("y")]
+        assert 13 in kept(items(conversation), 400, protected_recent=3)
 
     def test_what_no_edit_can_name(self) -> None:
         """It stays, since nothing could be recorded about it."""
@@ -139,9 +144,9 @@ class TestProtected:
 
     def test_the_largest_yields_if_it_may(self) -> None:
         """Of what is protected: not the system prompt, and not what the next reply answers."""
-        talk = chat(5)
-        talk[7] = user(f"question {WORDS * 4}")
-        window = items(talk)
+        conversation = chat(5)
+        conversation[7] = user(f"question {WORDS * 4}")
+        window = items(conversation)
         budget = limits(450)
         with pytest.raises(WindowTooSmallError):
             trim(window, budget=budget, settings=Trim())
@@ -178,7 +183,7 @@ class TestRelevance:
         scores = {2: 9.0, 3: 8.0, 10: 7.0}
         assert kept(window, 730, query="why", scores=scores) == [1, 2, 3, 10, *range(16, 22)]
 
-    def test_a_short_question_says_nothing(self) -> None:
+    def test_a_short_question_recalls_nothing(self) -> None:
         """Then the oldest go, for safety is not skipped."""
         window = items(chat(10))
         edits = trim(window, budget=limits(1_100), settings=Trim(), query="ok", scores=lambda: {2: 9.0})
@@ -201,8 +206,8 @@ class TestRelevance:
 
     def test_a_unit_is_as_relevant_as_its_best_message(self) -> None:
         """A result may be what the question is about."""
-        talk = [user("x"), reply("", call("a")), results(answer("a", WORDS)), *chat(10)[1:]]
-        left = kept(items(talk), 1_800, query="why", scores={3: 5.0})
+        conversation = [user("x"), reply("", call("a")), results(answer("a", WORDS)), *chat(10)[1:]]
+        left = kept(items(conversation), 1_800, query="why", scores={3: 5.0})
         assert {2, 3} <= set(left)
 
 
@@ -211,16 +216,16 @@ class TestUnits:
 
     def test_no_call_goes_without_its_results(self) -> None:
         """Whatever the scores say."""
-        talk = [user("x")]
+        conversation = [user("x")]
         for number in range(20):
-            talk += [
+            conversation += [
                 reply("", call(f"a{number}"), call(f"b{number}")),
                 results(answer(f"a{number}", WORDS)),
                 results(answer(f"b{number}", WORDS)),
             ]
         scores = {number: float(number % 5) for number in range(1, 62)}
         for safe in range(1_500, 4_000, 250):
-            left = set(kept(items(talk), safe, query="why", scores=scores))
+            left = set(kept(items(conversation), safe, query="why", scores=scores))
             assert all(
                 left.issuperset(span) or left.isdisjoint(span) for span in zip(*[iter(range(2, 62))] * 3, strict=True)
             )
@@ -239,9 +244,9 @@ class TestUnits:
                     "content": [{"type": "output_text", "text": WORDS}],
                 },
             ]
-        talk = read(wires, format="openai_responses")
+        conversation = read(wires, format="openai_responses")
         scores = dict.fromkeys(range(2, 30, 3), 1.0)
-        left = set(kept(items(talk), 1_100, query="why", scores=scores))
+        left = set(kept(items(conversation), 1_100, query="why", scores=scores))
         assert all((number in left) == (number + 1 in left) for number in range(2, 30, 3))
         assert len(left) < 30
 

@@ -18,20 +18,20 @@ SETTINGS = Settings(
 
 
 @needs_local_model
-def test_a_small_model_tells_a_summary_and_reads_facts(tmp_path: Path) -> None:
+def test_a_small_model_writes_a_summary_and_extracts_facts(tmp_path: Path) -> None:
     """Whatever so small a model says: history is compacted, what must be kept is in it, and nothing is lost."""
-    talk = [user("Remember that the staging database listens on port 6543."), reply("Noted: port 6543.")]
+    conversation = [user("Remember that the staging database listens on port 6543."), reply("Noted: port 6543.")]
     for number in range(6):
-        talk += [user(f"Step {number}: look at module {number}. " + "It is long. " * 20), reply("Fine. " * 20)]
+        conversation += [user(f"Step {number}: look at module {number}. " + "It is long. " * 20), reply("Fine. " * 20)]
     with local_model(context_tokens=8_192) as name:
         model = open_model(name, settings=SETTINGS)
         with Engine.open(tmp_path, settings=SETTINGS, model=model, background=False) as engine:
-            done = engine.session("s").compact(talk, limit=8_192)
+            done = engine.session("s").compact(conversation, limit=8_192)
             assert done.summary is not None
             assert done.summary.calls > 0
             assert done.tokens_after < done.tokens_before
             engine.work()
-            asked = [*talk, user("Which port does the staging database use?")]
+            asked = [*conversation, user("Which port does the staging database use?")]
             window = engine.session("s").assemble(asked, limit=8_192)
             archived = [row.message.text for row in engine.session("s").get(done.plan.ids)]
     assert archived == [item.message.text for item in done.plan.summarised]

@@ -43,9 +43,9 @@ class Trouble:
             f"turn {self.middle}:": Hang(),
         }
 
-    def __call__(self, said: str) -> Step | None:
+    def __call__(self, text: str) -> Step | None:
         """The trouble that a turn meets."""
-        found = next((turn for turn in self.left if turn in said), None)
+        found = next((turn for turn in self.left if turn in text), None)
         return None if found is None else self.left.pop(found)
 
 

@@ -285,7 +285,7 @@ def test_a_hasty_interrupt(tmp_path: Path) -> None:
     assert messages(tmp_path) == ["Hi.", "One.", "Well?", "And?", "Two."]
 
 
-def test_the_line_below_the_prompt_tells_all(tmp_path: Path) -> None:
+def test_the_line_below_the_prompt_shows_all(tmp_path: Path) -> None:
     """How full the window is, how often it was compacted, what was recalled; as much as fits."""
     tells = {"PROMPT_TOOLKIT_NO_CPR": ""}
     with Terminal(tmp_path, "--model", "echo", "--session", "weeks", environ=tells) as terminal:

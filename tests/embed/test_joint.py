@@ -19,9 +19,9 @@ def two(tmp_path: Path) -> tuple[StaticEmbedder, StaticEmbedder]:
 
 def test_a_cosine_is_the_mean_of_both(two: tuple[StaticEmbedder, StaticEmbedder]) -> None:
     """What the two models say counts the same."""
-    said = ["cat", "revenue quarter"]
-    joint = JointEmbedder(two).embed(said, kind="passage")
-    apart = [one.embed(said, kind="passage") for one in two]
+    messages = ["cat", "revenue quarter"]
+    joint = JointEmbedder(two).embed(messages, kind="passage")
+    apart = [one.embed(messages, kind="passage") for one in two]
     assert np.allclose(np.linalg.norm(joint, axis=1), 1, atol=1e-6)
     assert joint[0] @ joint[1] == pytest.approx(np.mean([rows[0] @ rows[1] for rows in apart]), abs=1e-6)
 

@@ -57,7 +57,7 @@ class TestModel:
         """A text is the mean of what the model says of its tokens, special ones included."""
         assert np.allclose(embed(folder, "cat")[0], np.array([1, 1, 0]) / np.sqrt(2))
 
-    def test_the_first_token_where_the_model_says_so(self, folder: Path) -> None:
+    def test_the_first_token_is_used_if_the_model_is_set_so(self, folder: Path) -> None:
         """Some models put the meaning into their first token."""
         save_json(folder / "1_Pooling" / "config.json", {"pooling_mode_cls_token": True})
         assert np.allclose(embed(folder, "cat revenue")[0], [0, 1, 0])
@@ -98,7 +98,7 @@ class TestModel:
         said = VECTORS[[3, 4, 1]].sum(axis=0)  # dog revenue cat
         assert np.allclose(embed(folder, "cat", kind="passage")[0], said / np.linalg.norm(said))
 
-    def test_settings_beside_the_model_may_be_broken(self, folder: Path) -> None:
+    def test_settings_next_to_the_model_may_be_broken(self, folder: Path) -> None:
         """Files that say nothing useful leave the usual."""
         for name in ("sentence_bert_config.json", "config_sentence_transformers.json", "1_Pooling/config.json"):
             save_json(folder / name, ["nothing"])

@@ -83,7 +83,7 @@ class TestWire:
         assert np.allclose(rows, wanted / np.linalg.norm(wanted, axis=1, keepdims=True))
         assert rows.dtype == np.float32
 
-    def test_a_model_of_its_own_dimension_is_not_told_one(self) -> None:
+    def test_a_model_with_a_fixed_dimension_is_sent_none(self) -> None:
         """`dimensions` is sent only where it changes something: many servers refuse it."""
         long = Reply(body=lambda body: {"data": [{"embedding": [1.0] * 1536} for _ in body["input"]]})
         with endpoint(long) as server:
@@ -210,7 +210,7 @@ class TestRetries:
         assert len(server.seen) == 2
         assert waited == [0.5]
 
-    def test_the_server_says_how_long(self) -> None:
+    def test_the_server_sets_how_long_to_wait(self) -> None:
         """`Retry-After` is heeded where there is time for it."""
         waited: list[float] = []
         with endpoint(Reply(status=429, headers={"Retry-After": "7"}), GOOD) as server:
@@ -260,7 +260,7 @@ class TestTrouble:
         with endpoint(Reply(body=b"[", drips=True)) as server:
             trouble(remote(server, query_seconds=0.2), "no answer within 0.2 s")
 
-    def test_questions_and_passages_have_deadlines_of_their_own(self) -> None:
+    def test_questions_and_passages_have_separate_deadlines(self) -> None:
         """A passage may take longer than a question."""
         with endpoint(Reply(hangs=True)) as server:
             embedder = remote(server, query_seconds=60, passage_seconds=0.1)
@@ -353,7 +353,7 @@ class TestTrouble:
 class TestIdentity:
     """What an embedder is known by."""
 
-    def test_provider_model_and_dimension_tell_a_space(self) -> None:
+    def test_provider_model_and_dimension_identify_a_space(self) -> None:
         """Each of the three makes another space; the address does not."""
         with endpoint(GOOD) as server:
             plain = remote(server).space
@@ -380,7 +380,7 @@ class TestIdentity:
             ("openai", {"key": Secret(f"{KEY}é")}, "characters that are not allowed"),
         ],
     )
-    def test_what_is_missing_is_said_before_anything_is_sent(
+    def test_missing_keys_are_reported_before_anything_is_sent(
         self, provider: str, changes: dict[str, Any], why: str
     ) -> None:
         """Settings that cannot work are an error at once."""

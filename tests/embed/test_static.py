@@ -271,7 +271,7 @@ class TestWordllama:
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="the package wordllama is not installed")
-def test_real_weights_know_what_words_mean() -> None:
+def test_real_weights_relate_words_by_meaning() -> None:
     """The weights in wordllama put a question nearest to the passage that answers it, and stay unimported."""
     embedder = StaticEmbedder.from_wordllama()
     passages = [

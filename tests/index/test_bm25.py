@@ -84,7 +84,7 @@ def test_a_related_word_of_others_is_not_seen() -> None:
     assert found.tolist() == pytest.approx([*ask(alone, "red", related=related).passages.tolist(), *[0.0] * 5])
 
 
-def test_what_stands_together_is_told_by_window() -> None:
+def test_words_that_occur_together_are_found_by_window() -> None:
     """A passage whose words stand in two windows holds them all, but not together; one word of two counts half."""
     index = index_of(TEXTS)
     row = PassageRow(message=9, scope=0, time=0, previous=-1, human=True, size=9, window_lengths=(1, 1))
@@ -104,7 +104,7 @@ def test_many_passages_score_as_few_do() -> None:
     )
 
 
-def test_the_share_says_how_much_of_a_question_is_there() -> None:
+def test_the_share_is_how_much_of_a_question_is_there() -> None:
     """A passage with every word has share 1, with none 0; a word that stands nowhere weighs most."""
     index = index_of(TEXTS)
     assert ask(index, "red", "wine").share.tolist() == pytest.approx([0.5, 0, 1, 0.5, 0], abs=0.01)
@@ -112,7 +112,7 @@ def test_the_share_says_how_much_of_a_question_is_there() -> None:
     assert not ask(index).share.any()
 
 
-def test_what_may_not_be_seen_has_no_say() -> None:
+def test_invisible_passages_do_not_affect_scores() -> None:
     """Scores are those of a store in which the invisible is not there; the invisible itself has none."""
     scopes = [0, 1, 0, 1, 0]
     index = index_of(TEXTS, scopes=scopes)
@@ -156,7 +156,7 @@ class TestTelling:
         chosen = select_rarest(sizes)
         assert sorted(sizes[number] for number in chosen) == list(range(1, bm25.MAX_TERMS + 1))
 
-    def test_terms_that_stand_nowhere_push_none_out(self) -> None:
+    def test_terms_that_occur_nowhere_push_none_out(self) -> None:
         """However many words are unknown, the known ones are asked."""
         sizes = [0] * 100 + [5, 7]
         assert {100, 101} <= set(select_rarest(sizes))

@@ -27,7 +27,7 @@ def test_what_was_not_looked_at_is_not_seen() -> None:
     assert len(center_cosines(np.array([0.4, 0.5], np.float32), centre)) == 1
 
 
-def test_a_matrix_knows_what_its_windows_have_in_common() -> None:
+def test_a_matrix_returns_the_mean_of_its_windows() -> None:
     """The centre is the mean of the visible windows, drawn in where they are few; without vectors there is none."""
     rows = np.random.default_rng(2).normal(size=(300, 16)).astype(np.float32) + 1
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)

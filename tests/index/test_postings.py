@@ -103,7 +103,7 @@ class TestPages:
         assert plain(chain([decode(data) for _, data in cut])) == plain(lists)
 
     @given(st.lists(PAIRS, max_size=4), st.sets(st.integers(0, 40), max_size=3))
-    def test_pages_that_say_something_of_windows_are_found(
+    def test_pages_with_postings_of_windows_are_found(
         self, runs: list[list[tuple[int, int]]], wanted: set[int]
     ) -> None:
         """Exactly those pages are named in which one of the windows stands."""

@@ -23,11 +23,11 @@ TABLES = (
 
 def rows() -> list[MessageRow]:
     """What three sessions say in turns; some of it is longer than one passage, one thing is said twice."""
-    said = [
+    messages = [
         make_message(f"turn {turn} of many. " * 2 ** (turn + 2), scope=Scope(session=name))
         for turn, name in enumerate(SESSIONS)
     ]
-    return [*said[:7], said[2], *said[7:]]
+    return [*messages[:7], messages[2], *messages[7:]]
 
 
 def tables(path: Path) -> list[list[tuple[object, ...]]]:

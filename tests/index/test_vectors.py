@@ -27,7 +27,7 @@ def test_bytes_keep_the_cosine() -> None:
 
 
 @pytest.mark.parametrize("first", [0, 5, PAGE - 3, 3 * PAGE - 1])
-def test_rows_stand_where_they_were_put(first: int) -> None:
+def test_rows_are_where_they_were_stored(first: int) -> None:
     """Wherever rows are put, over the edge of a page too, their windows have them and no others do."""
     rows = some(10)
     matrix = Matrix(32)

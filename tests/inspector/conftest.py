@@ -107,6 +107,6 @@ def browser() -> Iterator[object]:
         path = find_chromium()
         if path is None and not Path(started.chromium.executable_path).exists():
             pytest.skip("there is no Chromium on this machine")
-        opened = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield opened
-        opened.close()
+        browser = started.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()

@@ -29,15 +29,13 @@ def page(browser: Any, running: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about or asks elsewhere fails the test."""
     context = browser.new_context(viewport={"width": 1200, "height": 800})
     context.set_default_timeout(1000 * PATIENCE)
-    opened = context.new_page()
+    page = context.new_page()
     complaints: list[str] = []
-    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    opened.on("pageerror", lambda error: complaints.append(str(error)))
-    opened.on(
-        "request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url)
-    )
-    opened.goto(running.key_url)
-    yield opened
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url))
+    page.goto(running.key_url)
+    yield page
     context.close()
     assert complaints == []
 

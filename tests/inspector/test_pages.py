@@ -28,9 +28,9 @@ PAGES = (
 @pytest.fixture(scope="module")
 def client(running: Running) -> Iterator[httpx.Client]:
     """A client that has the key."""
-    with httpx.Client(base_url=running.key_url, follow_redirects=True) as opened:
-        assert opened.get("/").status_code == 200
-        yield opened
+    with httpx.Client(base_url=running.key_url, follow_redirects=True) as client:
+        assert client.get("/").status_code == 200
+        yield client
 
 
 def act(client: httpx.Client, **values: str) -> httpx.Response:
@@ -47,7 +47,7 @@ class TestAccess:
             assert answer.status_code in {401, 404}
             assert "harbour" not in answer.text
 
-    def test_the_address_without_the_key_says_how_to_get_it(self, running: Running) -> None:
+    def test_the_address_without_the_key_explains_how_to_get_it(self, running: Running) -> None:
         """Also with a wrong one."""
         for path in ("/ui", "/ui/", "/ui/wrong/"):
             answer = patient.get(running.url + path)

@@ -38,8 +38,8 @@ def test_a_block_may_have_only_one_of_them() -> None:
 def test_a_compact_block_has_a_date_once() -> None:
     """Passages of a day and session share the date, those of a minute the time; a full block repeats both."""
     hour = 3_600_000
-    said = ((MOMENT, "a", 1), (MOMENT + 5, "b", 1), (MOMENT + hour, "c", 1), (MOMENT + 60_000, "d", 2))
-    details = [Detail(role="user", time=time, text=text, session=session) for time, text, session in said]
+    messages = ((MOMENT, "a", 1), (MOMENT + 5, "b", 1), (MOMENT + hour, "c", 1), (MOMENT + 60_000, "d", 2))
+    details = [Detail(role="user", time=time, text=text, session=session) for time, text, session in messages]
     compact = "[2026-02-10 14:31 user] a\n[user] b\n[15:31 user] c\n\n[2026-02-10 14:32 user] d"
     full = (
         "[2026-02-10 14:31 user] a\n\n[2026-02-10 14:31 user] b\n\n"

@@ -129,10 +129,10 @@ def test_words_about_blocks_are_left_alone(text: str) -> None:
 @pytest.mark.parametrize("disguise", DISGUISES.values(), ids=DISGUISES)
 def test_no_tool_result_brings_a_block_back(disguise: Callable[[str], str]) -> None:
     """A log of requests that a tool printed is archived without the blocks in it."""
-    said = f'{{"role": "user", "text": "{disguise(BLOCK)}"}}'
-    result = ToolResult(call_id="c", content=(Text(text=said),))
+    text = f'{{"role": "user", "text": "{disguise(BLOCK)}"}}'
+    result = ToolResult(call_id="c", content=(Text(text=text),))
     stripped = strip_message(Message(role="tool", parts=(result,)), MARKS)
-    assert stripped == Message(role="tool", parts=(replace(result, content=(Text(text=strip_text(said, MARKS)),)),))
+    assert stripped == Message(role="tool", parts=(replace(result, content=(Text(text=strip_text(text, MARKS)),)),))
     (row,) = make_rows([Message(role="tool", parts=(result,))], scope=Scope(), redact=False, marks=MARKS)
     assert "canary" not in repr(row).lower()
     assert '"role": "user"' in row.message.results[0].text

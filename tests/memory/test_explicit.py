@@ -54,7 +54,7 @@ def test_a_memory_or_decision_is_kept_as_it_was_written(text: str) -> None:
         ("请不要用 npm，改用 pnpm。", "", "", "", ""),
     ],
 )
-def test_a_correction_names_what_it_changes_where_it_says_so(
+def test_a_correction_names_the_value_that_it_replaces(
     text: str, subject: str, slot: str, value: str, old: str
 ) -> None:
     """Subject, property, new and old value are read from plain forms; other corrections are kept as remarks."""
@@ -80,8 +80,10 @@ def test_a_setting_is_known_by_its_name(text: str, value: str) -> None:
 
 def test_a_task_is_open_until_it_is_done() -> None:
     """The same task, unticked and ticked, is one subject with two states; the later one replaces the earlier."""
-    talk = rows("- [ ] write the migration", "- [x] write the migration", "TODO: add an index", "待办：补充测试")
-    opened, done, note, chinese = read_explicit(talk)
+    conversation = rows(
+        "- [ ] write the migration", "- [x] write the migration", "TODO: add an index", "待办：补充测试"
+    )
+    opened, done, note, chinese = read_explicit(conversation)
     assert (opened.subject, opened.slot, opened.value) == ("write the migration", "status", "open")
     assert (done.subject, done.value, note.type, chinese.subject) == (
         "write the migration",
@@ -89,7 +91,7 @@ def test_a_task_is_open_until_it_is_done() -> None:
         "task_state",
         "补充测试",
     )
-    held = facts.current(learn(talk).rows_to_add)
+    held = facts.current(learn(conversation).rows_to_add)
     assert held[0].content == "- [x] write the migration"
 
 
@@ -135,8 +137,8 @@ def test_recalled_text_is_not_extracted_from() -> None:
 
 def test_a_secret_is_never_a_fact() -> None:
     """Neither a secret nor its mask is stored."""
-    talk = rows("Remember that the token is ghp_" + "a1B2" * 9 + ".", "Remember that: [REDACTED:token]")
-    assert read_explicit(talk) == []
+    conversation = rows("Remember that the token is ghp_" + "a1B2" * 9 + ".", "Remember that: [REDACTED:token]")
+    assert read_explicit(conversation) == []
 
 
 def test_of_a_pasted_text_only_the_ends_are_read() -> None:

@@ -86,9 +86,9 @@ def test_the_message_is_found_even_if_it_is_named_wrongly() -> None:
 
 def test_a_fact_keeps_to_the_language_of_the_conversation() -> None:
     """Where a model translates, the user's own words are kept instead."""
-    talk = rows("支付服务的端口是 8080，请记住。")
+    conversation = rows("支付服务的端口是 8080，请记住。")
     said_so = {"content": "The payment service uses port 8080.", "quote": "支付服务的端口是８０８０"}
-    (row,) = learn(talk, model=Script(facts_json(said_so))).rows_to_add
+    (row,) = learn(conversation, model=Script(facts_json(said_so))).rows_to_add
     assert row.content == "支付服务的端口是８０８０"
 
 
@@ -130,14 +130,14 @@ def test_nothing_to_learn_is_an_answer() -> None:
 
 def test_the_whole_text_is_read_in_as_few_calls_as_it_needs() -> None:
     """Every message is shown once; a long one is cut and shown in parts."""
-    talk = rows(*(f"Message {number}: " + "word " * 400 for number in range(40)), "long " * 20_000)
+    conversation = rows(*(f"Message {number}: " + "word " * 400 for number in range(40)), "long " * 20_000)
     model = Script('{"facts": []}', context_tokens=20_000)
-    found = learn(talk, model=model)
+    found = learn(conversation, model=model)
     shown = "\n".join(prompt.messages[1].text for prompt in model.asked)
     assert all(shown.count(f"Message {number}: ") == 1 for number in range(40))
     assert shown.count("long ") >= 19_990
     assert found.calls == len(model.asked) <= 9
-    assert learn(talk[:40], model=Script('{"facts": []}')).calls == 1
+    assert learn(conversation[:40], model=Script('{"facts": []}')).calls == 1
 
 
 def test_a_batch_that_is_too_long_after_all_is_halved() -> None:
@@ -156,10 +156,10 @@ def test_a_batch_that_is_too_long_after_all_is_halved() -> None:
 
 def test_a_failing_model_leaves_its_messages_unread() -> None:
     """What was read stays; the rest is named for another try, and the model is not asked again."""
-    talk = rows(*(f"{number} " + "word " * 900 for number in range(8)))
+    conversation = rows(*(f"{number} " + "word " * 900 for number in range(8)))
     busy = ModelBusyError("rate limit", model="scripted/one")
     model = Script('{"facts": []}', busy, context_tokens=10_000)
-    found = learn(talk, model=model)
+    found = learn(conversation, model=model)
     assert found.calls == 2
     assert 0 < len(found.unread) < 8
     assert "rate limit" in found.failure
@@ -209,11 +209,11 @@ def test_only_the_rules_decide_what_is_clear() -> None:
 )
 def test_the_model_is_asked_about_the_unclear_ones(action: str, left: set[str]) -> None:
     """A quote that only supposes something replaces nothing by rule; the model may say that it does, but not delete."""
-    talk = rows("We should run the API on port 8080. Yes, do it.")
+    conversation = rows("We should run the API on port 8080. Yes, do it.")
     known = [fact("The API listens on port 7070.", id="old", subject="API", slot="port")]
     read = {**PORT, "quote": "run the API on port 8080"}
     model = Script(facts_json(read), f'{{"answers": [{{"new": 1, "action": "{action}", "old": "old"}}]}}')
-    found = learn(talk, known=known, model=model)
+    found = learn(conversation, known=known, model=model)
     assert found.calls == 2
     standing = facts.current([*known, *found.rows_to_add])
     assert {"old" if row.id == "old" else "new" for row in standing} == left
@@ -222,11 +222,11 @@ def test_the_model_is_asked_about_the_unclear_ones(action: str, left: set[str]) 
 
 def test_deleting_has_to_be_allowed() -> None:
     """With the setting, a model may take a fact out of sight; its history stays."""
-    talk = rows("We should run the API on port 8080. Yes, do it.")
+    conversation = rows("We should run the API on port 8080. Yes, do it.")
     known = [fact("The API listens on port 7070.", id="old", subject="API", slot="port")]
     read = {**PORT, "quote": "run the API on port 8080"}
     model = Script(facts_json(read), '{"answers": [{"new": 1, "action": "DELETE", "old": "old"}]}')
-    found = learn(talk, known=known, model=model, settings=allowing_delete())
+    found = learn(conversation, known=known, model=model, settings=allowing_delete())
     assert "DELETE" in model.asked[1].messages[0].text
     assert [row.deleted for row in found.rows_to_add if row.id == "old"] == [True]
 
@@ -237,22 +237,22 @@ def test_deleting_has_to_be_allowed() -> None:
 )
 def test_a_model_can_only_choose_among_rivals(answer: str) -> None:
     """An answer about a fact that was not asked about changes nothing."""
-    talk = rows("We should run the API on port 8080. Yes, do it.")
+    conversation = rows("We should run the API on port 8080. Yes, do it.")
     known = [
         fact("The API listens on port 7070.", id="old", subject="API", slot="port"),
         fact("The door is green.", id="door", subject="door", slot="color"),
     ]
     read = {**PORT, "quote": "run the API on port 8080"}
-    found = learn(talk, known=known, model=Script(facts_json(read), answer))
+    found = learn(conversation, known=known, model=Script(facts_json(read), answer))
     assert all(row.superseded_by is None for row in found.rows_to_add)
 
 
 def test_a_model_that_fails_while_judging_costs_nothing() -> None:
     """The new fact stands beside the old one, and the report says why."""
-    talk = rows("We should run the API on port 8080. Yes, do it.")
+    conversation = rows("We should run the API on port 8080. Yes, do it.")
     known = [fact("The API listens on port 7070.", id="old", subject="API", slot="port")]
     model = Script(facts_json({**PORT, "quote": "run the API on port 8080"}), ModelBusyError("later"))
-    found = learn(talk, known=known, model=model)
+    found = learn(conversation, known=known, model=model)
     assert (len(found.rows_to_add), found.unread) == (1, ())
     assert "later" in found.failure
 
@@ -260,21 +260,21 @@ def test_a_model_that_fails_while_judging_costs_nothing() -> None:
 def test_recalled_text_is_not_shown_to_the_model() -> None:
     """Blocks that memory placed are taken out before anything is asked, and noise is left out."""
     block = render([], [Detail(role="user", time=0, text="old words")], MARKS)
-    talk = [said(1, block), said(2, "ok"), *rows("The rest.", first=3)]
+    conversation = [said(1, block), said(2, "ok"), *rows("The rest.", first=3)]
     model = Script('{"facts": []}')
-    learn(talk, model=model, marks=MARKS)
+    learn(conversation, model=model, marks=MARKS)
     shown = model.asked[0].messages[1].text
     assert shown == "[3 user] The rest."
 
 
 def test_tool_output_is_shown_by_its_ends() -> None:
     """A long result is shortened, and the call is shown with it."""
-    talk = [
+    conversation = [
         *shell(1, "make", "start " + "x" * 5_000 + " the end"),
         said(3, "Thanks, that is what I needed.", name="Ann"),
     ]
     model = Script('{"facts": []}')
-    learn(talk, model=model)
+    learn(conversation, model=model)
     shown = model.asked[0].messages[1].text
     assert "[1 assistant] bash: command: make" in shown
     assert "the end" in shown
@@ -307,16 +307,16 @@ def test_a_decision_is_superseded_by_one_that_names_it(first: str, second: str) 
     assert held == [kept, second]
 
 
-@pytest.mark.parametrize("said", ["It moved to port 7654.", "It has been moved to port 7654."])
-def test_a_pronoun_is_the_only_thing_with_that_property(said: str) -> None:
+@pytest.mark.parametrize("text", ["It moved to port 7654.", "It has been moved to port 7654."])
+def test_a_pronoun_is_the_only_thing_with_that_property(text: str) -> None:
     """The only fact of the same property says what "it" is; among several it replaces nothing."""
     first = "We moved the API to port 8080."
-    learned = learn(rows(first, said))
+    learned = learn(rows(first, text))
     held = facts.current(learned.rows_to_add)
-    assert [(row.subject, row.content, row.quote) for row in held] == [("the API", f"the API: {said}", said)]
+    assert [(row.subject, row.content, row.quote) for row in held] == [("the API", f"the API: {text}", text)]
     two = (first, "We moved the gateway to port 9090.")
-    assert [row.content for row in facts.current(learn(rows(*two, said)).rows_to_add)] == list(two)
-    assert learn(rows(said)).rows_to_add == ()
+    assert [row.content for row in facts.current(learn(rows(*two, text)).rows_to_add)] == list(two)
+    assert learn(rows(text)).rows_to_add == ()
 
 
 def test_a_pronoun_in_the_reply_of_a_model_is_resolved_too() -> None:

@@ -38,7 +38,7 @@ def test_pinned_facts_come_first_whatever_is_asked() -> None:
     assert [hit.fact for hit in facts.find([port, pinned], "Which port does the API use?")] == [pinned, port]
 
 
-def test_a_retired_fact_is_out_of_sight_and_still_told() -> None:
+def test_a_retired_fact_is_hidden_and_still_in_the_history() -> None:
     """It does not hold any more; it did before."""
     port = fact("The API port is 8080.")
     gone = facts.retire(port, time=NOW + 5)

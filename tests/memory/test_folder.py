@@ -40,7 +40,7 @@ SAID = [
 ]
 
 
-def opened(path: Path) -> Memory:
+def open_memory(path: Path) -> Memory:
     """A memory with hash vectors."""
     choice = Choice(embedder=HashEmbedder(), reasons=())
     return Memory(store=SqliteStore(path / "holdfast.db"), settings=Settings(), choice=choice, clock=lambda: 9000)
@@ -49,7 +49,7 @@ def opened(path: Path) -> Memory:
 @pytest.fixture
 def memory(tmp_path: Path) -> Iterator[Memory]:
     """A session with words, a tool, a secret and noise; a fact that rests on it, and one that took its place."""
-    with opened(tmp_path / "from") as memory:
+    with open_memory(tmp_path / "from") as memory:
         numbers = memory.ingest(SAID, scope=SCOPE)
         memory.ingest([SAID[0]], scope=Scope(project="atlas", session="s2"))
         memory.pin(numbers[:1], scope=SCOPE)
@@ -85,7 +85,7 @@ def test_there_and_back(memory: Memory, tmp_path: Path) -> None:
         "vectors.bin",
     ]
     before = {path.name: path.read_bytes() for path in written.iterdir()}
-    with opened(tmp_path / "to") as other:
+    with open_memory(tmp_path / "to") as other:
         for _ in range(2):
             assert transfer.load_folder(other.store, written) == (9, [])
             assert rows(other.store, SCOPE) == rows(memory.store, SCOPE)
@@ -129,10 +129,10 @@ def test_no_secret_gets_out_or_in(memory: Memory, tmp_path: Path) -> None:
     assert not any(TOKEN.encode() in path.read_bytes() for path in written.iterdir())
     assert b"[REDACTED:github-token]" in (written / "segments.jsonl").read_bytes()
     plugin = write_plugin_folder(tmp_path / "plugin", f"my token is {TOKEN} today", fact=f"token={TOKEN}")
-    with opened(tmp_path / "to") as other:
+    with open_memory(tmp_path / "to") as other:
         transfer.load_folder(other.store, plugin)
         assert not any(TOKEN.encode() in path.read_bytes() for path in (tmp_path / "to").iterdir())
-    with opened(tmp_path / "open") as other:
+    with open_memory(tmp_path / "open") as other:
         transfer.load_folder(other.store, plugin, masked=False)
         assert TOKEN in other.store.read_messages(Select(scope=Scope(), across=True))[0].message.text
 
@@ -166,7 +166,7 @@ def test_a_folder_of_the_plugin_is_taken_over_and_left_as_it_was(tmp_path: Path)
     """Its sessions become sessions of this agent, damaged lines are told, and nothing in it is touched."""
     plugin = write_plugin_folder(tmp_path / "plugin", "We deploy to Frankfurt.", "端口是八千。")
     names = sorted(path.name for path in plugin.iterdir())
-    with opened(tmp_path / "to") as memory:
+    with open_memory(tmp_path / "to") as memory:
         for _ in range(2):
             count, problems = transfer.load_folder(memory.store, plugin, owner=Scope(project="atlas", agent="coder"))
             assert count == 3
@@ -182,9 +182,9 @@ def test_a_folder_of_the_plugin_is_taken_over_and_left_as_it_was(tmp_path: Path)
     assert sorted(path.name for path in plugin.iterdir()) == names
 
 
-def test_what_a_session_says_already_is_not_said_twice(tmp_path: Path) -> None:
+def test_messages_that_a_session_has_are_not_imported_twice(tmp_path: Path) -> None:
     """Of a session whose transcript was imported, the plugin's copies stay out; recalled blocks do too."""
-    with opened(tmp_path / "to") as memory:
+    with open_memory(tmp_path / "to") as memory:
         block = render([], [Detail(role="user", time=1, text="an echo of old words")], memory.marks)
         plugin = write_plugin_folder(tmp_path / "plugin", "We deploy to Frankfurt.", "Something new was said.", block)
         said = Message(role="user", parts=(Text(text="[Sun 2026-02-15 18:49 GMT+8] We deploy to Frankfurt."),), id="e7")

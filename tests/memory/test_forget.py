@@ -23,19 +23,19 @@ QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 LIMIT = 40_000
 
 
-def opened(path: Path, model: Scripted | None = None) -> Engine:
+def open_engine(path: Path, model: Scripted | None = None) -> Engine:
     """An engine without a thread."""
     return Engine.open(path, settings=QUIET, model=model, background=False)
 
 
-def talk(
+def make_conversation(
     turns: int, *, about: str = "modules", first: str = "We decided: the codename is zebraquartz."
 ) -> list[Message]:
     """A conversation of about 300 tokens a turn that begins with something to forget."""
-    said = [system(), user(first), reply("Noted.")]
+    messages = [system(), user(first), reply("Noted.")]
     for turn in range(turns):
-        said += [user(f"Step {turn} of {about}. " + f"detail{turn} " * 40), reply("Done. " + f"change{turn} " * 40)]
-    return said
+        messages += [user(f"Step {turn} of {about}. " + f"detail{turn} " * 40), reply("Done. " + f"change{turn} " * 40)]
+    return messages
 
 
 def number(engine: Engine, word: str) -> int:
@@ -71,32 +71,32 @@ def in_window(engine: Engine, messages: list[Message], word: str) -> bool:
 class TestSummaries:
     def test_one_that_took_it_over_goes_too(self, tmp_path: Path) -> None:
         """A later summary says what the first one said: both are emptied, and the message does not come back."""
-        with opened(tmp_path) as engine:
-            said = talk(60)
-            engine.session("s").compact(said, limit=LIMIT)
-            said += talk(40, about="tests", first="Go on.")[1:]
-            second = engine.session("s").compact(said, limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            messages = make_conversation(60)
+            engine.session("s").compact(messages, limit=LIMIT)
+            messages += make_conversation(40, about="tests", first="Go on.")[1:]
+            second = engine.session("s").compact(messages, limit=LIMIT)
             assert second.summary is not None
             assert "zebraquartz" in second.summary.framed
             engine.session("s").forget(ids=[number(engine, "zebraquartz")])
             assert not in_records(engine, "zebraquartz")
-            assert not in_window(engine, said, "zebraquartz")
-            assert in_window(engine, [*said, user("And now?")], FORGOTTEN)
+            assert not in_window(engine, messages, "zebraquartz")
+            assert in_window(engine, [*messages, user("And now?")], FORGOTTEN)
 
     def test_one_that_quotes_the_request_goes_too(self, tmp_path: Path) -> None:
         """What the user asked for last stays in the window and is told in the summary as well."""
-        with opened(tmp_path) as engine:
-            said = [*talk(60), user("Now open the walruskey drawer.")]
-            engine.session("s").compact(said, limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            messages = [*make_conversation(60), user("Now open the walruskey drawer.")]
+            engine.session("s").compact(messages, limit=LIMIT)
             assert in_records(engine, "walruskey")
             engine.session("s").forget(ids=[number(engine, "walruskey")])
             assert not in_records(engine, "walruskey")
 
-    def test_what_was_said_after_it_leaves_it_alone(self, tmp_path: Path) -> None:
+    def test_later_messages_do_not_change_it(self, tmp_path: Path) -> None:
         """A summary that cannot know a message is not harmed."""
-        with opened(tmp_path) as engine:
-            said = talk(60)
-            engine.session("s").compact(said, limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            messages = make_conversation(60)
+            engine.session("s").compact(messages, limit=LIMIT)
             engine.session("s").append([user("A walruskey.")])
             engine.session("s").forget(ids=[number(engine, "walruskey")])
             assert in_records(engine, "zebraquartz")
@@ -120,19 +120,19 @@ class TestFacts:
         assert b"zebrathree" in files
 
     @pytest.mark.parametrize("across", [False, True])
-    def test_a_block_that_tells_a_fact_goes_with_it(self, tmp_path: Path, across: bool) -> None:  # noqa: FBT001
+    def test_a_block_with_a_forgotten_fact_is_removed(self, tmp_path: Path, across: bool) -> None:  # noqa: FBT001
         """The fact is in no record and in no window, though the block was placed to stay."""
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             fact = engine.session("s").remember("The vault code of the Lisbon office is giraffe")
-            said = [system(), user("What is the vault code of the Lisbon office?")]
-            assert in_window(engine, said, "giraffe")
+            messages = [system(), user("What is the vault code of the Lisbon office?")]
+            assert in_window(engine, messages, "giraffe")
             engine.session("s").forget_facts([fact.id], across=across)
             assert not in_records(engine, "giraffe")
-            assert not in_window(engine, [*said, reply("Hm."), user("Well?")], "giraffe")
+            assert not in_window(engine, [*messages, reply("Hm."), user("Well?")], "giraffe")
 
     def test_one_that_is_read_meanwhile_is_not_learned(self, tmp_path: Path) -> None:
         """A message that is forgotten while a model reads it leaves no fact behind."""
-        with opened(tmp_path) as other:
+        with open_engine(tmp_path) as other:
             other.session("s").append([user("Remember that the codename is zebraquartz.")])
             found = number(other, "zebraquartz")
             fact = {"type": "decision", "content": "The codename is zebraquartz", "evidence": [found]}
@@ -141,7 +141,7 @@ class TestFacts:
                 other.session("s").forget(ids=[found])
                 return json.dumps({"facts": [fact | {"quote": "the codename is zebraquartz"}]})
 
-            with opened(tmp_path, Scripted(reads)) as engine:
+            with open_engine(tmp_path, Scripted(reads)) as engine:
                 engine.session("s").learn()
                 engine.work()
                 assert engine.session("s").facts() == []
@@ -149,18 +149,18 @@ class TestFacts:
 
 class TestIdentity:
     @pytest.mark.parametrize("word", ["no", "不要"])
-    def test_the_same_words_said_again_are_another_message(self, tmp_path: Path, word: str) -> None:
+    def test_the_same_words_again_are_another_message(self, tmp_path: Path, word: str) -> None:
         """Of three equal answers one is forgotten: the others stay, and a fourth is archived and sent."""
-        said = [system()]
+        messages = [system()]
         for turn in range(3):
-            said += [user(word), reply(f"Question {turn}?")]
-        with opened(tmp_path) as engine:
-            engine.session("s").assemble([*said, user("Go on.")], limit=LIMIT)
+            messages += [user(word), reply(f"Question {turn}?")]
+        with open_engine(tmp_path) as engine:
+            engine.session("s").assemble([*messages, user("Go on.")], limit=LIMIT)
             _, second, _ = numbers(engine, word)
             engine.session("s").forget(ids=[second])
         for _ in range(2):  # by a process that knows nothing, and by one that has seen it
-            with opened(tmp_path) as engine:
-                later = [*said, user("Go on."), reply("Well?"), user(word)]
+            with open_engine(tmp_path) as engine:
+                later = [*messages, user("Go on."), reply("Well?"), user(word)]
                 assert shown(engine, later, word) == 3
                 assert len(numbers(engine, word)) == 3
                 assert second not in numbers(engine, word)
@@ -172,10 +172,10 @@ class TestIdentity:
         """A message is told by its id or its moment: that one stays out, another of the same words is taken."""
         first, again = (replace(user("no"), id=name) for name in ("a1", "a2"))
         early, late = (replace(user("no"), timestamp=time) for time in (1_000, 2_000))
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.session("s").append([first, early])
             engine.session("s").forget(ids=numbers(engine, "no"))
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             assert engine.session("s").append([first, early]) == [0, 0]
             assert all(engine.session("s").append([again, late]))
             assert len(numbers(engine, "no")) == 2
@@ -184,33 +184,33 @@ class TestIdentity:
 class TestGoingOn:
     def test_another_process_hears_of_it(self, tmp_path: Path) -> None:
         """One that had the summary in mind shows it no more."""
-        with opened(tmp_path) as engine, opened(tmp_path) as other:
-            said = talk(60)
-            engine.session("s").compact(said, limit=LIMIT)
-            assert in_window(other, said, "zebraquartz")
+        with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
+            messages = make_conversation(60)
+            engine.session("s").compact(messages, limit=LIMIT)
+            assert in_window(other, messages, "zebraquartz")
             engine.session("s").forget(ids=[number(engine, "zebraquartz")])
-            assert not in_window(other, [*said, user("Go on.")], "zebraquartz")
+            assert not in_window(other, [*messages, user("Go on.")], "zebraquartz")
 
     def test_another_process_that_made_no_edit_hears_of_it_too(self, tmp_path: Path) -> None:
         """A message that it has seen before leaves its windows."""
-        with opened(tmp_path) as engine, opened(tmp_path) as other:
-            said = talk(1)
-            assert in_window(other, said, "zebraquartz")
+        with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
+            messages = make_conversation(1)
+            assert in_window(other, messages, "zebraquartz")
             engine.session("s").forget(ids=[number(engine, "zebraquartz")])
-            assert not in_window(other, [*said, user("Go on.")], "zebraquartz")
+            assert not in_window(other, [*messages, user("Go on.")], "zebraquartz")
 
     def test_a_client_that_sends_it_again_is_not_blocked(self, tmp_path: Path) -> None:
         """A session that was forgotten goes on with what is asked now, however long the history that comes along."""
-        with opened(tmp_path) as engine:
-            said = talk(300)
-            engine.session("s").assemble(said, limit=LIMIT)
+        with open_engine(tmp_path) as engine:
+            messages = make_conversation(300)
+            engine.session("s").assemble(messages, limit=LIMIT)
             engine.session("s").forget()
-            window = engine.session("s").assemble([*said, user("Go on.")], limit=LIMIT)
+            window = engine.session("s").assemble([*messages, user("Go on.")], limit=LIMIT)
         assert [message.text for message in window.messages] == ["You are careful.", "Go on."]
 
     def test_what_is_asked_now_is_sent_though_it_was_forgotten_before(self, tmp_path: Path) -> None:
         """The same words again are a question like any other."""
-        with opened(tmp_path) as engine:
+        with open_engine(tmp_path) as engine:
             engine.session("s").assemble([user("Which way?")], limit=LIMIT)
             engine.session("s").forget()
             assert in_window(engine, [user("Which way?")], "Which way?")

@@ -44,8 +44,8 @@ def opened(tmp_path: Path) -> Iterator[Callable[[Embedder | None], Memory]]:
     """The memory of 600 short messages, with any embedder."""
     with SqliteStore(tmp_path / "holdfast.db") as store:
         first = Memory(store=store, settings=Settings(), choice=Choice(embedder=None, reasons=("nothing here",)))
-        said = [f"message {number} about topic{number} and port {8000 + number}" for number in range(600)]
-        first.ingest([Message(role="user", parts=(Text(text=text),), id=text[:12]) for text in said], scope=SCOPE)
+        messages = [f"message {number} about topic{number} and port {8000 + number}" for number in range(600)]
+        first.ingest([Message(role="user", parts=(Text(text=text),), id=text[:12]) for text in messages], scope=SCOPE)
 
         def with_embedder(embedder: Embedder | None) -> Memory:
             reasons = ("nothing here",) if embedder is None else ("taken",)
@@ -64,7 +64,7 @@ def test_vectors_are_made_in_steps(opened: Callable[[Embedder | None], Memory]) 
     assert (memory.waiting(), memory.embed(limit=100), memory.missing()) == (0, 0, ())
 
 
-def test_a_new_model_starts_over_and_goes_on_where_it_stopped(opened: Callable[[Embedder | None], Memory]) -> None:
+def test_a_new_model_starts_over_and_continues_where_it_stopped(opened: Callable[[Embedder | None], Memory]) -> None:
     """After a change of the model all is embedded anew, in batches that last: a failure costs one of them."""
     opened(Counting("one")).embed()
     broken = opened(Counting("two", most=300))

@@ -23,7 +23,7 @@ from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
         "🎉🎉🎉", "-----", "……", "好的", "嗯嗯。", "はい", "네", "继续",
     ],
 )  # fmt: skip
-def test_what_nobody_looks_for_is_noise(text: str) -> None:
+def test_text_not_worth_searching_is_noise(text: str) -> None:
     """Acknowledgements, heartbeats, markers, raw audio and bare signs say nothing."""
     assert is_noise(unwrap(text))
 
@@ -37,7 +37,7 @@ def test_what_nobody_looks_for_is_noise(text: str) -> None:
         "The [Audio] tag is broken", "What does NO_REPLY mean?", "yes, deploy it", "[Audio] call me back",
     ],
 )  # fmt: skip
-def test_what_says_something_is_kept(text: str) -> None:
+def test_text_with_content_is_kept(text: str) -> None:
     """Short sentences, in Chinese above all, and sentences about the markers are no noise."""
     assert not is_noise(unwrap(text))
 
@@ -175,7 +175,7 @@ def test_the_header_of_any_channel_goes(header: str) -> None:
         ("[media attached 1/2: /tmp/a.png (image/png)]\nlook at this", "look at this"),
     ],
 )  # fmt: skip
-def test_what_hosts_of_channels_put_beside_the_words(text: str, words: str) -> None:
+def test_text_that_channels_add_is_removed(text: str, words: str) -> None:
     """Labels of events, placeholders of attachments, ids and marks go; every word of a person stays."""
     assert unwrap(text) == words
 
@@ -197,7 +197,7 @@ def test_what_hosts_of_channels_put_beside_the_words(text: str, words: str) -> N
         "see [Telegram docs](https://core.telegram.org) for id:5",
     ],
 )
-def test_what_a_person_says_about_channels_stays(text: str) -> None:
+def test_words_of_a_person_about_channels_are_kept(text: str) -> None:
     """A header has a time or an id, a label an account or the system's mark, and a placeholder stands at an end."""
     assert unwrap(text) == text
 
@@ -241,7 +241,7 @@ def test_hostile_text_is_unwrapped_in_time(text: str) -> None:
         "列出端口\n\n# *SEARCH/REPLACE block* Rules:\n\nMore.",
     ],
 )
-def test_what_hosts_put_beside_the_words_of_the_user(text: str) -> None:
+def test_text_that_hosts_add_is_removed(text: str) -> None:
     """It is in the archive, and not searched."""
     assert unwrap(text) == "列出端口"
 

@@ -30,9 +30,9 @@ def settings(**sections: Any) -> Settings:
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     """A session of a port that changed, over a year, and of other things."""
-    with SqliteStore(tmp_path / "holdfast.db") as opened:
-        memory = Memory(store=opened, settings=Settings(), choice=Choice(embedder=None, reasons=()))
-        said = [
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        memory = Memory(store=store, settings=Settings(), choice=Choice(embedder=None, reasons=()))
+        messages = [
             (NOW - 365 * DAY, "The port is 8080 for the gateway."),
             (NOW - 200 * DAY, "Well, that was a long and winding evening."),
             (NOW - 100 * DAY, "The port is 9090 for the gateway."),
@@ -40,11 +40,11 @@ def store(tmp_path: Path) -> Iterator[SqliteStore]:
             (NOW - DAY, "Here is something about lunch and dinner."),
         ]
         memory.ingest(
-            [Message(role="user", parts=(Text(text=text),), timestamp=time) for time, text in said], scope=SCOPE
+            [Message(role="user", parts=(Text(text=text),), timestamp=time) for time, text in messages], scope=SCOPE
         )
         for number in range(12):
             memory.remember(f"The gateway of port area {number} has gate {number}", scope=SCOPE)
-        yield opened
+        yield store
 
 
 def recalled(
@@ -123,7 +123,7 @@ def test_the_index_can_be_bounded_and_the_archive_is_not(store: SqliteStore) -> 
     assert [hit.text for hit in memory.search("port gateway", scope=SCOPE)] == []
 
 
-def test_what_was_said_at_an_unknown_time_is_never_too_old(tmp_path: Path) -> None:
+def test_messages_without_a_time_are_never_too_old(tmp_path: Path) -> None:
     """Without a time nothing can be said to be old."""
     with SqliteStore(tmp_path / "a.db") as store:
         memory = Memory(
@@ -164,11 +164,11 @@ def test_the_least_score_counts_with_weights(store: SqliteStore) -> None:
     assert recalled(store, "8080", search={"fusion": "weighted", "time_decay": 1}, recall={"max_facts": 0}).hits
 
 
-def test_the_question_is_what_was_said_last() -> None:
+def test_the_question_is_the_last_message() -> None:
     """The newest message asks; what came before helps while that says too little, and no more than is allowed."""
-    said = ["yes", "and now?", "  ", "where do we deploy the gateway service tomorrow", "hello"]
-    assert select_texts(said, max_texts=3) == ("where do we deploy the gateway service tomorrow", "and now?", "yes")
-    assert select_texts(said, max_texts=2) == ("and now?", "yes")
+    messages = ["yes", "and now?", "  ", "where do we deploy the gateway service tomorrow", "hello"]
+    assert select_texts(messages, max_texts=3) == ("where do we deploy the gateway service tomorrow", "and now?", "yes")
+    assert select_texts(messages, max_texts=2) == ("and now?", "yes")
     assert select_texts(["where do we deploy the gateway service tomorrow", "hello"], max_texts=3) == (
         "where do we deploy the gateway service tomorrow",
     )

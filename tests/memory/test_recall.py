@@ -33,8 +33,8 @@ NAMES = ("Alder", "Birch", "Cedar", "Dogwood", "Elm", "Fir", "Ginkgo", "Hazel", 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[SqliteStore]:
     """An empty store."""
-    with SqliteStore(tmp_path / "holdfast.db") as opened:
-        yield opened
+    with SqliteStore(tmp_path / "holdfast.db") as store:
+        yield store
 
 
 def say(store: SqliteStore, *texts: str, scope: Scope = SCOPE, role: str = "user", step: int = MINUTE) -> list[int]:
@@ -62,7 +62,7 @@ def embed(store: SqliteStore, embedder: CachedEmbedder | StaticEmbedder | JointE
     store.add_vectors(rows)
 
 
-def test_what_was_said_comes_back(store: SqliteStore) -> None:
+def test_archived_messages_come_back(store: SqliteStore) -> None:
     """The block holds the passage that answers, with its moment and its speaker, and counts its tokens."""
     say(store, "We deploy to Frankfurt on Tuesdays.", "Lunch was good today, thanks.")
     found = recall(store, asking("Where do we deploy?"))
@@ -136,21 +136,21 @@ def test_a_strong_match_gets_what_it_needs(store: SqliteStore) -> None:
     assert sizes[0] == sizes[2]
 
 
-def test_an_empty_memory_says_so(store: SqliteStore) -> None:
+def test_an_empty_memory_prints_a_note(store: SqliteStore) -> None:
     """No rows, no block, no error; and no question finds nothing."""
     assert recall(store, asking("anything")).reason
     assert recall(store, asking()).reason
     assert search(store, asking()) == []
 
 
-def test_quotes_stand_oldest_first(store: SqliteStore) -> None:
+def test_quotes_are_in_order_oldest_first(store: SqliteStore) -> None:
     """Whatever the rank, a block is read like a conversation."""
     say(store, "The port is 8080.", "Which port? The port of the port service.", "Now the port is 9090.")
     block = recall(store, asking("port")).block
     assert block.index("8080") < block.index("Which port") < block.index("9090")
 
 
-def test_what_was_said_together_shares_its_moment(store: SqliteStore) -> None:
+def test_passages_of_one_minute_share_their_time(store: SqliteStore) -> None:
     """The moment is told once for what was said in the same minute of a session."""
     say(store, "The port is 8080.", "The port was 80.", step=1000)
     block = recall(store, asking("port")).block
@@ -194,16 +194,16 @@ def test_facts_come_before_passages(store: SqliteStore) -> None:
 
 def test_the_words_that_prove_a_fact_are_not_quoted_again(store: SqliteStore) -> None:
     """A passage that says no more than the quote of a fact in the block is left out."""
-    said = "It moved to port 7654."
-    say(store, said, "The port of the gateway is discussed at length on another day.")
-    told = FactRow(scope=SCOPE, id="f", type="config", content=f"the API: {said}", quote=said, time=1)
-    store.add_facts([told])
+    text = "It moved to port 7654."
+    say(store, text, "The port of the gateway is discussed at length on another day.")
+    output = FactRow(scope=SCOPE, id="f", type="config", content=f"the API: {text}", quote=text, time=1)
+    store.add_facts([output])
     found = recall(store, asking("which port did it move to"))
     assert found.facts[0].fact.id == "f"
-    assert said not in {hit.text for hit in found.hits}
+    assert text not in {hit.text for hit in found.hits}
 
 
-def test_a_fact_does_not_hide_what_else_was_said_with_it(store: SqliteStore) -> None:
+def test_a_fact_does_not_hide_the_rest_of_its_message(store: SqliteStore) -> None:
     """A passage of which half is a fact is quoted where the other half is about the question."""
     fact = "Remember that the beta launch happens on May 5."
     say(store, f"The beta launch code is PURPLE-RHINO. {fact}", f"So be it: {fact}")
@@ -213,7 +213,7 @@ def test_a_fact_does_not_hide_what_else_was_said_with_it(store: SqliteStore) -> 
     assert [hit.text for hit in found.hits] == [f"The beta launch code is PURPLE-RHINO. {fact}"]
 
 
-def test_a_fact_is_told_though_no_passage_is_relevant(store: SqliteStore) -> None:
+def test_a_fact_is_recalled_though_no_passage_is_relevant(store: SqliteStore) -> None:
     """Facts have a test of their own."""
     say(store, "Lunch was good today, thanks.")
     store.add_facts([FactRow(scope=SCOPE, id="f", type="config", content="The gateway port is 443", time=1)])
@@ -328,8 +328,8 @@ def test_a_block_has_more_short_quotes_and_fewer_long_ones(store: SqliteStore, w
     """The same block made without regard to their length has fewer short ones, and more long ones."""
     filler = [" ".join(f"{chr(97 + place % 26)}x{number}{place}" for place in range(words)) for number in range(60)]
     names = ["billing", *(f"{letter}ount" for letter in "bcdfghjklmnpr")]
-    said = [f"The {names[number % 14]} service uses port {8000 + number}. {filler[number]}" for number in range(60)]
-    say(store, *said)
+    messages = [f"The {names[number % 14]} service uses port {8000 + number}. {filler[number]}" for number in range(60)]
+    say(store, *messages)
     counts, plain = (
         len(recall(store, asking("Which port does the billing service use?", order=order), marks=MARKS).hits)
         for order in (Order(), Order(recipe=Recipe(brevity=0.0, plenty=0.0)))

@@ -22,7 +22,7 @@ PROVIDERS = ("auto", "none")
 
 
 @contextmanager
-def opened(home: Path, provider: str) -> Iterator[Engine]:
+def open_engine(home: Path, provider: str) -> Iterator[Engine]:
     """The memory in a folder, by these vectors."""
     settings = load(files=(), environ={}, embedding={"provider": provider}).settings
     with Engine.open(home, settings=settings, background=False) as engine:
@@ -32,20 +32,20 @@ def opened(home: Path, provider: str) -> Iterator[Engine]:
 
 def archive(home: Path, texts: Sequence[str]) -> None:
     """Archive messages, and give them their vectors."""
-    with opened(home, "auto") as engine:
+    with open_engine(home, "auto") as engine:
         engine.session("s").append([{"role": "user", "content": text} for text in texts])
         engine.work()
 
 
 def missed(home: Path, provider: str, facts: Sequence[Planted]) -> list[str]:
     """The questions whose answers are not in the block."""
-    with opened(home, provider) as engine:
+    with open_engine(home, provider) as engine:
         return [fact.question for fact in facts if fact.answer not in engine.session("s").recall(fact.question).block]
 
 
 def too_large(home: Path, provider: str) -> list[str]:
     """The questions about something else that get more than a few lines."""
-    with opened(home, provider) as engine:
+    with open_engine(home, provider) as engine:
         session = engine.session("s")
         return [question for question in OFF_TOPIC if session.recall(question).tokens > 2 * NORMAL.min_tokens]
 
@@ -62,23 +62,23 @@ def test_a_line_among_50_messages_is_recalled(tmp_path: Path, kind: str) -> None
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_a_search_finds_every_word_of_it_first(tmp_path: Path, provider: str) -> None:
     """Though the vectors of other messages are nearer to the question."""
-    said = "INFO artefact build-7731 checksum c0ffee77 published by zanzibar，校验和已更新"
-    talk: list[dict[str, object]] = []
+    text = "INFO artefact build-7731 checksum c0ffee77 published by zanzibar，校验和已更新"
+    conversation: list[dict[str, object]] = []
     for turn in range(40):
         log = [f"INFO worker-{line % 9} processed batch {turn * 997 + line} in {line} ms" for line in range(160)]
-        log[80] = said if turn == 8 else log[80]
+        log[80] = text if turn == 8 else log[80]
         call = {"id": f"c{turn}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-        talk += [
+        conversation += [
             {"role": "user", "content": f"Turn {turn}: please continue with step {turn} of the build migration."},
             {"role": "assistant", "content": None, "tool_calls": [call]},
             {"role": "tool", "tool_call_id": f"c{turn}", "content": "\n".join(log)},
         ]
-    with opened(tmp_path, "auto") as engine:
-        engine.session("s").append(talk)
+    with open_engine(tmp_path, "auto") as engine:
+        engine.session("s").append(conversation)
         engine.work()
-    with opened(tmp_path, provider) as engine:
+    with open_engine(tmp_path, provider) as engine:
         for question in ("build-7731", "checksum build-7731", "zanzibar", "校验和"):
-            assert said in engine.session("s").search(question)[0].text, question
+            assert text in engine.session("s").search(question)[0].text, question
 
 
 @pytest.mark.nightly
@@ -99,7 +99,7 @@ def test_a_line_of_tool_output_in_a_real_session_is_recalled(tmp_path: Path, pat
         for message in transcripts.read(require_data(path)).messages
     ]
     assert not facts
-    with opened(tmp_path, "auto") as engine:
+    with open_engine(tmp_path, "auto") as engine:
         engine.session("s").append(messages)
         engine.work()
     for provider in PROVIDERS:

@@ -50,7 +50,7 @@ def test_the_same_slot_gives_way() -> None:
         {"doubtful": True},
     ],
 )
-def test_anything_else_stays_beside(change: dict[str, object]) -> None:
+def test_anything_else_stays_next_to_it(change: dict[str, object]) -> None:
     """Another subject or slot, one more, another sort of value, another old value, or doubt: nothing is replaced."""
     decision = decide(replace(NEW, **change), PORT)  # type: ignore[arg-type]
     assert decision.action == "ADD"

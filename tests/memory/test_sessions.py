@@ -19,7 +19,7 @@ SCOPE = Scope(session="s")
 
 def test_the_first_real_sentence_of_the_user_is_the_title(tmp_path: Path) -> None:
     """Neither a command nor a greeting, nor what the host or the model said."""
-    talk = [
+    conversation = [
         system(),
         reply("Welcome."),
         user("/clear"),
@@ -28,7 +28,7 @@ def test_the_first_real_sentence_of_the_user_is_the_title(tmp_path: Path) -> Non
         user("And the exporter."),
     ]
     with SqliteStore(tmp_path / "holdfast.db") as store:
-        store.add_messages(make_rows(talk, scope=SCOPE))
+        store.add_messages(make_rows(conversation, scope=SCOPE))
         assert make_title(store, SCOPE) == "Fix the importer."
         assert make_title(store, Scope(session="other")) == ""
 

@@ -18,7 +18,7 @@ SCOPE = Scope(session="s")
 WHOSE = Scope()
 
 
-def opened(path: Path) -> Memory:
+def open_memory(path: Path) -> Memory:
     """A memory without vectors."""
     return Memory(store=SqliteStore(path), settings=Settings(), choice=Choice(embedder=None, reasons=()))
 
@@ -32,7 +32,7 @@ def exported(memory: Memory, path: Path) -> Path:
 
 def test_lines_bring_everything_back(tmp_path: Path) -> None:
     """Messages, flags and facts; a fact rests on the same words, whatever their number is now."""
-    with opened(tmp_path / "a.db") as first, opened(tmp_path / "b.db") as second:
+    with open_memory(tmp_path / "a.db") as first, open_memory(tmp_path / "b.db") as second:
         numbers = first.ingest([Message(role="user", parts=(Text(text=f"port {n}"),)) for n in range(3)], scope=SCOPE)
         first.pin(numbers[:1], scope=SCOPE)
         first.exclude(numbers[1:2], scope=SCOPE)
@@ -52,7 +52,7 @@ def test_lines_bring_everything_back(tmp_path: Path) -> None:
 
 def test_many_messages_go_in_batches(tmp_path: Path) -> None:
     """More than a batch, and nothing is lost at its end."""
-    with opened(tmp_path / "a.db") as first, opened(tmp_path / "b.db") as second:
+    with open_memory(tmp_path / "a.db") as first, open_memory(tmp_path / "b.db") as second:
         first.ingest([Message(role="user", parts=(Text(text=f"port {n}"),)) for n in range(550)], scope=SCOPE)
         transfer.load_jsonl(second.store, exported(first, tmp_path / "out.jsonl"))
         assert second.store.counts()["messages"] == 550
@@ -65,7 +65,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
     """What is not a line of an export is an error with its place."""
     file = tmp_path / "bad.jsonl"
     file.write_text(f'{{"kind":"holdfast-export","version":1}}\n{line}\n', "utf-8")
-    with opened(tmp_path / "a.db") as memory, pytest.raises(InputError, match=r"bad\.jsonl:2"):
+    with open_memory(tmp_path / "a.db") as memory, pytest.raises(InputError, match=r"bad\.jsonl:2"):
         transfer.load_jsonl(memory.store, file)
 
 
@@ -77,15 +77,15 @@ def test_other_files_are_no_export(tmp_path: Path) -> None:
 
 def test_a_document_for_people(tmp_path: Path) -> None:
     """Facts first, then every session, tools with what they returned, fences longer than any inside."""
-    with opened(tmp_path / "a.db") as memory:
+    with open_memory(tmp_path / "a.db") as memory:
         call = ToolCall(id="c", name="read", arguments={"path": "a.md"})
         result = ToolResult(call_id="c", content=(Text(text="```\ncode\n```"),))
-        said = [
+        messages = [
             Message(role="user", parts=(Text(text="read it"),)),
             Message(role="assistant", parts=(call,)),
             Message(role="tool", parts=(result,)),
         ]
-        memory.ingest(said, scope=SCOPE)
+        memory.ingest(messages, scope=SCOPE)
         memory.remember("Use Frankfurt", scope=SCOPE)
         page = io.StringIO()
         count = transfer.to_markdown(memory.store, [WHOSE], page, moment=lambda time: "" if time is None else "then")

@@ -57,9 +57,7 @@ def openai(message: str, *, code: str | None = None, kind: str = "invalid_reques
         (200, anthropic("invalid_request_error", "messages: empty"), ModelRefusedError),
     ],
 )
-def test_an_answer_becomes_the_error_that_it_stands_for(
-    status: int | None, body: object, kind: type[ModelError]
-) -> None:
+def test_an_answer_becomes_the_matching_error(status: int | None, body: object, kind: type[ModelError]) -> None:
     """Too long, busy and refused are told apart, whatever shape the body has; the status goes along."""
     error = error_from_response("m", status=status, body=body)
     assert type(error) is kind, str(error)
@@ -75,7 +73,7 @@ def test_an_overflow_carries_its_figures() -> None:
     assert (error.requested, error.limit) == (9, 8)
 
 
-def test_an_error_says_what_to_do_and_hides_keys() -> None:
+def test_an_error_has_the_fix_and_hides_keys() -> None:
     """The message has the status, a hint and the provider's words on one line, without secrets."""
     key = "sk-ant-api03-" + "A1b2C3d4" * 12
     error = error_from_response("anthropic/x", status=401, body=anthropic("authentication_error", f"bad\nkey {key}"))
@@ -95,7 +93,7 @@ def test_a_hostile_body_is_no_trouble() -> None:
 
 
 @pytest.mark.parametrize(
-    ("headers", "said", "expected"),
+    ("headers", "text", "expected"),
     [
         ({"Retry-After": "7"}, "", 7.0),
         ({"retry-after-ms": "250", "retry-after": "9"}, "", 0.25),
@@ -112,13 +110,13 @@ def test_a_hostile_body_is_no_trouble() -> None:
         ({}, "come back later", None),
     ],
 )
-def test_when_to_come_back_is_read(headers: dict[str, str], said: str, expected: float | None) -> None:
+def test_when_to_come_back_is_read(headers: dict[str, str], text: str, expected: float | None) -> None:
     """The wait is read from the headers, as a number or a date, else from the words."""
     now = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
-    assert retry_after(headers, said, now=now) == expected
+    assert retry_after(headers, text, now=now) == expected
 
 
-def test_a_busy_error_says_when_to_come_back() -> None:
+def test_a_busy_error_has_the_time_to_retry() -> None:
     """The wait is data on the error."""
     error = error_from_response("m", status=429, body="", headers={"retry-after": "3"})
     assert isinstance(error, ModelBusyError)

@@ -31,8 +31,8 @@ def test_a_real_model_answers() -> None:
         assert reply.usage is not None
         assert reply.usage.output > 0
         schema = {"type": "object", "properties": {"port": {"type": "integer"}}, "required": ["port"]}
-        told = model.ask(asks("PostgreSQL listens on port 5433. Which port?", schema=schema), timeout=120)
-        assert isinstance(json.loads(told.text)["port"], int)
+        output = model.ask(asks("PostgreSQL listens on port 5433. Which port?", schema=schema), timeout=120)
+        assert isinstance(json.loads(output.text)["port"], int)
         with pytest.raises(ModelOverflowError) as caught:
             model.ask(asks("word " * 4_000), timeout=120)
         assert caught.value.limit == 2_048

@@ -179,7 +179,7 @@ def test_strange_replies_are_understood(said: Step, text: str, stop: str) -> Non
     assert (reply.text, reply.stop) == (text, stop)
 
 
-def test_usage_knows_the_cache() -> None:
+def test_usage_includes_the_cache() -> None:
     """Cached tokens are counted apart from the others."""
     usage = Usage(input=10, output=5, cache_read=90)
     assert asked(ScriptedReply(text="ok", usage=usage)).usage == usage
@@ -215,7 +215,7 @@ def test_every_kind_of_trouble_has_its_error(step: Step, kind: type[ModelError])
     assert len(provider.requests) == 1, "the SDK has tried again by itself"
 
 
-def test_nobody_at_the_address_is_busy() -> None:
+def test_an_address_without_a_server_is_busy() -> None:
     """A server that is not there may come back: it counts as busy."""
     with ScriptedProvider([]) as provider:
         url = provider.url
@@ -223,7 +223,7 @@ def test_nobody_at_the_address_is_busy() -> None:
         OpenAIModel("gpt-5", base_url=f"{url}/v1").ask(HELLO)
 
 
-def test_fields_that_a_server_does_not_know_are_dropped() -> None:
+def test_fields_that_a_server_rejects_are_dropped() -> None:
     """Each complaint about an optional field costs one more try without it, and no more."""
     prompt = Prompt(messages=HELLO.messages, schema={"type": "object"})
     complaints: list[Step] = [
@@ -244,7 +244,7 @@ def test_a_missing_sdk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         OpenAIModel("gpt-5", api_key="key")
 
 
-def test_a_model_knows_its_window() -> None:
+def test_a_model_has_its_window() -> None:
     """The window is that of the model, unless another one is said."""
     model = OpenAIModel("qwen3:8b", name="ollama/qwen3:8b", context_tokens=8_192)
     assert (model.name, model.provider, model.context_tokens) == ("ollama/qwen3:8b", "openai_chat", 8_192)

@@ -58,8 +58,8 @@ def test_a_request_has_what_the_provider_wants() -> None:
 def test_a_reply_is_sent_back_as_it_came() -> None:
     """Sealed reasoning, words and calls go back as items, and the window is valid."""
     call = ToolCall(id="call_1", name="ls", arguments={"path": "ü"})
-    said = ScriptedReply(thinking="Let me see.", signature="SEAL", text="I look.", calls=(call,))
-    with ScriptedProvider([said, "done"]) as provider:
+    message = ScriptedReply(thinking="Let me see.", signature="SEAL", text="I look.", calls=(call,))
+    with ScriptedProvider([message, "done"]) as provider:
         model = ResponsesModel("gpt-6-sol", api_key="key", base_url=f"{provider.url}/v1")
         reply = model.ask(HELLO)
         result = ToolResult(call_id="call_1", content=(Text(text="a.py"),))
@@ -114,7 +114,7 @@ def test_every_kind_of_trouble_has_its_error(step: Step, kind: type[ModelError])
         asked(step)
 
 
-def test_a_model_knows_its_window() -> None:
+def test_a_model_has_its_window() -> None:
     """The window is that of the model, unless another one is said."""
     model = ResponsesModel("gpt-5", api_key="k")
     assert (model.name, model.provider, model.context_tokens) == ("openai-responses/gpt-5", "openai_responses", 400_000)

@@ -133,17 +133,17 @@ def test_a_wait_can_be_called_off() -> None:
     assert len(model.prompts) == 1
 
 
-def test_a_retry_is_told() -> None:
+def test_a_retry_is_reported() -> None:
     """Whoever shows text hears that it begins anew, why, and when."""
-    told: list[tuple[str, int, float]] = []
+    received: list[tuple[str, int, float]] = []
     patient = Retrying(
         model=Scripted([ModelBusyError("busy"), "hello"]),
         first_wait=0.001,
         chance=lambda: 1.0,
-        on_retry=lambda error, failed, wait: told.append((str(error), failed, wait)),
+        on_retry=lambda error, failed, wait: received.append((str(error), failed, wait)),
     )
     assert patient.ask(HELLO).text == "hello"
-    assert told == [("busy", 1, 0.001)]
+    assert received == [("busy", 1, 0.001)]
 
 
 def test_a_wrapped_model_is_what_it_wraps() -> None:
@@ -169,14 +169,14 @@ def test_an_overflow_is_not_handed_on() -> None:
     assert second.prompts == []
 
 
-def test_all_failures_are_told() -> None:
+def test_all_failures_are_reported() -> None:
     """Where nobody answers, the error is the last one's, with the others noted."""
     with pytest.raises(ModelRefusedError, match="no key") as caught:
         Fallback([Scripted([ModelBusyError("busy")]), Scripted([ModelRefusedError("no key")])]).ask(HELLO)
     assert caught.value.__notes__ == ["before that: busy"]
 
 
-def test_nobody_else_is_asked_after_a_cancellation() -> None:
+def test_no_other_model_is_asked_after_a_cancellation() -> None:
     """A request that was called off meanwhile goes to nobody else."""
     cancel = Event()
     second = Scripted(["I am here"])

@@ -46,7 +46,7 @@ def test_a_script_ends() -> None:
     assert [again.ask(HELLO).text for _ in range(3)] == ["again"] * 3
 
 
-def test_a_message_is_said_as_it_is() -> None:
+def test_a_message_is_rendered_as_it_is() -> None:
     """A whole message comes back itself, with an estimate of its usage."""
     call = ToolCall(id="c", name="ls", arguments={})
     message = Message(role="assistant", parts=(Thinking(text="hm", signature="s"), Text(text="ok"), call), id="m1")
@@ -165,7 +165,7 @@ def test_a_missing_script_is_named(tmp_path: Path) -> None:
         Scripted.from_file(tmp_path / "none.jsonl")
 
 
-def test_the_echo_tells_what_it_would_have_sent() -> None:
+def test_the_echo_describes_what_it_would_have_sent() -> None:
     """It counts messages and tokens by role, names the tools, and quotes the last user message."""
     history = [
         Message(role="system", parts=(Text(text="You are an agent."),)),

@@ -223,7 +223,7 @@ class TestSideBySide:
         assert "pip uninstall holdfast" in done.stderr
         assert "Traceback" not in done.stderr
 
-    def test_the_command_says_that_files_are_missing(self, tmp_path: Path) -> None:
+    def test_the_command_reports_missing_files(self, tmp_path: Path) -> None:
         """`pip uninstall holdfast` has deleted the files that both projects have."""
         site = install(tmp_path / "site")
         (site / "holdfast" / "__init__.py").unlink()

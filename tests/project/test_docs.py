@@ -92,7 +92,7 @@ def test_a_public_name_is_documented(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", commands())
-def test_a_command_says_what_it_does(name: str) -> None:
+def test_a_command_describes_what_it_does(name: str) -> None:
     """Every command has a help text, and all but groups have --json."""
     context = click.Context(cli.holdfast)
     command: click.Command = cli.holdfast

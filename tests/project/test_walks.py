@@ -94,11 +94,14 @@ def record_calls(wanted: frozenset[str]) -> Iterator[list[Call]]:
 
 def make_conversation() -> list[dict[str, str]]:
     """Return a conversation that does not fit, with a fact at its beginning and a question about it at its end."""
-    talk = [{"role": "user", "content": "The vault code is 8841-tulip."}, {"role": "assistant", "content": "Noted."}]
+    conversation = [
+        {"role": "user", "content": "The vault code is 8841-tulip."},
+        {"role": "assistant", "content": "Noted."},
+    ]
     for number in range(30):
-        talk.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
-        talk.append({"role": "assistant", "content": f"Ledger {number} is fine."})
-    return [*talk, {"role": "user", "content": "Which vault code is it?"}]
+        conversation.append({"role": "user", "content": f"Look at ledger {number}. " + f"wharf{number} " * 60})
+        conversation.append({"role": "assistant", "content": f"Ledger {number} is fine."})
+    return [*conversation, {"role": "user", "content": "Which vault code is it?"}]
 
 
 def find_missing(stops: Sequence[Stop], calls: Sequence[Call]) -> list[Stop]:
@@ -121,11 +124,11 @@ def find_missing(stops: Sequence[Stop], calls: Sequence[Call]) -> list[Stop]:
 def test_a_turn_makes_the_stops_of_a_walk(heading: str, tmp_path: Path) -> None:
     """The second request of a conversation trims, recalls and records."""
     stops = read_walk(heading)
-    talk = make_conversation()
+    conversation = make_conversation()
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         session = engine.session("s")
-        session.assemble(talk[:40], limit=4_000)
+        session.assemble(conversation[:40], limit=4_000)
         with record_calls(frozenset(stop.name for stop in stops)) as calls:
-            window = session.assemble(talk, limit=4_000)
+            window = session.assemble(conversation, limit=4_000)
     assert window.report.recalled
     assert find_missing(stops, calls) == []

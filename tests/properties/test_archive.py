@@ -25,35 +25,35 @@ SECRETS = (
 conversations = st.lists(messages(), max_size=6)
 
 
-@given(said=conversations)
+@given(conversation=conversations)
 @settings(max_examples=examples(80), deadline=None)
-def test_every_message_is_in_the_archive(said: list[Message]) -> None:
+def test_every_message_is_in_the_archive(conversation: list[Message]) -> None:
     """I1: without masking, what was given is what is archived, but for recalled blocks, in order."""
-    kept = [row.message for row in make_rows(said, scope=SCOPE, redact=False, marks=MARKS)]
-    assert kept == [own for message in said if (own := strip_message(message, MARKS)) is not None]
+    kept = [row.message for row in make_rows(conversation, scope=SCOPE, redact=False, marks=MARKS)]
+    assert kept == [own for message in conversation if (own := strip_message(message, MARKS)) is not None]
 
 
-@given(said=conversations, cut=st.integers(0, 6))
+@given(conversation=conversations, cut=st.integers(0, 6))
 @settings(max_examples=examples(40), deadline=None)
-def test_the_same_history_again_adds_nothing(said: list[Message], cut: int) -> None:
+def test_the_same_history_again_adds_nothing(conversation: list[Message], cut: int) -> None:
     """I6: a history that comes again, whole or after a part of it, adds only what is new."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add_messages(make_rows(said[:cut], scope=SCOPE))
-        numbers = store.add_messages(make_rows(said, scope=SCOPE))
-        assert store.add_messages(make_rows(said, scope=SCOPE)) == numbers
+        store.add_messages(make_rows(conversation[:cut], scope=SCOPE))
+        numbers = store.add_messages(make_rows(conversation, scope=SCOPE))
+        assert store.add_messages(make_rows(conversation, scope=SCOPE)) == numbers
         assert sorted(set(numbers)) == [row.id for row in store.read_messages(Select(scope=SCOPE))]
 
 
-@given(said=conversations, secret=st.sampled_from(SECRETS), before=texts(), after=texts(), role=st.booleans())
+@given(conversation=conversations, secret=st.sampled_from(SECRETS), before=texts(), after=texts(), role=st.booleans())
 @settings(max_examples=examples(60), deadline=None)
-def test_no_secret_is_written(said: list[Message], secret: str, before: str, after: str, role: bool) -> None:  # noqa: FBT001 - drawn
+def test_no_secret_is_written(conversation: list[Message], secret: str, before: str, after: str, role: bool) -> None:  # noqa: FBT001 - drawn
     """I8: a secret, in words or in a tool's output, is in no file of the store and no row."""
     words = f"{before} {secret} {after}"
     loud = Message(role="user", parts=(Text(text=words),))
     if role:
         loud = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text=words),)),))
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "store.db") as store:
-        store.add_messages(make_rows([*said, loud], scope=SCOPE))
+        store.add_messages(make_rows([*conversation, loud], scope=SCOPE))
         assert secret not in repr(store.read_messages(Select(scope=SCOPE)))
         assert secret not in repr(store.read_passages(Select(scope=SCOPE)))
         assert not any(secret.encode() in path.read_bytes() for path in Path(folder).iterdir())

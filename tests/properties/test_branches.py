@@ -33,38 +33,38 @@ def test_a_message_is_its_words_and_what_came_before(steps: list[tuple[str, str,
     """A conversation is a tree: the same words at two places are two messages, and sent again they are none."""
     with tempfile.TemporaryDirectory() as folder:
         engine = Engine.open(folder, settings=QUIET, background=False)
-        said: list[dict[str, Any]] = []
+        messages: list[dict[str, Any]] = []
         places: set[tuple[str, ...]] = set()
         for step, question, answer, number in steps:
             if step == "reopen":
                 engine.close()
                 engine = Engine.open(folder, settings=QUIET, background=False)
             if step == "back":
-                said = said[: len(said) // 2 * number // 10 * 2]
+                messages = messages[: len(messages) // 2 * number // 10 * 2]
             if step in {"say", "append", "back"}:
-                said = [*said, {"role": "user", "content": question}]
-            if not said:
+                messages = [*messages, {"role": "user", "content": question}]
+            if not messages:
                 continue
-            sent = said if said[-1]["role"] == "user" else said[:-1]
+            sent = messages if messages[-1]["role"] == "user" else messages[:-1]
             with ThreadPoolExecutor(3) as pool:
                 windows = list(pool.map(_sent, [engine] * 3, [sent] * 3))
             places.update(tuple(message["content"] for message in sent[:stop]) for stop in range(1, len(sent) + 1))
             assert all(window == windows[0] for window in windows)
             if windows[0] is not None:
                 assert windows[0][-1]["content"].startswith(sent[-1]["content"])
-            if said is sent:
-                said = [*said, {"role": "assistant", "content": answer}]
+            if messages is sent:
+                messages = [*messages, {"role": "assistant", "content": answer}]
             if step == "append":
-                engine.session("s").append(said[-1:])
-                engine.session("s").append(said[-1:])
-                places.add(tuple(message["content"] for message in said))
+                engine.session("s").append(messages[-1:])
+                engine.session("s").append(messages[-1:])
+                places.add(tuple(message["content"] for message in messages))
         assert len(engine._memory.store.read_messages(Select(scope=Scope(session="s")))) == len(places)
         engine.close()
 
 
-def _sent(engine: Engine, said: list[dict[str, Any]]) -> list[Any] | None:
+def _sent(engine: Engine, messages: list[dict[str, Any]]) -> list[Any] | None:
     """What is sent; None where what must stay does not fit."""
     try:
-        return engine.session("s").assemble(said, limit=6_000).render("openai_chat")
+        return engine.session("s").assemble(messages, limit=6_000).render("openai_chat")
     except WindowTooSmallError:
         return None

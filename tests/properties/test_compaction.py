@@ -34,20 +34,22 @@ ERRORS = (ModelError, ModelBusyError, ModelTimeoutError, ModelOverflowError, Mod
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
     """A conversation of some length, with tools, failures, thoughts and pastes."""
-    talk: list[Message] = []
+    conversation: list[Message] = []
     for number in range(draw(st.integers(1, 12))):
         said = draw(st.sampled_from(WORDS)) * draw(st.integers(1, 300))
         match draw(st.integers(0, 2)):
             case 0:
-                talk += [user(f"{number} {said}"), reply(said, thought=draw(st.sampled_from([None, "hm"])))]
+                conversation += [user(f"{number} {said}"), reply(said, thought=draw(st.sampled_from([None, "hm"])))]
             case 1:
-                talk.append(user(said))
+                conversation.append(user(said))
             case _:
                 names = [f"c{number}.{index}" for index in range(draw(st.integers(1, 3)))]
-                talk.append(reply("", *(call(name, "edit", path=f"{name}.py") for name in names)))
+                conversation.append(reply("", *(call(name, "edit", path=f"{name}.py") for name in names)))
                 failed = draw(st.booleans())
-                talk += [results(answer(name, said, is_error=failed)) for name in names if draw(st.integers(0, 9))]
-    return talk
+                conversation += [
+                    results(answer(name, said, is_error=failed)) for name in names if draw(st.integers(0, 9))
+                ]
+    return conversation
 
 
 ANY_TALK = talks() | conversations()
@@ -140,8 +142,8 @@ def test_compacting_again_and_again_keeps_making_progress(rounds: list[list[Mess
     edits: list[Edit] = []
     previous: str | None = None
     summarised: set[int] = set()
-    for talk in rounds:
-        history += talk
+    for conversation in rounds:
+        history += conversation
         window = apply(items(history), in_force(edits, limit=size))
         made = planned_as(list(window), Compaction(keep_recent_tokens=200), size, force=True, previous_summary=previous)
         if made.outcome != "ready":

@@ -47,7 +47,7 @@ LIMITS = st.sampled_from([4_000, 8_000, 40_000])
 
 
 @contextmanager
-def opened(model: Scripted | None = None, folder: Path | None = None) -> Iterator[Engine]:
+def open_engine(model: Scripted | None = None, folder: Path | None = None) -> Iterator[Engine]:
     """An engine over a real store that is gone afterwards, unless it has a folder."""
     with (
         tempfile.TemporaryDirectory() as fresh,
@@ -56,10 +56,10 @@ def opened(model: Scripted | None = None, folder: Path | None = None) -> Iterato
         yield engine
 
 
-def assembled(engine: Engine, talk: Sequence[Any], limit: int, **how: Any) -> Window | None:
+def assembled(engine: Engine, conversation: Sequence[Any], limit: int, **how: Any) -> Window | None:
     """The window; None where what must stay does not fit, which is a typed error before anything is sent."""
     try:
-        return engine.session("s").assemble(talk, limit=limit, **how)
+        return engine.session("s").assemble(conversation, limit=limit, **how)
     except WindowTooSmallError:
         return None
 
@@ -96,23 +96,23 @@ class Requests(list[list[Message]]):
 @st.composite
 def histories(draw: st.DrawFn) -> Requests:
     """The requests of an agent: each is the one before and what is new; some go back and say it differently."""
-    talk = [system()]
+    conversation = [system()]
     requests = Requests()
     for number in range(draw(st.integers(2, 7))):
         words = draw(st.sampled_from(WORDS)) * draw(st.sampled_from([1, 20, 300]))
-        talk = [*talk, user(f"Request {number}: {words}")]
-        requests.append(talk)
+        conversation = [*conversation, user(f"Request {number}: {words}")]
+        requests.append(conversation)
         for step in range(draw(st.integers(0, 2))):
             names = [f"c{number}.{step}.{index}" for index in range(draw(st.integers(1, 2)))]
             thought = "so" if draw(st.booleans()) else None
             output = draw(st.sampled_from(WORDS)) * draw(st.sampled_from([1, 100, 2_000]))
-            talk = [
-                *talk,
+            conversation = [
+                *conversation,
                 reply("", *(call(name, command=f"cat {name}.txt") for name in names), thought=thought),
                 results(*(answer(name, f"{name} {output}") for name in names)),
             ]
-            requests.append(talk)
-        talk = [*talk, reply(f"Answer {number}.")]
+            requests.append(conversation)
+        conversation = [*conversation, reply(f"Answer {number}.")]
     return requests
 
 
@@ -137,11 +137,11 @@ FAULTS: dict[str, Callable[[Prompt], Any] | None] = {
 # --- I1, I4: nothing is lost, whoever tells the summary --------------------------
 
 
-def holds_everything(engine: Engine, talk: Sequence[Message]) -> None:
+def holds_everything(engine: Engine, conversation: Sequence[Message]) -> None:
     """Every message is in the archive, part by part; and every edit stands for what is there."""
     rows = archived(engine)
     held = [row.message.parts for row in rows]
-    assert all(message.parts in held for message in talk)
+    assert all(message.parts in held for message in conversation)
     known = {row.id for row in rows}
     assert all(known.issuperset(edit.ids) for edit in engine.session("s").edits())
 
@@ -169,9 +169,9 @@ def compacted(engine: Engine, limit: int) -> None:
 def test_nothing_is_lost(fault: str, requests: Requests, when: list[bool], limit: int) -> None:
     """I1, I4: after cuts and compactions by a model that fails or lies, the archive has every message."""
     tells = FAULTS[fault]
-    with opened(Scripted(tells) if tells else None) as engine:
-        for talk, compact in zip(requests, when, strict=False):
-            window = assembled(engine, talk, limit)
+    with open_engine(Scripted(tells) if tells else None) as engine:
+        for conversation, compact in zip(requests, when, strict=False):
+            window = assembled(engine, conversation, limit)
             assert not trouble(window)
             if compact:
                 compacted(engine, limit)
@@ -182,13 +182,13 @@ def test_nothing_is_lost(fault: str, requests: Requests, when: list[bool], limit
 
 def test_a_model_that_hangs_loses_nothing() -> None:
     """I1, I4: it is given up in time, and the summary is made by rule."""
-    talk = [system(), *(user(f"Request {number}: {'word ' * 300}") for number in range(30))]
-    with opened(Scripted([Hang()] * MAX_CALLS)) as engine:
-        assembled(engine, talk, 40_000)
+    conversation = [system(), *(user(f"Request {number}: {'word ' * 300}") for number in range(30))]
+    with open_engine(Scripted([Hang()] * MAX_CALLS)) as engine:
+        assembled(engine, conversation, 40_000)
         done = engine.session("s").compact(limit=40_000)
         assert done.summary is not None
         assert done.summary.rung == "digest"
-        holds_everything(engine, talk)
+        holds_everything(engine, conversation)
 
 
 # --- I2: always valid --------------------------------------------------------------
@@ -199,10 +199,10 @@ def test_a_model_that_hangs_loses_nothing() -> None:
 @given(data=st.data(), provider=st.sampled_from(sorted(FORMATS)))
 def test_a_window_is_valid_whatever_comes_in(name: str, data: st.DataObject, provider: str) -> None:
     """I2: from every format to every provider; what is no conversation is a typed error."""
-    talk = [*data.draw(WIRE[name]), {"role": "user", "content": "And now?"}]
-    with opened() as engine:
+    conversation = [*data.draw(WIRE[name]), {"role": "user", "content": "And now?"}]
+    with open_engine() as engine:
         try:
-            window = engine.session("s").assemble(talk, limit=40_000, provider=provider)
+            window = engine.session("s").assemble(conversation, limit=40_000, provider=provider)
         except (FormatError, InvalidWindowError, WindowTooSmallError):
             return
         assert check(window.render(), provider) == []
@@ -217,9 +217,9 @@ def test_windows_fit_and_only_grow_between_two_cuts(requests: Requests, limit: i
     """I3, I5: no window is over, no block above its cap; without a recorded cut the last request is a prefix."""
     limits = budget(QUIET, window=limit)
     before: list[str] = []
-    with opened() as engine:
-        for talk in requests:
-            window = assembled(engine, talk, limit)
+    with open_engine() as engine:
+        for conversation in requests:
+            window = assembled(engine, conversation, limit)
             if window is None:
                 before = []
                 continue
@@ -239,9 +239,9 @@ def test_windows_fit_and_only_grow_between_two_cuts(requests: Requests, limit: i
 def test_the_same_again_adds_nothing(requests: Requests, limit: int, compact: bool) -> None:  # noqa: FBT001 - drawn
     """I5, I6: asked again, here or by another process, the window is the same, and nothing is archived or recorded."""
     with tempfile.TemporaryDirectory() as folder:
-        with opened(folder=Path(folder)) as engine:
-            for talk in requests:
-                window = assembled(engine, talk, limit)
+        with open_engine(folder=Path(folder)) as engine:
+            for conversation in requests:
+                window = assembled(engine, conversation, limit)
             if compact:
                 compacted(engine, limit)
                 window = assembled(engine, requests[-1], limit)
@@ -250,7 +250,7 @@ def test_the_same_again_adds_nothing(requests: Requests, limit: int, compact: bo
             engine.session("s").append(requests[-1])
             assert (again and wire(again)) == (window and wire(window))
             assert (len(archived(engine)), engine.session("s").edits()) == (known, edits)
-        with opened(folder=Path(folder)) as other:
+        with open_engine(folder=Path(folder)) as other:
             there = assembled(other, requests[-1], limit)
             assert (there and wire(there)) == (window and wire(window))
             assert (len(archived(other)), other.session("s").edits()) == (known, edits)
@@ -260,7 +260,7 @@ def test_memory_does_not_fall_silent() -> None:
     """I3: however many questions there are between two cuts, the window has what answers each; old blocks make room."""
     names = ["kestrel", "juniper", "marlin", "tundra", "quill", "cobalt", "willow", "gannet"]
     parts = ["harbour", "colour", "engine", "anthem", "kitchen", "bridge", "winter", "ladder"]
-    with opened() as engine:
+    with open_engine() as engine:
         for name, part in zip(names, parts, strict=True):
             engine.session("s").append([user(f"The {part} of the {name} is {name[::-1]}.")])
             long = [f"Day {day}, line {line}: the {name} goes on. " for day in range(24) for line in range(80)]
@@ -299,20 +299,20 @@ ECHOES: dict[str, Callable[[str], list[Message]]] = {
 )
 def test_recalled_text_is_never_remembered_again(echo: str, words: str, again: bool) -> None:  # noqa: FBT001 - drawn
     """I7: a block that comes back, in whatever message, is not archived, not indexed, and no fact is read out of it."""
-    said = f"Remember that the {CANARY} database {words}."
-    with opened() as engine:
-        engine.session("s").append([user(said)])
-        talk = [user(f"What do you know about the {CANARY} database?")]
-        window = engine.session("s").assemble(talk, limit=40_000)
+    text = f"Remember that the {CANARY} database {words}."
+    with open_engine() as engine:
+        engine.session("s").append([user(text)])
+        conversation = [user(f"What do you know about the {CANARY} database?")]
+        window = engine.session("s").assemble(conversation, limit=40_000)
         block = window.items[-1].block
         assert block is not None
-        talk += [*ECHOES[echo](block.text), user("Go on with the other thing, please.")]
+        conversation += [*ECHOES[echo](block.text), user("Go on with the other thing, please.")]
         for _ in range(1 + again):
-            assembled(engine, talk, 40_000)
+            assembled(engine, conversation, 40_000)
         found = [row.id for row in archived(engine) if words in str(row.message.parts)]
         assert len(found) == 1 or echo == "call"  # what the agent itself did is kept as it was
         passages: list[PassageText] = engine._memory.store.read_passages(Select(scope=HERE))
-        assert [passage.text for passage in passages if words in passage.text] == [said]
+        assert [passage.text for passage in passages if words in passage.text] == [text]
         engine.session("s").learn()
         engine.work()
         assert all(fact.evidence == (found[0],) for fact in engine.session("s").facts() if words in fact.content)
@@ -330,7 +330,7 @@ hostile = st.lists(st.sampled_from((*PIECES, *MORE)), min_size=1, max_size=8).ma
 def test_stored_text_cannot_close_or_fake_the_block(poison: str, as_fact: bool) -> None:  # noqa: FBT001 - drawn
     """I11: whatever was said, the block in the window begins and ends once, and the user's own words stay outside."""
     question = f"What do you know about the {CANARY} database?"
-    with opened() as engine:
+    with open_engine() as engine:
         engine.session("s").append([user(f"The {CANARY} database is ours. {poison} It listens."), reply("Noted.")])
         if as_fact:
             engine.session("s").remember(f"The {CANARY} database {poison}")
@@ -404,7 +404,7 @@ def test_a_disguised_tag_does_not_get_out_of_its_quotes(tags: list[str], place: 
     poison = " ".join(tags)
     words = f"The {CANARY} database is ours. {poison} It listens."
     question = f"What do you know about the {CANARY} database?"
-    with opened() as engine:
+    with open_engine() as engine:
         session = engine.session("s")
         if place == "text":
             session.append([user(words), reply("Noted.")])
@@ -435,7 +435,7 @@ CJK = (
 @pytest.mark.parametrize("words", CJK)
 def test_chinese_japanese_and_korean_text_is_quoted_as_it_was_written(words: str) -> None:
     """Wide letters, digits and brackets are ordinary there: what is quoted is the same characters."""
-    with opened() as engine:
+    with open_engine() as engine:
         engine.session("s").append([user(f"{CANARY} {words}"), reply("Noted.")])
         block = engine.session("s").assemble([user(f"What about {CANARY}?")], limit=40_000).items[-1].block
     assert block is not None

@@ -41,11 +41,11 @@ def told(texts: list[str], *, timed: bool = True) -> list[FactRow]:
 @settings(max_examples=examples(60))
 def test_reading_the_same_messages_again_adds_nothing(texts: list[str], timed: bool) -> None:  # noqa: FBT001
     """However a conversation was read before, all at once or message by message, reading it again changes nothing."""
-    talk = [said(number, text, timed=timed) for number, text in enumerate(texts, 1)]
-    known = list(learn(talk).rows_to_add)
-    assert learn(talk, known=known).rows_to_add == ()
+    conversation = [said(number, text, timed=timed) for number, text in enumerate(texts, 1)]
+    known = list(learn(conversation).rows_to_add)
+    assert learn(conversation, known=known).rows_to_add == ()
     again = told(texts, timed=timed)
-    assert learn(talk, known=again).rows_to_add == ()
+    assert learn(conversation, known=again).rows_to_add == ()
 
 
 @given(_TALK)

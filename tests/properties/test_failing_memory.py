@@ -52,31 +52,31 @@ class Requests(list[list[Message]]):
 @st.composite
 def histories(draw: st.DrawFn, *, longest: int = 6) -> Requests:
     """The requests of an agent, of which most do not fit: each is the one before and what is new."""
-    talk = [system()]
+    conversation = [system()]
     requests = Requests()
     for number in range(draw(st.integers(2, longest))):
         words = draw(st.sampled_from(["port ", "修复签名验证 ", "error: exit code 2\n"])) * draw(
             st.sampled_from([1, 300])
         )
-        talk = [*talk, user(f"Request {number}: {words}")]
-        requests.append(talk)
+        conversation = [*conversation, user(f"Request {number}: {words}")]
+        requests.append(conversation)
         for step in range(draw(st.integers(0, 2))):
             names = [f"c{number}.{step}.{index}" for index in range(draw(st.integers(1, 2)))]
             output = draw(st.sampled_from(["line of output\n", "输出 "])) * draw(st.sampled_from([1, 100, 1_000]))
             calls = [call(name, command=f"cat {name}.txt") for name in names]
-            talk = [
-                *talk,
+            conversation = [
+                *conversation,
                 reply("", *calls, thought="so" if draw(st.booleans()) else None),
                 results(*(answer(name, f"{name} {output}", name="bash") for name in names)),
             ]
-            requests.append(talk)
-        talk = [*talk, reply(f"Answer {number}. " + "mot " * draw(st.sampled_from([1, 300])))]
+            requests.append(conversation)
+        conversation = [*conversation, reply(f"Answer {number}. " + "mot " * draw(st.sampled_from([1, 300])))]
     return requests
 
 
-def wires(talk: Sequence[Message], format: str) -> list[Message | dict[str, Any]]:
+def wires(conversation: Sequence[Message], format: str) -> list[Message | dict[str, Any]]:
     """The messages as a client sends them: each as it was added to its history, the system prompt apart."""
-    first, *rest = talk
+    first, *rest = conversation
     return [first, *(dict(wire) for message in rest for wire in providers.render([message], format))]
 
 
@@ -85,18 +85,18 @@ def trouble(window: Window) -> list[str]:
     return [text for text in window.report.warnings if not any(words in text for words in EXPECTED)]
 
 
-def last_request(talk: Sequence[Message]) -> str:
+def last_request(conversation: Sequence[Message]) -> str:
     """The beginning of the user's last words."""
-    return next(message.text for message in reversed(talk) if message.role == "user")[:10]
+    return next(message.text for message in reversed(conversation) if message.role == "user")[:10]
 
 
-def require_promises(window: Window, talk: Sequence[Message], limit: int) -> None:
+def require_promises(window: Window, conversation: Sequence[Message], limit: int) -> None:
     """The window is valid for its provider, is not over, and holds the system prompt and the last request."""
     assert check(window.render(), window.provider) == []
     assert count_messages(window.messages) <= budget(QUIET, window=limit).ceiling
     sent = str(window.request())
     assert "You are careful." in sent
-    assert last_request(talk) in sent
+    assert last_request(conversation) in sent
     assert all(item.id >= 0 for item in window.items)
 
 
@@ -106,10 +106,10 @@ def archived(engine: Engine) -> list[tuple[Any, ...]]:
     return [row.message.parts for row in rows]
 
 
-def require_everything(engine: Engine, talk: Sequence[Message]) -> None:
+def require_everything(engine: Engine, conversation: Sequence[Message]) -> None:
     """Every message is archived, and every edit is about messages that are."""
     held = archived(engine)
-    assert all(message.parts in held for message in talk)
+    assert all(message.parts in held for message in conversation)
     rows = engine._memory.store.read_messages(Select(scope=Scope(session="s")))
     known = {row.id for row in rows}
     assert all(known.issuperset(edit.ids) for edit in engine.session("s").edits())
@@ -140,12 +140,12 @@ def test_a_fault_of_the_store_keeps_the_limit(
         store = SqliteStore(folder / STORE_NAME, wait=0)
         with open_engine(store, QUIET) as engine:
             session = engine.session("s")
-            for talk in requests[:healthy]:
-                session.assemble(wires(talk, format), format=format, limit=limit)
+            for conversation in requests[:healthy]:
+                session.assemble(wires(conversation, format), format=format, limit=limit)
             with FAULTS[fault](folder):
-                for talk in requests[healthy:]:
-                    window = session.assemble(wires(talk, format), format=format, limit=limit)
-                    require_promises(window, talk, limit)
+                for conversation in requests[healthy:]:
+                    window = session.assemble(wires(conversation, format), format=format, limit=limit)
+                    require_promises(window, conversation, limit)
                     assert trouble(window)
             window = session.assemble(wires(requests[-1], format), format=format, limit=100_000)
             assert not trouble(window)
@@ -169,14 +169,14 @@ def test_a_call_that_fails_blocks_nothing_and_is_reported(
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=kinds, first=first, count=count)
         with open_engine(store, QUIET) as engine:
-            for talk in requests:
+            for conversation in requests:
                 before = store.failed
-                window = engine.session("s").assemble(talk, limit=limit, provider=format)
-                require_promises(window, talk, limit)
+                window = engine.session("s").assemble(conversation, limit=limit, provider=format)
+                require_promises(window, conversation, limit)
                 assert store.failed == before or trouble(window)
             store.heal()
-            talk = [*requests[-1], user("And now?")]
-            window = engine.session("s").assemble(talk, limit=limit, provider=format)
+            conversation = [*requests[-1], user("And now?")]
+            window = engine.session("s").assemble(conversation, limit=limit, provider=format)
             assert not trouble(window)
             require_everything(engine, requests[-1])
 
@@ -184,26 +184,29 @@ def test_a_call_that_fails_blocks_nothing_and_is_reported(
 @pytest.mark.parametrize("kind", ["read", "add", "search"])
 def test_a_store_that_hangs_is_given_up(kind: str) -> None:
     """The first request waits for it; those after it do not, until the store answers again."""
-    talk = [system(), user("Which port does the staging database listen on?")]
+    conversation = [system(), user("Which port does the staging database listen on?")]
     for number in range(12):
-        talk += [reply(f"Answer {number}. " + "mot " * 300), user(f"Request {number}: which port was it again?")]
+        conversation += [
+            reply(f"Answer {number}. " + "mot " * 300),
+            user(f"Request {number}: which port was it again?"),
+        ]
     with temporary_folder() as folder:
         store = HangingStore(folder / STORE_NAME, kinds=frozenset([kind]))
         with open_engine(store, HASTY) as engine:
             session = engine.session("s")
-            session.assemble(talk[:4], limit=SMALL)
+            session.assemble(conversation[:4], limit=SMALL)
             store.hang()
-            for end in (len(talk) - 4, len(talk) - 2, len(talk)):
-                window = session.assemble(talk[:end], limit=SMALL)
-                require_promises(window, talk[:end], SMALL)
+            for end in (len(conversation) - 4, len(conversation) - 2, len(conversation)):
+                window = session.assemble(conversation[:end], limit=SMALL)
+                require_promises(window, conversation[:end], SMALL)
                 assert "memory does not answer" in trouble(window)[0]
             store.release()
             until(lambda: not engine._is_memory_hanging())
         with Engine.open(folder, settings=QUIET, background=False) as engine:
-            window = engine.session("s").assemble([*talk, reply("Done."), user("And now?")], limit=SMALL)
+            window = engine.session("s").assemble([*conversation, reply("Done."), user("And now?")], limit=SMALL)
             assert not trouble(window)
-            require_everything(engine, talk)
-            assert len(archived(engine)) == len(talk) + 2
+            require_everything(engine, conversation)
+            assert len(archived(engine)) == len(conversation) + 2
 
 
 HASTY = Settings(embedding=NO_VECTORS, recall=UNHURRIED, archive=Archive(timeout_seconds=1))
@@ -211,36 +214,38 @@ HASTY = Settings(embedding=NO_VECTORS, recall=UNHURRIED, archive=Archive(timeout
 
 def test_a_session_that_hangs_does_not_take_the_memory_of_others() -> None:
     """Its own requests go on without memory; another session of the same caller is archived."""
-    talk = [system(), user("Which port does the staging database listen on?")]
+    conversation = [system(), user("Which port does the staging database listen on?")]
     with temporary_folder() as folder:
         store = HangingStore(folder / STORE_NAME, kinds=frozenset(["read"]))
         with open_engine(store, HASTY) as engine:
             store.hang()
-            assert "it took longer than" in trouble(engine.session("a").assemble(talk, limit=SMALL))[0]
+            assert "it took longer than" in trouble(engine.session("a").assemble(conversation, limit=SMALL))[0]
             store.hang_no_more()
             other = engine.session("b")
-            until(lambda: not trouble(other.assemble(talk, limit=SMALL)))  # a busy machine may take more than a second
-            assert [row.message.text for row in other.messages()] == [message.text for message in talk]
-            assert "has not returned yet" in trouble(engine.session("a").assemble(talk, limit=SMALL))[0]
+            until(
+                lambda: not trouble(other.assemble(conversation, limit=SMALL))
+            )  # a busy machine may take more than a second
+            assert [row.message.text for row in other.messages()] == [message.text for message in conversation]
+            assert "has not returned yet" in trouble(engine.session("a").assemble(conversation, limit=SMALL))[0]
             store.release()
             until(lambda: not engine._is_memory_hanging())
 
 
 def test_a_caller_has_few_calls_that_hang() -> None:
     """After a few sessions, others of the same caller are refused at once; another caller has memory."""
-    talk = [user("Which port does the staging database listen on?")]
+    conversation = [user("Which port does the staging database listen on?")]
     with temporary_folder() as folder:
         store = HangingStore(folder / STORE_NAME, kinds=frozenset(["read"]))
         with open_engine(store, HASTY) as engine:
             store.hang()
             for number in range(MAX_HANGING + 3):
-                window = engine.session(f"s{number}").assemble(talk, limit=SMALL)
+                window = engine.session(f"s{number}").assemble(conversation, limit=SMALL)
                 reason = "it took longer than" if number < MAX_HANGING else "has not returned yet"
                 assert reason in trouble(window)[0]
             assert [thread.name for thread in enumerate_threads()].count("holdfast-memory") == MAX_HANGING
             store.hang_no_more()
             other = engine.session("s0", agent="another")
-            until(lambda: not trouble(other.assemble(talk, limit=SMALL)))
+            until(lambda: not trouble(other.assemble(conversation, limit=SMALL)))
             store.release()
             until(lambda: not engine._is_memory_hanging())
 
@@ -277,8 +282,8 @@ def test_what_only_a_failure_removed_comes_back(requests: Requests, limit: int) 
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)
         with open_engine(store, QUIET) as engine:
-            for talk in requests:
-                engine.session("s").assemble(talk, limit=limit)
+            for conversation in requests:
+                engine.session("s").assemble(conversation, limit=limit)
             store.heal()
             assert engine.session("s").edits() == ()
             window = engine.session("s").assemble(requests[-1], limit=1_000_000, recall=False)
@@ -287,21 +292,21 @@ def test_what_only_a_failure_removed_comes_back(requests: Requests, limit: int) 
 
 def test_known_edits_hold_and_the_beginning_stays_while_memory_fails() -> None:
     """The prompt cache of the provider holds: cuts are as rare as with memory, and the first continues the window."""
-    talk = [system()]
+    conversation = [system()]
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add"]), first=0, count=0)
         with open_engine(store, QUIET) as engine:
             for number in range(40):
-                talk += [user(f"Request {number}: " + "port " * 50), reply(f"Answer {number}. " + "mot " * 100)]
-            talk.append(user("Request 40: and now?"))
-            before = engine.session("s").assemble(talk, limit=8_000, recall=False)
+                conversation += [user(f"Request {number}: " + "port " * 50), reply(f"Answer {number}. " + "mot " * 100)]
+            conversation.append(user("Request 40: and now?"))
+            before = engine.session("s").assemble(conversation, limit=8_000, recall=False)
             assert before.report.changes
             store.fail()
             changes = 0
             for number in range(41, 81):
-                talk += [reply(f"Answer {number}. " + "mot " * 100), user(f"Request {number}: and now?")]
-                window = engine.session("s").assemble(talk, limit=8_000, recall=False)
-                require_promises(window, talk, 8_000)
+                conversation += [reply(f"Answer {number}. " + "mot " * 100), user(f"Request {number}: and now?")]
+                window = engine.session("s").assemble(conversation, limit=8_000, recall=False)
+                require_promises(window, conversation, 8_000)
                 changes += window.messages[: len(before.messages)] != before.messages
                 before = window
     assert 1 <= changes <= 8
@@ -317,11 +322,11 @@ def test_what_must_stay_and_does_not_fit_is_a_typed_error() -> None:
 
 def test_an_oversized_result_is_shortened_without_memory() -> None:
     """The note names no number: there is nothing to get back yet."""
-    talk = [system(), user("Read it."), reply("", call("a")), results(answer("a", "line of output\n" * 4_000))]
+    conversation = [system(), user("Read it."), reply("", call("a")), results(answer("a", "line of output\n" * 4_000))]
     with temporary_folder() as folder:
         store = FailingStore(folder / STORE_NAME, kinds=frozenset(["add", "read"]), first=0, count=10_000)
         with open_engine(store, QUIET) as engine:
-            window = engine.session("s").assemble(talk, limit=SMALL)
-    require_promises(window, talk, SMALL)
+            window = engine.session("s").assemble(conversation, limit=SMALL)
+    require_promises(window, conversation, SMALL)
     assert "line of output" in str(window.render())
     assert "holdfast id" not in str(window.render())

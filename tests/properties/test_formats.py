@@ -34,7 +34,7 @@ class TestUntouched:
     @each_format
     @slow
     @given(data=st.data())
-    def test_what_nobody_edited_comes_back_byte_for_byte(self, name: str, data: st.DataObject) -> None:
+    def test_unedited_messages_come_back_byte_for_byte(self, name: str, data: st.DataObject) -> None:
         """Reading and rendering give the same bytes, whatever unknown fields and order of keys."""
         wires = data.draw(WIRE[name])
         before = json.dumps(wires)
@@ -50,9 +50,9 @@ class TestUntouched:
     def test_what_is_known_from_elsewhere_is_no_edit(self, name: str, data: st.DataObject) -> None:
         """An id, a time or a model that a session file adds does not change what is rendered."""
         wires = data.draw(WIRE[name])
-        told = [replace(message, id="e1", timestamp=7, model="m", stop="s") for message in read(wires, format=name)]
+        received = [replace(message, id="e1", timestamp=7, model="m", stop="s") for message in read(wires, format=name)]
 
-        assert json.dumps(render(told, name)) == json.dumps(wires)
+        assert json.dumps(render(received, name)) == json.dumps(wires)
 
     @each_format
     @slow
@@ -210,8 +210,8 @@ def _blank(text: str) -> bool:
 
 def _said(listed: list[Message]) -> str:
     """Every word in a list: texts, and the texts in results."""
-    said = [text for message in listed for text in (message.text, *(result.text for result in message.results))]
-    return "\n".join(said)
+    messages = [text for message in listed for text in (message.text, *(result.text for result in message.results))]
+    return "\n".join(messages)
 
 
 def _calls(listed: list[Message]) -> list[tuple[str, str, str]]:
@@ -277,14 +277,14 @@ class TestOtherFormats:
     @each_format
     @slow
     @given(listed=conversations())
-    def test_any_message_list_can_be_said_in_any_format(self, name: str, listed: list[Message]) -> None:
+    def test_any_message_list_can_be_rendered_in_any_format(self, name: str, listed: list[Message]) -> None:
         """Texts, calls and results arrive, and nothing empty does that a provider refuses."""
         assert_accepted(assert_carried(listed, name), name)
 
     @pytest.mark.parametrize(("name", "other"), list(permutations(NAMES, 2)))
     @settings(slow, max_examples=examples(15))
     @given(data=st.data())
-    def test_a_message_list_of_one_format_can_be_said_in_another(
+    def test_a_message_list_of_one_format_can_be_rendered_in_another(
         self, name: str, other: str, data: st.DataObject
     ) -> None:
         """What was read from a provider can be handed to any other."""
@@ -296,10 +296,10 @@ class TestOtherFormats:
     @given(listed=conversations())
     def test_pi_carries_a_conversation_whole(self, listed: list[Message]) -> None:
         """What a session file holds is what was said: our own sessions lose no part of any kind."""
-        said = [part for message in listed for part in message.parts if not _is_reference(part)]
+        messages = [part for message in listed for part in message.parts if not _is_reference(part)]
         again = [part for message in read(render(listed, "pi"), format="pi") for part in message.parts]
 
-        for part in said:
+        for part in messages:
             if not isinstance(part, ToolResult | ToolCall):
                 assert part in again
 

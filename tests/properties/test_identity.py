@@ -57,15 +57,15 @@ class Talk(list[Message]):
 @st.composite
 def turns(draw: st.DrawFn, *, most: int = 5, mark: str = "") -> Talk:
     """Draw a conversation in which most messages have the words of another one; it ends with a reply."""
-    talk = Talk()
+    conversation = Talk()
     for turn in range(draw(st.integers(1, most))):
-        talk.append(user(draw(st.sampled_from(QUESTIONS)) + mark))
+        conversation.append(user(draw(st.sampled_from(QUESTIONS)) + mark))
         if draw(st.booleans()):
             name = f"c{turn}{mark}"
-            talk.append(reply("", call(name, command="ls")))
-            talk.append(results(answer(name, "a.py")))
-        talk.append(reply(draw(st.sampled_from(REPLIES))))
-    return talk
+            conversation.append(reply("", call(name, command="ls")))
+            conversation.append(results(answer(name, "a.py")))
+        conversation.append(reply(draw(st.sampled_from(REPLIES))))
+    return conversation
 
 
 @st.composite
@@ -82,7 +82,11 @@ def branches(draw: st.DrawFn) -> list[Talk]:
 
 def count(talks: Sequence[Talk]) -> Counter[str]:
     """Count the messages of branches by digest; what they begin with alike is there once."""
-    places = {tuple(message.digest for message in talk[: stop + 1]) for talk in talks for stop in range(len(talk))}
+    places = {
+        tuple(message.digest for message in conversation[: stop + 1])
+        for conversation in talks
+        for stop in range(len(conversation))
+    }
     return Counter(place[-1] for place in places)
 
 
@@ -126,12 +130,12 @@ class World:
 
     def ask(self, worker: Worker, share: int, branch: int, *, drops: bool) -> None:
         """Send a conversation up to one of its replies; where it `drops`, without what was forgotten."""
-        talk = self.talks[branch % len(self.talks)]
-        stops = [index for index, message in enumerate(talk) if message.role == "assistant"]
+        conversation = self.talks[branch % len(self.talks)]
+        stops = [index for index, message in enumerate(conversation) if message.role == "assistant"]
         stop = stops[share % len(stops)]
-        history = self.left(talk[:stop]) if drops else talk[:stop]
+        history = self.left(conversation[:stop]) if drops else conversation[:stop]
         window = worker.run(lambda: self.session(worker).assemble(history, limit=LIMIT, recall=False))
-        worker.reply, worker.place = talk[stop], window.place
+        worker.reply, worker.place = conversation[stop], window.place
 
     def left(self, talk: Sequence[Message]) -> list[Message]:
         """Return a conversation without its forgotten messages, but for what is asked at its end."""
@@ -148,11 +152,11 @@ class World:
 
     def forget(self, worker: Worker, share: int, branch: int) -> None:
         """Forget a message of a conversation that is archived."""
-        talk = self.talks[branch % len(self.talks)]
+        conversation = self.talks[branch % len(self.talks)]
         session = self.session(worker)
-        window = worker.run(lambda: session.assemble(talk, limit=LIMIT, recall=False))
-        digests = tuple(message.digest for message in talk)
-        places = [digests[: index + 1] for index in range(len(talk))]
+        window = worker.run(lambda: session.assemble(conversation, limit=LIMIT, recall=False))
+        digests = tuple(message.digest for message in conversation)
+        places = [digests[: index + 1] for index in range(len(conversation))]
         known = [place for place in places if place not in self.gone]
         if not known:
             return
@@ -198,8 +202,8 @@ class World:
     def finish(self) -> None:
         """Check that whole conversations add what is missing, and nothing when they come again."""
         for engine in (*self.engines, *self.engines):
-            for talk in self.talks:
-                engine.session("s").assemble(talk, limit=LIMIT, recall=False)
+            for conversation in self.talks:
+                engine.session("s").assemble(conversation, limit=LIMIT, recall=False)
             self.check()
         assert self.archived() == self.expected()
 
@@ -251,10 +255,10 @@ def take(there: World, steps: Sequence[Step]) -> None:
 
 
 @settings(max_examples=examples(80), deadline=None)
-@given(talk=turns(), steps=st.lists(ASK | ASK | ANSWER | ANSWER | RESTART, max_size=16))
-def test_requests_and_replies_come_in_any_order(talk: Talk, steps: list[Step]) -> None:
+@given(conversation=turns(), steps=st.lists(ASK | ASK | ANSWER | ANSWER | RESTART, max_size=16))
+def test_requests_and_replies_come_in_any_order(conversation: Talk, steps: list[Step]) -> None:
     """I1, I6: two processes, three threads, one conversation; requests are repeated and replies are late."""
-    with world(open_file, [talk]) as there:
+    with world(open_file, [conversation]) as there:
         take(there, steps)
 
 
@@ -275,8 +279,8 @@ def test_branches_are_kept_apart(talks: list[Talk], steps: list[Step]) -> None:
 
 
 @settings(max_examples=examples(80), deadline=None)
-@given(talk=turns(), steps=st.lists(ASK | ANSWER | RESTART | FORGET | RESUME, max_size=12))
-def test_what_follows_a_forgotten_message_stays_the_same(talk: Talk, steps: list[Step]) -> None:
+@given(conversation=turns(), steps=st.lists(ASK | ANSWER | RESTART | FORGET | RESUME, max_size=12))
+def test_what_follows_a_forgotten_message_stays_the_same(conversation: Talk, steps: list[Step]) -> None:
     """I1, I6, I13: messages are forgotten meanwhile; some clients drop them from their history, others do not."""
-    with world(open_file, [talk]) as there:
+    with world(open_file, [conversation]) as there:
         take(there, steps)

@@ -20,14 +20,14 @@ class TestDigests:
     """The digest of a message."""
 
     @given(message=messages())
-    def test_only_what_is_said_counts(self, message: Message) -> None:
+    def test_only_text_counts(self, message: Message) -> None:
         """Ids, times, usage and the wire form do not enter the digest."""
-        told = replace(message, id="x", timestamp=1, usage=None, model="m", stop=None).read_from({}, format="pi")
+        output = replace(message, id="x", timestamp=1, usage=None, model="m", stop=None).read_from({}, format="pi")
 
-        assert told.digest == message.digest
+        assert output.digest == message.digest
 
     @given(one=messages(), other=messages())
-    def test_two_digests_are_equal_where_the_messages_are(self, one: Message, other: Message) -> None:
+    def test_digests_are_equal_if_the_messages_are(self, one: Message, other: Message) -> None:
         """Role and parts decide, the order of keys and the names of results' tools aside."""
         assert (one.digest == other.digest) == (_spoken(one) == _spoken(other))
 

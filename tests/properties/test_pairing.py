@@ -37,19 +37,19 @@ def in_order(messages: tuple[Message, ...]) -> bool:
 
 
 @slow
-@given(talk=conversations())
-def test_every_call_is_answered_and_every_answer_asked_for(talk: list[Message]) -> None:
+@given(conversation=conversations())
+def test_every_call_is_answered_and_every_answer_asked_for(conversation: list[Message]) -> None:
     """In any conversation, however little sense it makes."""
-    repaired = repair(talk).messages
+    repaired = repair(conversation).messages
     assert in_order(repaired)
     assert not any(unit.pending for unit in units(repaired))
 
 
 @slow
-@given(talk=conversations())
-def test_repairing_again_changes_nothing(talk: list[Message]) -> None:
+@given(conversation=conversations())
+def test_repairing_again_changes_nothing(conversation: list[Message]) -> None:
     """Not one object."""
-    once = repair(talk)
+    once = repair(conversation)
     again = repair(once.messages)
     assert again.repairs == ()
     assert all(map(lambda one, other: one is other, again.messages, once.messages))
@@ -57,13 +57,13 @@ def test_repairing_again_changes_nothing(talk: list[Message]) -> None:
 
 
 @slow
-@given(talk=conversations())
-def test_nothing_is_made_up_but_marked_errors(talk: list[Message]) -> None:
+@given(conversation=conversations())
+def test_nothing_is_made_up_but_marked_errors(conversation: list[Message]) -> None:
     """Every word and every call was there before; a call may have got a name, a result an id."""
-    words = {part.text for message in talk for part in message.parts if isinstance(part, Text)}
-    called = {part.id for message in talk for part in message.parts if isinstance(part, ToolCall)}
-    given_ = {repr(part.content) for message in talk for part in message.parts if isinstance(part, ToolResult)}
-    for message in repair(talk).messages:
+    words = {part.text for message in conversation for part in message.parts if isinstance(part, Text)}
+    called = {part.id for message in conversation for part in message.parts if isinstance(part, ToolCall)}
+    given_ = {repr(part.content) for message in conversation for part in message.parts if isinstance(part, ToolResult)}
+    for message in repair(conversation).messages:
         for part in message.parts:
             assert not isinstance(part, Text) or part.text in words
             assert not isinstance(part, ToolCall) or part.id in called
@@ -71,12 +71,15 @@ def test_nothing_is_made_up_but_marked_errors(talk: list[Message]) -> None:
 
 
 @slow
-@given(talk=conversations())
-def test_words_are_never_lost(talk: list[Message]) -> None:
+@given(conversation=conversations())
+def test_words_are_never_lost(conversation: list[Message]) -> None:
     """What users and assistants said is all there."""
-    before = sorted(part.text for m in talk for part in m.parts if isinstance(part, Text) and part.text.strip())
+    before = sorted(part.text for m in conversation for part in m.parts if isinstance(part, Text) and part.text.strip())
     after = sorted(
-        part.text for m in repair(talk).messages for part in m.parts if isinstance(part, Text) and part.text.strip()
+        part.text
+        for m in repair(conversation).messages
+        for part in m.parts
+        if isinstance(part, Text) and part.text.strip()
     )
     assert after == before
 
@@ -89,14 +92,14 @@ def test_messages_of_every_format_are_put_in_order(name: str, data: st.DataObjec
     assert in_order(repair(providers.read(data.draw(WIRE[name]), format=name)).messages)
 
 
-@given(talk=conversations())
-def test_what_may_be_added_to_anything(talk: list[Message]) -> None:
+@given(conversation=conversations())
+def test_what_may_be_added_to_anything(conversation: list[Message]) -> None:
     """The short way and the long way come to the same in any conversation, however little sense it makes."""
-    assert added_tokens_of(talk) == added_tokens(units(talk))
+    assert added_tokens_of(conversation) == added_tokens(units(conversation))
 
 
 @given(seed=st.integers(min_value=0))
 def test_what_may_be_added_is_counted_the_same_without_grouping(seed: int) -> None:
     """The short way and the long way come to the same, whatever is broken about a conversation."""
-    talk = Conversation(Random(seed)).read()  # noqa: S311 - chance is all it is for
-    assert added_tokens_of(talk) == added_tokens(units(talk))
+    conversation = Conversation(Random(seed)).read()  # noqa: S311 - chance is all it is for
+    assert added_tokens_of(conversation) == added_tokens(units(conversation))

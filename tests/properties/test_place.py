@@ -32,30 +32,30 @@ blocks = st.builds(
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
     """A conversation that waits for the assistant: the user has spoken, or tools have answered."""
-    talk = [system()] if draw(st.booleans()) else []
+    conversation = [system()] if draw(st.booleans()) else []
     for number in range(draw(st.integers(0, 3))):
-        talk += [user(f"question {number}"), reply(f"answer {number}")]
-    talk.append(user("why"))
+        conversation += [user(f"question {number}"), reply(f"answer {number}")]
+    conversation.append(user("why"))
     if draw(st.booleans()):
         names = [f"c{index}" for index in range(draw(st.integers(1, 3)))]
         together = draw(st.booleans())
         answers = [answer(name) for name in names]
-        talk.append(reply("", *(call(name) for name in names)))
-        talk += [results(*answers)] if together else [results(one) for one in answers]
-    return talk
+        conversation.append(reply("", *(call(name) for name in names)))
+        conversation += [results(*answers)] if together else [results(one) for one in answers]
+    return conversation
 
 
 @pytest.mark.parametrize("provider", FORMATS)
 @slow
-@given(talk=talks(), block=blocks, position=positions)
+@given(conversation=talks(), block=blocks, position=positions)
 def test_a_placed_block_is_valid_everywhere_and_there_once(
-    provider: str, talk: list[Message], block: str, position: Position
+    provider: str, conversation: list[Message], block: str, position: Position
 ) -> None:
     """And no repair is needed for it."""
-    window = items(talk)
+    window = items(conversation)
     edit = place(window, block, position=position)
     assert edit is not None
-    plain = validate(talk, provider)
+    plain = validate(conversation, provider)
     done = validate(messages_of(apply(window, [edit])), provider)
     assert not done.violations
     halves = {"surrogates"}  # a block may quote halves of characters: they cannot be sent
@@ -64,30 +64,34 @@ def test_a_placed_block_is_valid_everywhere_and_there_once(
 
 
 @slow
-@given(talk=conversations(), block=blocks, position=positions)
-def test_the_place_is_one_text_after_everything_else(talk: list[Message], block: str, position: Position) -> None:
+@given(conversation=conversations(), block=blocks, position=positions)
+def test_the_place_is_one_text_after_everything_else(
+    conversation: list[Message], block: str, position: Position
+) -> None:
     """Every other part stays where it was."""
-    window = items(talk)
+    window = items(conversation)
     edit = place(window, block, position=position)
     after = messages_of(apply(window, [edit] if edit else []))
     if edit is None:
         assert position == "tail"
-        assert after == talk
+        assert after == conversation
     elif isinstance(edit.change, Recalled) and edit.change.into is not None:
-        changed = [new for new, old in zip(after, talk, strict=True) if new != old]
+        changed = [new for new, old in zip(after, conversation, strict=True) if new != old]
         assert [message.parts[-1] for message in changed] == [Text(text=block)]
         assert changed[0].role in {"user", "tool"}
     else:
         assert [message for message in after if message.parts != (Text(text=block),)] == [
-            message for message in talk if message.parts != (Text(text=block),)
+            message for message in conversation if message.parts != (Text(text=block),)
         ]
 
 
 @slow
-@given(talk=talks(), position=positions, safe=st.integers(1, 400), cap=st.integers(0, 300))
-def test_a_block_within_the_allowance_fits(talk: list[Message], position: Position, safe: int, cap: int) -> None:
+@given(conversation=talks(), position=positions, safe=st.integers(1, 400), cap=st.integers(0, 300))
+def test_a_block_within_the_allowance_fits(
+    conversation: list[Message], position: Position, safe: int, cap: int
+) -> None:
     """It is under the cap, and the window under its limit."""
-    window = items(talk)
+    window = items(conversation)
     budget = limits(safe, recall=cap)
     room = recall_room(window, budget, position=position)
     assert 0 <= room <= cap
@@ -99,13 +103,13 @@ def test_a_block_within_the_allowance_fits(talk: list[Message], position: Positi
 
 @pytest.mark.parametrize("name", ["anthropic", "openai_chat", "openai_responses"])
 @slow
-@given(talk=talks(), block=blocks)
-def test_what_comes_back_from_outside_leaves_no_trace(name: str, talk: list[Message], block: str) -> None:
+@given(conversation=talks(), block=blocks)
+def test_what_comes_back_from_outside_leaves_no_trace(name: str, conversation: list[Message], block: str) -> None:
     """Sent, read again and stripped, it is what it was."""
-    window = items(talk)
+    window = items(conversation)
     edit = place(window, block, position="tail")
     assert edit is not None
     sent = [dict(wire) for wire in validate(messages_of(apply(window, [edit])), name).wire]
     back = [own for message in providers.read(sent, format=name) if (own := strip_message(message, MARKS)) is not None]
-    plain = providers.read([dict(wire) for wire in validate(talk, name).wire], format=name)
+    plain = providers.read([dict(wire) for wire in validate(conversation, name).wire], format=name)
     assert [message.digest for message in back] == [message.digest for message in plain]

@@ -28,14 +28,14 @@ outputs = st.builds(
 @st.composite
 def work(draw: st.DrawFn) -> list[Message]:
     """An agent that runs tools."""
-    talk = [user("build it")]
+    conversation = [user("build it")]
     for number in range(draw(st.integers(1, 8))):
         names = [f"c{number}.{index}" for index in range(draw(st.integers(1, 2)))]
-        talk += [
+        conversation += [
             reply("so", *(call(name) for name in names)),
             results(*(answer(name, draw(outputs)) for name in names)),
         ]
-    return [*talk, reply("done"), user("thanks")]
+    return [*conversation, reply("done"), user("thanks")]
 
 
 @st.composite
@@ -65,20 +65,20 @@ def without_results(talk: list[Message]) -> list[Any]:
 
 
 @slow
-@given(talk=work(), pruning=some_pruning())
-def test_nothing_but_results_is_ever_touched(talk: list[Message], pruning: Pruning) -> None:
+@given(conversation=work(), pruning=some_pruning())
+def test_nothing_but_results_is_ever_touched(conversation: list[Message], pruning: Pruning) -> None:
     """Words, calls and the order of everything stay; so do the ids of results."""
-    after = messages_of(apply(items(talk), pruned(talk, pruning)))
-    assert without_results(after) == without_results(talk)
-    assert [r.call_id for m in after for r in m.results] == [r.call_id for m in talk for r in m.results]
+    after = messages_of(apply(items(conversation), pruned(conversation, pruning)))
+    assert without_results(after) == without_results(conversation)
+    assert [r.call_id for m in after for r in m.results] == [r.call_id for m in conversation for r in m.results]
 
 
 @slow
-@given(talk=work(), pruning=some_pruning())
-def test_what_it_says_it_saves_it_saves(talk: list[Message], pruning: Pruning) -> None:
+@given(conversation=work(), pruning=some_pruning())
+def test_the_saved_tokens_are_those_of_the_edits(conversation: list[Message], pruning: Pruning) -> None:
     """To the token, and always something."""
-    window = items(talk)
-    edits = pruned(talk, pruning)
+    window = items(conversation)
+    edits = pruned(conversation, pruning)
     after = apply(window, edits)
     assert tokens(after) == count_messages(messages_of(after))
     assert tokens(window) - tokens(after) == sum(edit.tokens_before - edit.tokens_after for edit in edits)
@@ -86,24 +86,24 @@ def test_what_it_says_it_saves_it_saves(talk: list[Message], pruning: Pruning) -
 
 
 @slow
-@given(talk=work(), pruning=some_pruning())
-def test_pruning_comes_to_rest(talk: list[Message], pruning: Pruning) -> None:
+@given(conversation=work(), pruning=some_pruning())
+def test_pruning_comes_to_rest(conversation: list[Message], pruning: Pruning) -> None:
     """A result is shortened once and cleared once, and what is cleared stays so."""
     edits: tuple[Edit, ...] = ()
     for _ in range(3):
-        edits = (*edits, *pruned(talk, pruning, edits))
-    assert pruned(talk, pruning, edits) == ()
+        edits = (*edits, *pruned(conversation, pruning, edits))
+    assert pruned(conversation, pruning, edits) == ()
     done = [(edit.ids, edit.change.part, bool(edit.change.keep)) for edit in edits if isinstance(edit.change, Pruned)]
     assert len(set(done)) == len(done)
 
 
 @slow
-@given(talk=conversations(), pruning=some_pruning())
-def test_any_conversation_can_be_pruned(talk: list[Message], pruning: Pruning) -> None:
+@given(conversation=conversations(), pruning=some_pruning())
+def test_any_conversation_can_be_pruned(conversation: list[Message], pruning: Pruning) -> None:
     """However little sense it makes."""
-    edits = pruned(talk, pruning)
-    assert without_results(messages_of(apply(items(talk), edits))) == without_results(talk)
-    shrink_results(items(talk), edits, excess=10**6, pruning=pruning, clear=True)
+    edits = pruned(conversation, pruning)
+    assert without_results(messages_of(apply(items(conversation), edits))) == without_results(conversation)
+    shrink_results(items(conversation), edits, excess=10**6, pruning=pruning, clear=True)
 
 
 @settings(max_examples=examples(300), deadline=None)

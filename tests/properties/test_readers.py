@@ -145,11 +145,11 @@ def test_damaged_records(format_: str, path: Path, data: st.DataObject) -> None:
     text = "".join(json.dumps(line) + "\n" for line in damaged)
     try:
         whole = read_text("".join(json.dumps(line) + "\n" for line in lines), format=format_)
-        told = read_text(text, format=format_)
+        output = read_text(text, format=format_)
     except HoldfastError:
         assert len(lines) == 1
         return
     if path.suffix == ".jsonl" and format_ != "message_list":
-        assert {entry.line for entry in told.entries} | {problem.line for problem in told.problems} >= {
+        assert {entry.line for entry in output.entries} | {problem.line for problem in output.problems} >= {
             entry.line for entry in whole.entries
         }

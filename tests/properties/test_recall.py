@@ -33,15 +33,15 @@ texts = st.lists(words, min_size=1, max_size=60).map(" ".join)
 
 @settings(max_examples=examples(40))
 @given(
-    said=st.lists(st.tuples(texts, st.integers(0, 3)), max_size=12),
+    messages=st.lists(st.tuples(texts, st.integers(0, 3)), max_size=12),
     facts=st.lists(texts, max_size=3),
     question=texts,
     cap=st.integers(0, 600),
 )
-def test_a_block_keeps_its_promises(said: list[tuple[str, int]], facts: list[str], question: str, cap: int) -> None:
+def test_a_block_keeps_its_promises(messages: list[tuple[str, int]], facts: list[str], question: str, cap: int) -> None:
     """Under the cap, closed once, free of other tenants' words, and gone without a trace when it is taken out."""
     with tempfile.TemporaryDirectory() as folder, SqliteStore(Path(folder) / "a.db") as store:
-        for text, minute in said:
+        for text, minute in messages:
             message = Message(role="user", parts=(Text(text=text),), timestamp=1 + 60_000 * minute)
             store.add_messages(make_rows([message], scope=MINE))
         store.add_messages(make_rows([Message(role="user", parts=(Text(text=f"{question} {CANARY}"),))], scope=OTHER))
@@ -83,15 +83,15 @@ questions = st.sampled_from(
 @st.composite
 def archives(draw: st.DrawFn) -> list[str]:
     """A few messages: chat, logs, code, tables, Chinese, or all of them."""
-    said: list[str] = []
+    messages: list[str] = []
     for kind in draw(st.lists(st.sampled_from([*PHRASES, *line_archives.KINDS]), min_size=1, max_size=6)):
         if kind in PHRASES:
-            said.append(". ".join(draw(st.lists(st.sampled_from(PHRASES[kind]), min_size=1, max_size=30))))
+            messages.append(". ".join(draw(st.lists(st.sampled_from(PHRASES[kind]), min_size=1, max_size=30))))
         else:
             seed, size = draw(st.integers(0, 99)), draw(st.sampled_from([100, 900, 5_000]))
             facts = [draw(st.sampled_from([*line_archives.ENGLISH, *line_archives.CHINESE]))]
-            said += line_archives.outputs(kind, facts, count=1, size=size, seed=seed)
-    return said
+            messages += line_archives.outputs(kind, facts, count=1, size=size, seed=seed)
+    return messages
 
 
 def ask(provider: str, said: Sequence[str], question: str, *, path: str, fusion: str, cap: int) -> tuple[Hit, ...]:
@@ -116,18 +116,20 @@ def ask(provider: str, said: Sequence[str], question: str, *, path: str, fusion:
 @pytest.mark.parametrize("path", ["recall", "assemble"])
 @settings(max_examples=examples(20))
 @given(
-    said=archives(),
+    messages=archives(),
     data=st.data(),
     fusion=st.sampled_from(["recipe", "recipe", "rrf", "weighted"]),
 )
-def test_vectors_take_nothing_away(provider: str, path: str, said: list[str], data: st.DataObject, fusion: str) -> None:
+def test_vectors_take_nothing_away(
+    provider: str, path: str, messages: list[str], data: st.DataObject, fusion: str
+) -> None:
     """What words alone recall is recalled with vectors too: there is a block, and it holds the same first passage."""
-    own = [line for text in said for line in text.split("\n")]
+    own = [line for text in messages for line in text.split("\n")]
     planted = [fact.question for fact in (*line_archives.ENGLISH, *line_archives.CHINESE)]
     question = data.draw(st.one_of(questions, st.sampled_from(planted), st.sampled_from(own)))
     cap = data.draw(st.integers(1_000, 4_000))
-    by_words = ask("none", said, question, path=path, fusion=fusion, cap=cap)
-    by_both = ask(provider, said, question, path=path, fusion=fusion, cap=cap)
+    by_words = ask("none", messages, question, path=path, fusion=fusion, cap=cap)
+    by_both = ask(provider, messages, question, path=path, fusion=fusion, cap=cap)
     if by_words:
         first = max(by_words, key=lambda hit: (hit.score, -hit.passage))
         assert (first.message, first.text) in [(hit.message, hit.text) for hit in by_both]

@@ -39,23 +39,23 @@ def test_no_read_crosses(owners: list[Scope], reader: Scope, across: bool) -> No
     with tempfile.TemporaryDirectory() as home:
         choice = Choice(embedder=HashEmbedder(dimension=8), reasons=())
         with Memory(store=SqliteStore(Path(home) / "a.db"), settings=Settings(), choice=choice) as memory:
-            said = {}
+            message = {}
             for number, owner in enumerate(owners):
                 text = f"the harbour of owner{number} is open"
-                (said[number],) = memory.ingest([Message(role="user", parts=(Text(text=text),))], scope=owner)
+                (message[number],) = memory.ingest([Message(role="user", parts=(Text(text=text),))], scope=owner)
                 memory.remember(f"harbour fact{number}", scope=owner)
             memory.embed()
             mine = {number for number, owner in enumerate(owners) if sees(reader, owner, across=across)}
             hits = {hit.message for hit in memory.search("harbour owner", scope=reader, across=across, limit=50)}
-            assert hits == {said[number] for number in mine}
-            rows = memory.get(list(said.values()), scope=reader, across=across, around=5)
+            assert hits == {message[number] for number in mine}
+            rows = memory.get(list(message.values()), scope=reader, across=across, around=5)
             assert {row.id for row in rows} == hits
             held = {fact.content for fact in memory.facts(scope=reader, across=across)}
             assert held == {f"harbour fact{number}" for number in mine}
             block = memory.recall(("the harbour of owner is open",), scope=reader, across=across).block
-            assert not any(f"owner{n} " in block or f"fact{n}\n" in block for n in said if n not in mine)
+            assert not any(f"owner{n} " in block or f"fact{n}\n" in block for n in message if n not in mine)
             scored = memory.scores(("harbour owner",), scope=reader)
-            assert set(scored) <= {said[n] for n, owner in enumerate(owners) if owner == reader}
+            assert set(scored) <= {message[n] for n, owner in enumerate(owners) if owner == reader}
             transfer.save_folder(memory.store, [reader], Path(home) / "out")
         with FolderStore(Path(home) / "out") as files:
             assert all(sees(reader, owner, across=True) for owner in files.scopes())

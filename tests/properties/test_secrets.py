@@ -54,23 +54,23 @@ def everything(memory: Memory, home: Path) -> bytes:
     transfer.to_jsonl(memory.store, [Scope()], lines)
     transfer.to_markdown(memory.store, [Scope()], page, moment=str)
     found = memory.recall(("port gateway 端口 항구",), scope=SCOPE, cap=4000)
-    told = [lines.getvalue(), page.getvalue(), repr(found), repr(memory.search("port", scope=SCOPE))]
+    received = [lines.getvalue(), page.getvalue(), repr(found), repr(memory.search("port", scope=SCOPE))]
     files = [path.read_bytes() for path in home.rglob("*") if path.is_file()]
-    return b"\n".join([*files, *(text.encode("utf-8", "replace") for text in told)])
+    return b"\n".join([*files, *(text.encode("utf-8", "replace") for text in received)])
 
 
 @settings(max_examples=examples(12), deadline=None)
-@given(said=st.lists(st.tuples(places, words, st.sampled_from(SECRETS), words), min_size=1, max_size=4))
-def test_no_secret_gets_out(said: list[tuple[str, list[str], str, list[str]]]) -> None:
+@given(messages=st.lists(st.tuples(places, words, st.sampled_from(SECRETS), words), min_size=1, max_size=4))
+def test_no_secret_gets_out(messages: list[tuple[str, list[str], str, list[str]]]) -> None:
     """I8: wherever a secret was said, it is in no file, no export, no block and no hit."""
     with tempfile.TemporaryDirectory() as home:
         choice = Choice(embedder=HashEmbedder(dimension=8), reasons=())
         with Memory(store=SqliteStore(Path(home) / "a.db"), settings=Settings(), choice=choice) as memory:
-            for place, before, secret, after in said:
+            for place, before, secret, after in messages:
                 say(memory, place, f"{' '.join(before)} {secret} {' '.join(after)}")
             memory.embed()
             held = everything(memory, Path(home))
-    assert not any(secret.encode() in held for _, _, secret, _ in said)
+    assert not any(secret.encode() in held for _, _, secret, _ in messages)
 
 
 @example(kept=[], gone=["fact", "fact"])

@@ -179,22 +179,22 @@ def test_any_providers_message_survives_the_archive(data: st.DataObject, name: s
     assert decode_message(encode_message(masked)) == masked
 
 
-@given(said=st.lists(messages(), max_size=4))
+@given(conversation=st.lists(messages(), max_size=4))
 @settings(
     max_examples=examples(60),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-def test_any_messages_survive_a_store(said: list[Message], tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_any_messages_survive_a_store(conversation: list[Message], tmp_path_factory: pytest.TempPathFactory) -> None:
     """I1, I6: every message is in the store as it was given; giving it again adds nothing."""
     path = tmp_path_factory.mktemp("store") / "store.db"
-    rows = [MessageRow(scope=SCOPES[0], message=message, nonce=f"{n}") for n, message in enumerate(said)]
+    rows = [MessageRow(scope=SCOPES[0], message=message, nonce=f"{n}") for n, message in enumerate(conversation)]
     with SqliteStore(path) as store:
         numbers = store.add_messages(rows)
         assert store.add_messages(rows) == numbers
     with SqliteStore(path) as store:
         kept = store.read_messages(Select(scope=SCOPES[0]))
-        assert [(row.id, row.message) for row in kept] == list(zip(numbers, said, strict=True))
+        assert [(row.id, row.message) for row in kept] == list(zip(numbers, conversation, strict=True))
 
 
 @given(placed=st.lists(st.tuples(st.integers(0, 9), st.booleans(), st.integers(0, 5)), max_size=15))

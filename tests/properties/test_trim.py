@@ -27,26 +27,29 @@ queries = st.sampled_from(["why did it fail", "为什么失败", "ok", ""])
 @st.composite
 def talks(draw: st.DrawFn) -> list[Message]:
     """A conversation with tools, some answered, some not."""
-    talk: list[Message] = []
+    conversation: list[Message] = []
     for number in range(draw(st.integers(1, 15))):
         words = "word " * draw(st.integers(1, 60))
         if draw(st.booleans()):
-            talk += [user(f"{number} {words}"), reply(words)]
+            conversation += [user(f"{number} {words}"), reply(words)]
         else:
             names = [f"c{number}.{index}" for index in range(draw(st.integers(1, 3)))]
             answered = [name for name in names if draw(st.integers(0, 9))]
-            talk += [reply("", *(call(name) for name in names)), *(results(answer(name, words)) for name in answered)]
-    return talk
+            conversation += [
+                reply("", *(call(name) for name in names)),
+                *(results(answer(name, words)) for name in answered),
+            ]
+    return conversation
 
 
 @slow
-@given(talk=talks() | conversations(), settings_=some_trim, scores=some_scores, query=queries, data=st.data())
+@given(conversation=talks() | conversations(), settings_=some_trim, scores=some_scores, query=queries, data=st.data())
 def test_a_trimmed_window_fits_and_stays_as_it_is(
-    talk: list[Message], settings_: Trim, scores: dict[int, float], query: str, data: st.DataObject
+    conversation: list[Message], settings_: Trim, scores: dict[int, float], query: str, data: st.DataObject
 ) -> None:
     """With all that may have to be added to it; trimming it again changes nothing."""
     pinned = data.draw(st.lists(st.integers(1, 40), max_size=2))
-    window = items(talk, pinned=pinned)
+    window = items(conversation, pinned=pinned)
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))), recall=20)
     try:
         edits = trim(window, budget=budget, settings=settings_, query=query, scores=lambda: scores)
@@ -60,12 +63,12 @@ def test_a_trimmed_window_fits_and_stays_as_it_is(
 
 
 @slow
-@given(talk=talks(), settings_=some_trim, scores=some_scores, query=queries, data=st.data())
+@given(conversation=talks(), settings_=some_trim, scores=some_scores, query=queries, data=st.data())
 def test_what_is_protected_stays_and_units_go_whole(
-    talk: list[Message], settings_: Trim, scores: dict[int, float], query: str, data: st.DataObject
+    conversation: list[Message], settings_: Trim, scores: dict[int, float], query: str, data: st.DataObject
 ) -> None:
     """In the order in which it was."""
-    window = items(talk, pinned=data.draw(st.lists(st.integers(1, 40), max_size=2)))
+    window = items(conversation, pinned=data.draw(st.lists(st.integers(1, 40), max_size=2)))
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))))
     try:
         edits = trim(window, budget=budget, settings=settings_, query=query, scores=lambda: scores)
@@ -74,23 +77,25 @@ def test_what_is_protected_stays_and_units_go_whole(
     left = [item.id for item in apply(window, edits)]
     assert left == sorted(left)
     assert set(left) >= {item.id for item in protected_items(window, settings=settings_)}
-    for unit in units(talk):
+    for unit in units(conversation):
         numbers = set(range(unit.start + 1, unit.stop + 1))
         assert numbers <= set(left) or numbers.isdisjoint(left)
 
 
 @slow
-@given(talk=talks(), scores=some_scores)
-def test_no_more_goes_than_has_to(talk: list[Message], scores: dict[int, float]) -> None:
+@given(conversation=talks(), scores=some_scores)
+def test_no_more_goes_than_has_to(conversation: list[Message], scores: dict[int, float]) -> None:
     """With no step below the limit, what goes last was needed."""
-    window = items(talk)
+    window = items(conversation)
     budget = limits(max(200, tokens(window) // 2))
     try:
         edits = trim(window, budget=budget, settings=Trim(hysteresis=0.0), query="why", scores=lambda: scores)
     except WindowTooSmallError:
         return
     gone = {number for edit in edits for number in edit.ids}
-    spans = [[item for item in window if item.id in range(unit.start + 1, unit.stop + 1)] for unit in units(talk)]
+    spans = [
+        [item for item in window if item.id in range(unit.start + 1, unit.stop + 1)] for unit in units(conversation)
+    ]
     trimmed = [span for span in spans if span[0].id in gone]
     if not trimmed:
         return

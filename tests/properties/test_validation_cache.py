@@ -43,8 +43,8 @@ def test_it_is_what_finishing_all_of_it_makes(seed: int, provider: str, enough: 
     A message may get another block, or leave, at any place.
     """
     random = Random(seed)  # noqa: S311 - chance is all it is for
-    talk = [message for _ in range(3) for message in Conversation(random).read()]
-    items = [Item(message=m, id=number, tokens=count_message(m)) for number, m in enumerate(talk, 1)]
+    conversation = [message for _ in range(3) for message in Conversation(random).read()]
+    items = [Item(message=m, id=number, tokens=count_message(m)) for number, m in enumerate(conversation, 1)]
     known = ValidationCache()
     before, validation.MIN_CACHED = validation.MIN_CACHED, enough  # type: ignore[misc]  # small talks must settle too
     try:

@@ -314,7 +314,7 @@ def test_exports(
     assert owners_in(text) == of_agent(reader)
 
 
-def test_listings_of_all_tenants_say_so(memory: Memory, run: Callable[..., str]) -> None:
+def test_listings_of_all_tenants_name_them(memory: Memory, run: Callable[..., str]) -> None:
     """`holdfast sessions` and `holdfast stats` are for the owner of the memory: they cover all tenants, and say so."""
     rows = json.loads(run("sessions", f"--home={memory.home}", "--json"))["sessions"]
     assert {_scope(row) for row in rows} == set(OWNERS)

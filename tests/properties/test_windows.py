@@ -69,10 +69,10 @@ def test_whatever_comes_in_what_goes_out_is_valid(name: str, provider: str, data
 
 @pytest.mark.parametrize("provider", FORMATS)
 @slow
-@given(talk=conversations())
-def test_whatever_was_said_what_goes_out_is_valid(provider: str, talk: list[Message]) -> None:
+@given(conversation=conversations())
+def test_any_conversation_is_sent_in_a_valid_form(provider: str, conversation: list[Message]) -> None:
     """Also what no format made; and what goes out is not mended twice."""
-    done = sendable(talk, provider)
+    done = sendable(conversation, provider)
     if done is not None:
         again = validate(done.messages, provider)
         assert list(again.wire) == list(done.wire)
@@ -80,11 +80,11 @@ def test_whatever_was_said_what_goes_out_is_valid(provider: str, talk: list[Mess
 
 
 @slow
-@given(talk=conversations())
-def test_thoughts_are_whole_or_not_there(talk: list[Message]) -> None:
+@given(conversation=conversations())
+def test_thoughts_are_whole_or_not_there(conversation: list[Message]) -> None:
     """None is edited, and none is made up."""
-    signed = {(p.text, p.signature) for m in talk for p in m.parts if isinstance(p, Thinking)}
-    done = sendable(talk, "anthropic")
+    signed = {(p.text, p.signature) for m in conversation for p in m.parts if isinstance(p, Thinking)}
+    done = sendable(conversation, "anthropic")
     for turn in done.wire if done else ():
         for block in turn["content"] if isinstance(turn["content"], list) else ():
             assert block["type"] != "thinking" or (block["thinking"], block["signature"]) in signed
@@ -103,25 +103,28 @@ class Requests(list[list[Message]]):
 @st.composite
 def histories(draw: st.DrawFn) -> Requests:
     """The requests of a well-behaved agent: each is the one before, the reply, and what is new."""
-    said = [system()]
+    messages = [system()]
     requests = Requests()
     for number in range(draw(st.integers(2, 12))):
         if number == 0 or draw(st.booleans()):
-            said = [*said, user(f"question {number} " + "word " * draw(st.integers(0, 400)))]
-            requests.append(said)
-            said = [*said, reply(f"answer {number}", thought=f"thought {number}" if draw(st.booleans()) else None)]
+            messages = [*messages, user(f"question {number} " + "word " * draw(st.integers(0, 400)))]
+            requests.append(messages)
+            messages = [
+                *messages,
+                reply(f"answer {number}", thought=f"thought {number}" if draw(st.booleans()) else None),
+            ]
         else:
-            said = [*said, user(f"do {number}")]
-            requests.append(said)
+            messages = [*messages, user(f"do {number}")]
+            requests.append(messages)
             names = [f"c{number}.{index}" for index in range(draw(st.integers(1, 3)))]
             size = draw(st.sampled_from([10, 500, 4_000]))
-            said = [
-                *said,
+            messages = [
+                *messages,
                 reply("", *(call(name) for name in names), thought="so" if draw(st.booleans()) else None),
                 results(*(answer(name, "输出 line\n" * size) for name in names)),
             ]
-            requests.append(said)
-            said = [*said, reply(f"done {number}")]
+            requests.append(messages)
+            messages = [*messages, reply(f"done {number}")]
     return requests
 
 
@@ -136,7 +139,7 @@ def some_settings(draw: st.DrawFn) -> Settings:
 
 
 @contextmanager
-def opened(settings_: Settings) -> Iterator[Session]:
+def open_session(settings_: Settings) -> Iterator[Session]:
     """A session over a real store that is deleted afterwards."""
     with TemporaryDirectory() as folder, Engine.open(folder, settings=settings_, background=False) as engine:
         yield engine.session("s")
@@ -159,9 +162,9 @@ def request(session: Session, talk: Sequence[Any], window: int, **options: Any) 
 @given(requests=histories(), settings_=some_settings(), window=st.sampled_from([4_000, 8_000, 24_000, 100_000]))
 def test_every_window_of_a_session_is_valid_and_fits(requests: Requests, settings_: Settings, window: int) -> None:
     """Request by request, for every provider, with everything that validation adds."""
-    with opened(settings_) as session:
-        for talk in requests:
-            made = request(session, talk, window)
+    with open_session(settings_) as session:
+        for conversation in requests:
+            made = request(session, conversation, window)
             for provider in FORMATS if made else ():
                 valid = validate(messages_of(made.items if made else ()), provider)
                 assert not valid.violations
@@ -178,9 +181,9 @@ def test_without_a_recorded_edit_the_last_request_is_a_prefix_of_the_next(
 ) -> None:
     """Byte for byte, as the provider's cache requires."""
     before: list[str] = []
-    with opened(Settings(pruning=Pruning(mode=mode, min_prunable_tool_chars=0), embedding=NO_VECTORS)) as session:
-        for talk in requests:
-            wires = [dict(wire) for wire in providers.render(talk, provider)]
+    with open_session(Settings(pruning=Pruning(mode=mode, min_prunable_tool_chars=0), embedding=NO_VECTORS)) as session:
+        for conversation in requests:
+            wires = [dict(wire) for wire in providers.render(conversation, provider)]
             made = request(session, wires, window, format=provider)
             now = [json.dumps(wire, ensure_ascii=False) for wire in made.render()] if made else []
             if made and before and {change.kind for change in made.report.changes} <= {"recalled"}:
@@ -194,11 +197,11 @@ def test_a_request_that_is_sent_again_gets_the_same_window(
     requests: Requests, settings_: Settings, window: int
 ) -> None:
     """Nothing new is recorded, apart from the block at the head, which each request has anew."""
-    with opened(settings_) as session:
-        for talk in requests:
-            made = request(session, talk, window)
+    with open_session(settings_) as session:
+        for conversation in requests:
+            made = request(session, conversation, window)
             known = len(session.edits())
-            again = request(session, talk, window)
+            again = request(session, conversation, window)
             assert (again and again.messages) == (made and made.messages)
             new = [edit.change for edit in session.edits()[known:]]
             assert all(isinstance(change, Recalled) and change.into is None for change in new)
@@ -215,40 +218,40 @@ class Talk(list[Message]):
 def oversized_histories(draw: st.DrawFn) -> Talk:
     """A history that ends where an agent waits for a reply; any message in it may be larger than the window."""
     sizes = st.sampled_from([1, 40, 600, 8_000])
-    talk = [system()]
+    conversation = [system()]
     for number in range(draw(st.integers(1, 5))):
-        talk.append(user(f"request {number} " + "word " * draw(sizes)))
+        conversation.append(user(f"request {number} " + "word " * draw(sizes)))
         for step in range(draw(st.integers(0, 2))):
             name = f"c{number}.{step}"
-            talk.append(reply("", call(name, text="输入 " * draw(sizes))))
-            talk.append(results(answer(name, "output line\n" * draw(sizes))))
-        talk.append(reply(f"answer {number} " + "mot " * draw(sizes)))
-    return Talk(talk[: max(2, len(talk) - draw(st.integers(1, 2)))])
+            conversation.append(reply("", call(name, text="输入 " * draw(sizes))))
+            conversation.append(results(answer(name, "output line\n" * draw(sizes))))
+        conversation.append(reply(f"answer {number} " + "mot " * draw(sizes)))
+    return Talk(conversation[: max(2, len(conversation) - draw(st.integers(1, 2)))])
 
 
 @pytest.mark.parametrize("provider", sorted(FORMATS))
 @few
-@given(talk=oversized_histories(), recent=st.integers(0, 8), question=st.booleans())
+@given(conversation=oversized_histories(), recent=st.integers(0, 8), question=st.booleans())
 def test_a_short_turn_succeeds_after_any_history(
     provider: str,
-    talk: Talk,
+    conversation: Talk,
     recent: int,
     question: bool,  # noqa: FBT001 - drawn
 ) -> None:
     """What no longer has to stay yields: at most the turn of an oversized message itself is an error."""
     window = 4_000
-    with opened(Settings(embedding=NO_VECTORS, trim=Trim(protected_recent=recent))) as session:
+    with open_session(Settings(embedding=NO_VECTORS, trim=Trim(protected_recent=recent))) as session:
         asked: dict[str, Any] = {"question": "And now?"} if question else {}
-        request(session, talk, window, provider=provider)
+        request(session, conversation, window, provider=provider)
         for turn in range(2):
             if not question:
-                talk = Talk([*talk, user(f"And now? {turn}")])
-            made = session.assemble(talk, limit=window, provider=provider, **asked)
+                conversation = Talk([*conversation, user(f"And now? {turn}")])
+            made = session.assemble(conversation, limit=window, provider=provider, **asked)
             is_question_alone = question and not made.render()
             assert is_question_alone or check(made.render(), provider) == []
             assert count_messages(made.messages) <= window
             assert question or f"And now? {turn}" in str(made.render()[-1])
-            talk = Talk([*talk, reply("Done.")])
+            conversation = Talk([*conversation, reply("Done.")])
 
 
 # --- edits -------------------------------------------------------------------

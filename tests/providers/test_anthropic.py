@@ -63,7 +63,7 @@ def render_one(message: Message) -> Any:
 class TestRead:
     """Reading."""
 
-    def test_a_reply_is_read_with_all_that_it_knows(self) -> None:
+    def test_a_reply_is_read_with_all_of_its_fields(self) -> None:
         """Blocks become parts, in order, and the envelope becomes model, stop and usage; its id is in the wire form."""
         message = read_one(REPLY)
 
@@ -173,7 +173,7 @@ class TestRead:
 class TestRenderEdited:
     """Rendering what was read from here, and edited."""
 
-    def test_a_result_that_is_no_error_any_more_says_so(self) -> None:
+    def test_a_result_that_is_no_longer_an_error_is_not_marked(self) -> None:
         """The flag of an edited result is taken back; its content keeps its shape."""
         message = read_one(RESULTS)
         repaired = replace(message.results[0], is_error=False)

@@ -54,7 +54,7 @@ class TestAnthropic:
         ]
         assert kinds(finished(wires, "anthropic").wire[2]) == ["tool_result", "text"]
 
-    def test_two_replies_that_can_stand_apart_are_not_joined(self) -> None:
+    def test_two_replies_that_can_be_separate_are_not_joined(self) -> None:
         """A thought stays at the beginning of its own reply."""
         one = {"role": "assistant", "content": [{"type": "text", "text": "so"}]}
         two = {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "it is"}]}
@@ -162,13 +162,13 @@ class TestAnthropic:
             "usage": {"input_tokens": 1},
             "stop_reason": "end_turn",
         }
-        said = {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "so"}]}
+        message = {"role": "assistant", "content": [THOUGHT, {"type": "text", "text": "so"}]}
         done = finished(
-            [{"role": "user", "content": "why"}, envelope | said, {"role": "user", "content": "ok"}], "anthropic"
+            [{"role": "user", "content": "why"}, envelope | message, {"role": "user", "content": "ok"}], "anthropic"
         )
-        assert done.wire[1] == said
+        assert done.wire[1] == message
 
-    def test_instructions_stand_where_they_may(self) -> None:
+    def test_instructions_are_placed_where_they_may_be(self) -> None:
         """At the front they are the system prompt, elsewhere behind the user's; of other formats, the user's."""
         instructed = {"role": "system", "content": "be brief"}
         wires = [instructed, {"role": "user", "content": "why"}, instructed, {"role": "user", "content": "so?"}]

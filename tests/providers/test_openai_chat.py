@@ -83,7 +83,7 @@ class TestRead:
         assert call.calls[0].id == result.results[0].call_id == "f"
         assert result.role == "tool"
 
-    def test_a_refusal_is_something_said(self) -> None:
+    def test_a_refusal_is_part_of_the_text(self) -> None:
         """Both places of a refusal are read as words."""
         beside = read_one({"role": "assistant", "content": None, "refusal": "No."})
         inside = read_one({"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]})
@@ -226,7 +226,7 @@ class TestRenderEdited:
 
         assert render_one(replace(message, parts=(result,))) == {"role": "function", "name": "f", "content": "short"}
 
-    def test_an_edited_refusal_stays_beside_the_content(self) -> None:
+    def test_an_edited_refusal_stays_next_to_the_content(self) -> None:
         """It does not slip into the content."""
         wire = {"role": "assistant", "content": None, "refusal": "No."}
         message = read_one(wire)
@@ -288,7 +288,7 @@ class TestRenderForeign:
             {"role": "assistant", "content": "I see"},
         ]
 
-    def test_calls_and_results_in_one_message_are_told_apart(self) -> None:
+    def test_calls_and_results_in_one_message_are_separated(self) -> None:
         """What no provider writes is still rendered so that each call comes before its result."""
         call, result = ToolCall(id="a", name="f", arguments={}), ToolResult(call_id="a", content=(Text(text="1"),))
 

@@ -39,7 +39,7 @@ class TestChat:
         assert [mended.rule for mended in done.repairs] == ["joined"]
         assert done.wire[0]["tool_calls"] == [*asked("a")["tool_calls"], *asked("b")["tool_calls"]]
 
-    def test_words_beside_results_follow_them(self) -> None:
+    def test_words_next_to_results_follow_them(self) -> None:
         """As a message of the user."""
         messages = [ASK, reply("", call("a"), call("b")), results(answer("a"), said="and?"), results(answer("b"))]
         assert [message["role"] for message in validate(messages, "openai_chat").wire] == [
@@ -84,13 +84,13 @@ class TestChat:
         assert (done.wire[1]["content"], done.wire[2]["content"]) == (None, "")
         assert len(done.wire) == 3
 
-    def test_old_function_calls_stay_where_they_were_answered_as_such(self) -> None:
+    def test_old_function_calls_stay_if_they_were_answered_as_such(self) -> None:
         """Nobody has to change a working program."""
         legacy = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
         wires = [{"role": "user", "content": "why"}, legacy, {"role": "function", "name": "f", "content": "1"}]
         assert list(finished(wires, "openai_chat").wire) == wires
 
-    def test_old_function_calls_are_written_anew_where_they_cannot_stay(self) -> None:
+    def test_old_function_calls_are_rewritten_if_they_cannot_stay(self) -> None:
         """Unanswered ones, and answers in another spelling."""
         legacy = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
         mixed = finished([legacy, {"role": "tool", "tool_call_id": "f", "content": "1"}], "openai_chat")

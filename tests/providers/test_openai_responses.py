@@ -166,7 +166,7 @@ class TestRenderEdited:
             "status": "completed",
         }
 
-    def test_an_edited_text_leaves_the_file_beside_it(self) -> None:
+    def test_an_edited_text_leaves_the_file_next_to_it(self) -> None:
         """Parts that we do not interpret stay in the message, not behind it."""
         file = {"type": "input_file", "file_id": "f"}
         item = {"role": "user", "content": [{"type": "input_text", "text": "read this", "x": 1}, file]}
@@ -219,7 +219,7 @@ class TestRenderEdited:
 
         assert render_one(edited) == {"type": "web_search_call", "id": "ws_1", "action": {}}
 
-    def test_what_is_added_to_an_item_becomes_items_of_its_own(self) -> None:
+    def test_additions_to_an_item_become_separate_items(self) -> None:
         """The item's id stays with the item; the second stretch of words is a new message."""
         item = {"type": "message", "role": "assistant", "content": "a", "id": "m"}
         message = read_one(item)
@@ -267,7 +267,7 @@ class TestRenderForeign:
             {"role": "user", "content": "next"},
         ]
 
-    def test_nothing_said_is_no_item(self) -> None:
+    def test_an_empty_text_makes_no_item(self) -> None:
         """Empty words make no message, and an empty result is an empty string."""
         listed = [
             Message(role="user", parts=(Text(text=""),)),

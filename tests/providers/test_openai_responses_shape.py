@@ -30,16 +30,16 @@ class TestResponses:
     def test_an_item_is_there_once(self) -> None:
         """A second time it has no id, and a thought is not thought twice."""
         reasoned = {"type": "reasoning", "id": "rs_1", "summary": []}
-        said = {
+        message = {
             "type": "message",
             "id": "msg_1",
             "role": "assistant",
             "content": [{"type": "output_text", "text": "so"}],
         }
-        done = finished([reasoned, said, reasoned, said], "openai_responses")
+        done = finished([reasoned, message, reasoned, message], "openai_responses")
         assert [item.get("id") for item in done.wire] == ["rs_1", "msg_1", None]
 
-    def test_parts_are_spelled_for_who_says_them(self) -> None:
+    def test_parts_are_spelled_by_the_role_of_the_message(self) -> None:
         """Input for the user, output for the assistant."""
         wires = [
             {"role": "user", "content": [{"type": "output_text", "text": "why"}]},

@@ -156,7 +156,7 @@ def test_a_status_about_something_else_counts_more_than_words(status: int) -> No
         (500, "", False),
     ],
 )
-def test_some_say_it_without_a_word(status: int, text: str, expected: bool) -> None:  # noqa: FBT001 - a table
+def test_some_providers_overflow_without_a_message(status: int, text: str, expected: bool) -> None:  # noqa: FBT001 - a table
     """A 400 or 413 without a body is an overflow, and so is a 413 that says too large."""
     assert is_overflow(text, status=status) is expected
 

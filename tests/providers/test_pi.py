@@ -46,7 +46,7 @@ def render_one(message: Message) -> Any:
 class TestRead:
     """Reading."""
 
-    def test_a_reply_is_read_with_all_that_it_knows(self) -> None:
+    def test_a_reply_is_read_with_all_of_its_fields(self) -> None:
         """Blocks become parts, and the rest becomes model, stop, usage and time."""
         assert read_one(REPLY) == Message(
             role="assistant",
@@ -109,7 +109,7 @@ class TestRead:
         assert render_one(replace(message, parts=message.parts[:1]))["content"] == REPLY["content"][:1]
 
     @pytest.mark.parametrize(
-        ("fields", "told"),
+        ("fields", "text"),
         [
             ({"output": "a.txt"}, "Ran `ls`\n```\na.txt\n```"),
             ({"output": ""}, "Ran `ls`\n(no output)"),
@@ -121,13 +121,13 @@ class TestRead:
             ),
         ],
     )
-    def test_a_command_of_the_user_is_told(self, fields: dict[str, Any], told: str) -> None:
+    def test_a_command_of_the_user_is_rendered(self, fields: dict[str, Any], text: str) -> None:
         """The model gets to know what was run and what came of it."""
         message = read_one({"role": "bashExecution", "command": "ls", **fields})
 
-        assert (message.role, message.text) == ("user", told)
+        assert (message.role, message.text) == ("user", text)
 
-    def test_a_command_kept_out_of_the_context_says_nothing(self) -> None:
+    def test_a_command_kept_out_of_the_context_has_no_text(self) -> None:
         """It is a message all the same, and comes back."""
         wire = {**BASH, "excludeFromContext": True}
 
@@ -138,7 +138,7 @@ class TestRead:
     @pytest.mark.parametrize(
         ("role", "frame"), [("compactionSummary", COMPACTION_SUMMARY), ("branchSummary", BRANCH_SUMMARY)]
     )
-    def test_a_summary_is_told_in_its_frame(self, role: str, frame: tuple[str, str]) -> None:
+    def test_a_summary_is_written_in_its_frame(self, role: str, frame: tuple[str, str]) -> None:
         """The words around a summary are those that the other tools use."""
         assert read_one({"role": role, "summary": "## Goal"}).text == frame[0] + "## Goal" + frame[1]
 
@@ -211,7 +211,7 @@ class TestRenderEdited:
         assert render_one(replace(message, parts=(result,))) == {**wire, "content": "short", "is_error": False}
 
     @pytest.mark.parametrize("wire", [BASH, {"role": "compactionSummary", "summary": "sk-1", "timestamp": 7}])
-    def test_edited_words_take_the_place_of_the_fields_they_were_told_from(self, wire: dict[str, Any]) -> None:
+    def test_edited_words_replace_the_fields_they_were_read_from(self, wire: dict[str, Any]) -> None:
         """What was masked in the words is not left in the fields."""
         edited = render_one(replace(read_one(wire), parts=(Text(text="***"),)))
 
@@ -274,7 +274,7 @@ class TestRenderForeign:
             "toolResult",
         ]
 
-    def test_what_pi_does_not_know_is_carried_and_found_again(self) -> None:
+    def test_blocks_unknown_to_pi_are_kept(self) -> None:
         """Our own sessions lose nothing: opaque parts come back as they were."""
         parts = (Opaque(kind="document", data={"type": "document"}), Opaque(kind="output", data=[1]))
 

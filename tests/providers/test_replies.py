@@ -142,7 +142,7 @@ class TestReplyCollector:
         begin = [*ANTHROPIC[:-1], chat({"content": "Hello."})]
         assert not collect(format, stream([*begin, event, "[DONE]"]))
 
-    def test_responses_are_collected_from_their_items_where_the_last_event_has_none(self) -> None:
+    def test_responses_are_collected_from_their_items_if_the_last_event_has_none(self) -> None:
         """The service behind Codex sends only id and usage at the end."""
         item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Hi."}]}
         patch = {"type": "custom_tool_call", "call_id": "c", "name": "apply_patch", "input": "*** Begin Patch"}
@@ -178,10 +178,10 @@ class TestReplyCollector:
     @pytest.mark.parametrize("format", EVENTS)
     def test_no_value_of_the_wrong_kind_ends_the_reading(self, format: str) -> None:
         """The client gets such a reply too: a provider may change a field."""
-        said = ScriptedReply(
+        reply = ScriptedReply(
             text="naïve 😀", thinking="hm", signature="s", calls=(ToolCall(id="a", name="ls", arguments={}),)
         )
-        events = [data for _, data in EVENTS[format](said)]
+        events = [data for _, data in EVENTS[format](reply)]
         for changed in change_each_value(events):
             collector = ReplyCollector(format, is_stream=True)
             collector.feed(stream(changed))

@@ -80,7 +80,7 @@ class TestRenderRequest:
             ("pi", {"messages": [USER]}),
         ],
     )
-    def test_what_nobody_edited_stays_where_it_was(self, name: str, body: dict[str, Any]) -> None:
+    def test_unedited_messages_keep_their_places(self, name: str, body: dict[str, Any]) -> None:
         """A system message in the list is not moved beside it, nor the other way round."""
         assert render_request(read_request(body, format=name), name) == body
 
@@ -95,7 +95,7 @@ class TestRenderRequest:
         ]
 
     @pytest.mark.parametrize(("name", "key"), [("anthropic", "system"), ("openai_responses", "instructions")])
-    def test_system_messages_of_other_formats_go_beside_the_list(self, name: str, key: str) -> None:
+    def test_system_messages_of_other_formats_are_next_to_the_list(self, name: str, key: str) -> None:
         """Those at the front are the prompt; a later one keeps its place."""
         listed = read(
             [

@@ -35,7 +35,7 @@ class TestAll:
         with pytest.raises(FormatError, match="anthropic"):
             check([], "delphi")
 
-    def test_a_violation_says_where_and_what(self) -> None:
+    def test_a_violation_has_its_place_and_its_rule(self) -> None:
         """For people."""
         assert str(Violation("role", "messages[0]", "unknown role 'x'")) == "messages[0]: unknown role 'x' (role)"
 

@@ -125,7 +125,7 @@ PASSWORD = "hunter2"
         ),
     ],
 )
-def test_a_secret_is_masked_and_nothing_beside_it(text: str, expected: str) -> None:
+def test_a_secret_is_masked_and_nothing_next_to_it(text: str, expected: str) -> None:
     """The mask takes the place of the secret; keys, quotes, schemes and neighbours stay."""
     assert redact(text) == expected
 

@@ -18,7 +18,7 @@ def test_all_items_come_where_they_are_few() -> None:
     assert {id(item) for item in found} == {id(PORT), id(COPY), id(OTHER)}
 
 
-def test_what_says_the_same_goes_back() -> None:
+def test_repeated_passages_are_ranked_lower() -> None:
     """A near copy stands behind something else of a lower score."""
     assert mmr([PORT, COPY, OTHER], relevance_weight=0.5) == [PORT, OTHER, COPY]
 

@@ -103,7 +103,7 @@ def test_a_passage_that_is_gone_is_passed_over() -> None:
     assert pack([(1, 10, 1.0)], lambda _: None, room=100, weights={}, measure=count_text) == []
 
 
-def test_what_was_said_together_shares_a_header() -> None:
+def test_passages_of_one_time_share_a_header() -> None:
     """The second passage of a day is charged no date, the third of a minute only its speaker."""
     texts = ("the red fox", "the old oak", "the tall pine")
     headers = (("day", "\n\n[2026-02-10 14:31 user] "), ("minute", "\n[14:31 user] "), (None, "\n[user] "))

@@ -63,12 +63,12 @@ def test_the_thesaurus_is_that_of_its_groups() -> None:
 
 def test_a_question_in_another_language_finds_the_passage(tmp_path: Path) -> None:
     """By words alone, a Chinese question finds what was said in English, and the reverse."""
-    said = ["The service listens on port 8443.", "午饭吃了面条。", "数据库每晚两点备份。"]
+    messages = ["The service listens on port 8443.", "午饭吃了面条。", "数据库每晚两点备份。"]
     with Engine.open(tmp_path / "store", settings=Settings(embedding=Embedding(provider="none"))) as engine:
         session = engine.session("one")
-        session.append([{"role": "user", "content": text} for text in said])
-        assert [hit.text for hit in session.search("用哪个端口？", limit=1)] == said[:1]
-        assert [hit.text for hit in session.search("When does the database backup run?", limit=1)] == said[2:]
+        session.append([{"role": "user", "content": text} for text in messages])
+        assert [hit.text for hit in session.search("用哪个端口？", limit=1)] == messages[:1]
+        assert [hit.text for hit in session.search("When does the database backup run?", limit=1)] == messages[2:]
 
 
 def test_a_long_question_needs_them_less() -> None:
@@ -92,11 +92,11 @@ def test_what_excludes_each_other_is_not_related(day: str, other: str) -> None:
 
 def test_a_passage_in_other_words_is_found(tmp_path: Path) -> None:
     """By words alone, a passage with none of the words of a question is found by those that are related to them."""
-    said = ["The automobile is in the garage.", "Lunch was soup.", "The report is due soon."]
+    messages = ["The automobile is in the garage.", "Lunch was soup.", "The report is due soon."]
     with Engine.open(tmp_path / "store", settings=Settings(embedding=Embedding(provider="none"))) as engine:
         session = engine.session("one")
-        session.append([{"role": "user", "content": text} for text in said])
-        assert [hit.text for hit in session.search("vehicle", limit=1)] == said[:1]
+        session.append([{"role": "user", "content": text} for text in messages])
+        assert [hit.text for hit in session.search("vehicle", limit=1)] == messages[:1]
         assert session.search("bicycle pump") == []
 
 

@@ -32,7 +32,7 @@ def relevance(found: Signals) -> float:
     return max(word_relevance(found), combined_relevance(found))
 
 
-def test_words_are_judged_by_what_stands_together() -> None:
+def test_words_are_rated_by_what_occurs_together() -> None:
     """Without vectors the relevance is the part of the question that one window holds, of the part that is enough."""
     assert relevance(signals(TALK, "deploy to Frankfurt")) == pytest.approx(1 / MIN_WINDOW_SHARE / LESS)
     assert relevance(signals(TALK, "quantum chromodynamics")) == 0
@@ -48,7 +48,9 @@ def test_one_word_of_several_may_be_chance() -> None:
 def test_in_a_small_memory_less_is_enough() -> None:
     """Where there is little to be similar by chance, a question needs less in common, by words and by vectors."""
     many = [*TALK, *(Said(f"unlike{n} other{n}") for n in range(100))]
-    small, large = (signals(talk, "deploy quantum", cosine=[0.3] * len(talk)) for talk in (TALK, many))
+    small, large = (
+        signals(conversation, "deploy quantum", cosine=[0.3] * len(conversation)) for conversation in (TALK, many)
+    )
     assert word_relevance(small) > word_relevance(large)
     assert combined_relevance(small) > combined_relevance(large)
 
@@ -85,7 +87,7 @@ def test_vectors_take_nothing_away_from_the_words(question: str) -> None:
         assert word_relevance(known) == alone <= relevance(known)
 
 
-def test_where_vectors_know_nothing_words_decide() -> None:
+def test_words_decide_if_vectors_do_not_cover_the_script() -> None:
     """A question in a script that the model does not know is like everything, and has a block by its words alone."""
     off = signals(TALK, "猫はどこ", cosine=[0.9, 0.9, 0.9], vector_weight=0.0)
     assert relevance(off) == 0
@@ -95,7 +97,7 @@ def test_where_vectors_know_nothing_words_decide() -> None:
     assert relevance(mixed) == pytest.approx(0.1 / MIN_COSINE / LESS)
 
 
-def test_what_may_not_be_seen_says_nothing() -> None:
+def test_invisible_passages_do_not_count() -> None:
     """Hidden passages do not make a question relevant."""
     known = signals(TALK, "deploy to Frankfurt", hidden=[0], cosine=[0.9, 0, 0])
     assert relevance(known) == 0
@@ -111,9 +113,9 @@ def test_an_empty_memory_is_not_relevant() -> None:
 
 def test_a_short_question_is_matched_by_chance() -> None:
     """The same share of a longer question is more than chance."""
-    talk = [Said("the cat sleeps on the mat beside the old stove"), *TALK]
-    short = signals(talk, "cat sleeps", words=2)
-    long = signals(talk, "cat sleeps mat beside old stove", words=6)
+    conversation = [Said("the cat sleeps on the mat beside the old stove"), *TALK]
+    short = signals(conversation, "cat sleeps", words=2)
+    long = signals(conversation, "cat sleeps mat beside old stove", words=6)
     assert word_relevance(short) == pytest.approx(word_relevance(long))
     assert measure_confidence(short) < measure_confidence(long)
 

@@ -102,7 +102,7 @@ class TestAfterAResponse:
             assert session_of(ask(server, PATH, "more", body=FOLLOW)) == first
             assert texts(server.engine) == ["hello", "Hi.", "more", "Fine."]
 
-    def test_another_server_with_the_same_store_knows_the_response(self, tmp_path: Path) -> None:
+    def test_another_server_with_the_same_store_finds_the_response(self, tmp_path: Path) -> None:
         with ScriptedProvider(lambda _: "Fine.") as provider, ExitStack() as stack:
             servers: list[Running] = []
             for _ in range(2):

@@ -198,7 +198,7 @@ def test_the_state_of_many_sessions_is_bounded(host: Host) -> None:
         assert hooks.handle(prompt) == {}
 
 
-def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
+def test_a_failure_is_logged_and_the_host_continues(host: Host) -> None:
     """With an empty answer, exit code 0 and nothing on the screen."""
     host.home.mkdir()
     (host.home / "holdfast.db").write_text("this is no database" * 1000)
@@ -213,7 +213,7 @@ def test_trouble_is_logged_and_the_host_goes_on(host: Host) -> None:
     assert {"uvicorn is installed", "mcp is installed"} <= set(findings)
 
 
-def test_wrong_settings_are_logged_and_the_host_goes_on(tmp_path: Path) -> None:
+def test_wrong_settings_are_logged_and_the_host_continues(tmp_path: Path) -> None:
     """The folder of the memory is not known then: the log is in the default one."""
     environ = {**os.environ, "HOLDFAST_HOME": str(tmp_path / "memory"), "HOLDFAST_RECALL__HARD_CAP_TOKENS": "many"}
     command = [sys.executable, "-m", "holdfast", "hook"]

@@ -235,7 +235,7 @@ class TestNames:
 
 
 class TestCredentials:
-    def test_every_header_with_a_credential_tells_callers_apart(self, start: Start) -> None:
+    def test_every_header_with_a_credential_distinguishes_callers(self, start: Start) -> None:
         names = (
             "authorization",
             "x-api-key",
@@ -257,7 +257,7 @@ class TestCredentials:
                 assert found[0] == found[2] != found[1], name
                 assert found[0].startswith("k-"), name
 
-    def test_a_credential_in_the_address_tells_callers_apart(self, start: Start) -> None:
+    def test_a_credential_in_the_address_distinguishes_callers(self, start: Start) -> None:
         with start(lambda _: "Fine.", settings=PLAIN) as server:
             for name in ("key", "api_key", "api-key", "apiKey", "access_token"):
                 found = [identity(server, {}, query=f"?{name}={value}&beta=true") for value in (ANN, BOB)]
@@ -294,7 +294,7 @@ class TestCredentials:
             assert identity(server, {"x-api-key": ANN}) != identity(server, {"x-api-key": ANN.upper()})
 
     @pytest.mark.parametrize("headers", [{}, {"authorization": "Bearer"}, {"x-api-key": ""}], ids=str)
-    def test_a_request_without_a_credential_is_of_nobody(self, start: Start, headers: dict[str, str]) -> None:
+    def test_a_request_without_a_credential_has_no_owner(self, start: Start, headers: dict[str, str]) -> None:
         with start(lambda _: "Fine.", settings=ACROSS) as server:
             ask(server, "messages", SECRET, session="s1")
             assert identity(server, headers) == "nobody"
@@ -364,7 +364,7 @@ class TestOwner:
             assert OWNER_TOKEN not in str(seen)
 
     @pytest.mark.parametrize("token", ["", "x", f"{OWNER_TOKEN}x", OWNER_TOKEN[:-1], OWNER_TOKEN.upper(), TOKEN])
-    def test_a_wrong_token_gives_nothing_and_says_so(self, start: Start, token: str) -> None:
+    def test_a_wrong_token_gives_nothing_and_is_an_error(self, start: Start, token: str) -> None:
         with start(lambda _: "Fine.", settings=ACROSS) as server:
             server.engine.session("of-a-hook").append([{"role": "user", "content": SECRET}])
             reply = ask(server, "messages", QUESTION, token=token)
@@ -447,20 +447,20 @@ class TestUnnamed:
     def test_a_history_that_grows_is_one_session(self, start: Start, path: str, *, stream: bool) -> None:
         """Also after a restart, and if replies come back without their spaces."""
         names: set[str] = set()
-        said = ["hello"]
+        messages = ["hello"]
         for _ in range(6):
             with start(lambda _: "Hi  there.\n", settings=PLAIN) as server:
                 for _ in range(2):  # with and without a restart between
-                    names.add(session_of(ask(server, path, *said, stream=stream)))
-                    said += ["Hi there.", f"question {len(said)}"]
+                    names.add(session_of(ask(server, path, *messages, stream=stream)))
+                    messages += ["Hi there.", f"question {len(messages)}"]
         assert len(names) == 1
 
     def test_a_reply_with_thinking_and_calls_is_recognised(self, start: Start) -> None:
         """The client drops the thinking."""
         call = ToolCall(id="c1", name="ls", arguments={})
-        said = ScriptedReply(text="Looking.", thinking="Where?", calls=(call,))
+        message = ScriptedReply(text="Looking.", thinking="Where?", calls=(call,))
         tools = [{"name": "ls", "input_schema": {"type": "object"}}]
-        with start([said, "Done."], settings=PLAIN) as server:
+        with start([message, "Done."], settings=PLAIN) as server:
             first = session_of(ask(server, "messages", "List it.", body={"tools": tools}))
             asked = make_body("messages", "List it.", tools=tools)
             asked["messages"] += [
@@ -505,7 +505,7 @@ class TestUnnamed:
             assert [row.message.text for row in rows] == ["hello", "Hi.", QUESTION, "Hi."]
 
     @pytest.mark.parametrize("number", [*range(4)], ids=["edited", "dropped", "summarised", "rewritten"])
-    def test_a_history_with_an_id_of_the_provider_goes_on(self, start: Start, number: int) -> None:
+    def test_a_history_with_an_id_of_the_provider_continues(self, start: Start, number: int) -> None:
         """Nobody else can have the id of a tool call. Also after a restart."""
         call = ToolCall(id="call_9fK2mQ7xB4tR8vLp3ZsD6wYn", name="ls", arguments={})
         tools = {"tools": [{"type": "function", "function": {"name": "ls"}}]}
@@ -602,7 +602,7 @@ class TestUnnamed:
             server.engine._open_session(info.scope).forget()
             assert session_of(ask(server, "messages", "hello", "Hi.", "more")) != first
 
-    def test_of_two_servers_with_one_store_each_knows_what_the_other_did(self, tmp_path: Path) -> None:
+    def test_two_servers_with_one_store_see_what_the_other_did(self, tmp_path: Path) -> None:
         """A conversation goes on at either; what one has added is not missing at the other."""
         with ScriptedProvider(lambda _: "Hi.") as provider, ExitStack() as stack:
             servers: list[Running] = []
@@ -641,7 +641,7 @@ class TestRepeated:
                     patient.post(f"{server.url}/v1/{path}", json=body, headers=headers)
             assert [(info.id, info.messages) for info in server.engine.sessions()] == [("s1", 2)]
 
-    def test_without_a_name_it_is_in_a_session_of_its_own(self, start: Start, path: str) -> None:
+    def test_without_a_name_it_is_in_a_separate_session(self, start: Start, path: str) -> None:
         """Each has everything that was sent, and none has what another one adds."""
         with start(lambda _: "Hi.", settings=PLAIN) as server:
             names = [session_of(ask(server, path, "hello")) for _ in range(2)]

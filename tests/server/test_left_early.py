@@ -118,9 +118,9 @@ class TestBrokenOff:
 
     def broken(self, path: str) -> tuple[Cut, Event]:
         """Make a reply with all words of the answer, and nothing after them."""
-        said = ScriptedReply(text=ANSWER)
+        reply = ScriptedReply(text=ANSWER)
         ending = {"messages": 2, "chat/completions": 1, "responses": 1}[path]
-        return hold(said, events=_count_before_end(said, path) - ending)
+        return hold(reply, events=_count_before_end(reply, path) - ending)
 
     def test_it_is_not_recalled(self, start: Start, path: str) -> None:
         cut, is_over = self.broken(path)

@@ -97,9 +97,9 @@ class Host:
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     """Start a host for all tests; each has its own session."""
-    opened = Host(tmp_path_factory.mktemp("memory"))
-    yield opened
-    opened.close()
+    host = Host(tmp_path_factory.mktemp("memory"))
+    yield host
+    host.close()
 
 
 def say(role: str, text: str, time: int) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def archived(engine: Engine) -> Counter[str]:
 
 def texts(*talks: Talk) -> Counter[str]:
     """Count messages by their text."""
-    return Counter(message["content"] for talk in talks for message in talk)
+    return Counter(message["content"] for conversation in talks for message in conversation)
 
 
 class TestProxy:
@@ -90,7 +90,7 @@ class TestProxy:
 class TestRpc:
     def test_two_clients_go_through_one_conversation(self, start: Start) -> None:
         """The second client is always a step behind, and neither says which request a reply answers."""
-        talk = [
+        conversation = [
             {"role": role, "content": f"{name} {number}."}
             for number in range(6)
             for role, name in (("user", "Step"), ("assistant", "Done with"))
@@ -102,13 +102,13 @@ class TestRpc:
             return patient.post(f"{url}/holdfast/rpc", json=body, headers=headers).json()["result"]
 
         with start([]) as server:
-            for stop in range(1, len(talk), 2):
-                call(server.url, "assemble", messages=talk[:stop])
-                call(server.url, "assemble", messages=talk[:stop])
-                call(server.url, "append", messages=talk[stop : stop + 1])
-                call(server.url, "assemble", messages=talk[: stop + 2])
-                call(server.url, "append", messages=talk[stop : stop + 1])
-            assert archived(server.engine) == texts(talk)
+            for stop in range(1, len(conversation), 2):
+                call(server.url, "assemble", messages=conversation[:stop])
+                call(server.url, "assemble", messages=conversation[:stop])
+                call(server.url, "append", messages=conversation[stop : stop + 1])
+                call(server.url, "assemble", messages=conversation[: stop + 2])
+                call(server.url, "append", messages=conversation[stop : stop + 1])
+            assert archived(server.engine) == texts(conversation)
 
     def test_a_call_names_the_request_that_a_reply_answers(self, tmp_path: Path) -> None:
         """Also one that was made before the server was started again. The replies have the same words."""

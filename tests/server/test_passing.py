@@ -111,7 +111,7 @@ class TestPassing:
         assert patient.post(f"{pair.url}/v1/messages", json=BODY, headers=OWNER).json() == REPLY
         assert "Port 5433." in [hit.text for hit in pair.engine.search("5433")]
 
-    def test_a_reply_that_cannot_be_decompressed_passes_and_is_told(
+    def test_a_reply_that_cannot_be_decompressed_passes_with_a_warning(
         self, pair: Pair, caplog: pytest.LogCaptureFixture
     ) -> None:
         headers = {"content-encoding": "br", "content-type": "text/event-stream"}
@@ -149,7 +149,7 @@ class TestPassing:
         assert "expect" not in dict(pair.upstream.seen[0].headers)
 
     @pytest.mark.parametrize("path", ["/v1/responses", "/v1/models"])
-    def test_a_websocket_is_refused_so_that_the_client_goes_on_without(self, pair: Pair, path: str) -> None:
+    def test_a_websocket_is_refused_so_that_the_client_uses_plain_requests(self, pair: Pair, path: str) -> None:
         key = {"sec-websocket-key": "dGhlIHNhbXBsZSBub25jZQ==", "sec-websocket-version": "13"}
         with leaving(pair.url, path, upgrade="websocket", connection="Upgrade", **key) as connection:
             assert connection.recv(100).startswith(b"HTTP/1.1 426 Upgrade Required")

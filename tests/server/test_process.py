@@ -157,7 +157,7 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
         assert process.wait(PATIENCE) == 0
 
 
-def test_a_shadow_says_so_and_where_requests_go(tmp_path: Path) -> None:
+def test_a_shadow_prints_its_mode_and_its_upstreams(tmp_path: Path) -> None:
     """At its start, without the keys of the address."""
     command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0", "--idle", "1"]
     command += ["--shadow", "--upstream", "openai=http://me:secret@localhost:9/v1?key=secret"]

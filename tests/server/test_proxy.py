@@ -337,7 +337,7 @@ class TestOpenAI:
                 assert kinds[-1] == "response.completed"
             assert texts(server.engine)[-2:] == ["Weather?", "It is sunny."]
 
-    def test_a_request_that_goes_on_from_a_stored_response_is_not_edited(self, start: Start) -> None:
+    def test_a_request_that_continues_a_stored_response_is_not_edited(self, start: Start) -> None:
         """The provider has the call to which the result belongs."""
         body = {
             "model": "gpt-5",
@@ -358,7 +358,7 @@ class TestOpenAI:
             assert patient.post(f"{server.url}/v1/responses", json=body).headers["x-holdfast-session"] == "conv_1"
 
     @pytest.mark.parametrize("stream", [True, False])
-    def test_requests_that_go_on_from_each_other_are_one_session(self, start: Start, *, stream: bool) -> None:
+    def test_requests_that_continue_each_other_are_one_session(self, start: Start, *, stream: bool) -> None:
         """Where the client names none: the request names the response that it goes on from."""
         with start(lambda _: "Fine.") as server:
             names: set[str] = set()
@@ -391,7 +391,7 @@ class TestOpenAI:
 
 
 class TestSessions:
-    def test_a_client_without_a_session_goes_on_by_its_history(self, start: Start) -> None:
+    def test_a_client_without_a_session_is_recognised_by_its_history(self, start: Start) -> None:
         with (
             start(["One.", "Two.", "Three."]) as server,
             OpenAI(base_url=f"{server.url}/v1", api_key="key", max_retries=0) as client,
@@ -455,11 +455,11 @@ class TestSessions:
 
     def test_every_api_has_the_same_rule_for_one_message_without_tools(self, start: Start) -> None:
         """With the session of a host it is a request for a title; a client that names none asks its first question."""
-        said = [{"role": "user", "content": "Which port?"}]
+        messages = [{"role": "user", "content": "Which port?"}]
         bodies = [
-            ("messages", {"messages": said, "max_tokens": 9}),
-            ("chat/completions", {"messages": said}),
-            ("responses", {"input": said}),
+            ("messages", {"messages": messages, "max_tokens": 9}),
+            ("chat/completions", {"messages": messages}),
+            ("responses", {"input": messages}),
             ("responses", {"input": "Which port?"}),
         ]
         with start(lambda _: "Fine.") as server:

@@ -116,7 +116,7 @@ class TestPaths:
             assert "control characters" in json.loads(answer.text)["error"]
         assert shared_pair.upstream.seen == []
 
-    def test_the_answer_says_why(self, shared_pair: Pair) -> None:
+    def test_the_answer_has_the_reason(self, shared_pair: Pair) -> None:
         answer = send(shared_pair.url, "/Holdfast/rpc", headers={"authorization": f"Bearer {TOKEN}"})
         assert answer.status == 404
         assert "/Holdfast/rpc is a path of Holdfast" in json.loads(answer.text)["error"]["message"]

@@ -29,9 +29,9 @@ def call(engine: Engine, method: str, **params: Any) -> dict[str, Any]:
 @pytest.fixture
 def engine(tmp_path: Path) -> Any:
     """Open a memory with one message."""
-    with Engine.open(tmp_path / "memory", settings=Settings(recall=UNHURRIED), background=False) as opened:
-        opened.session("s1").append([{"role": "user", "content": "The port is 5433."}])
-        yield opened
+    with Engine.open(tmp_path / "memory", settings=Settings(recall=UNHURRIED), background=False) as engine:
+        engine.session("s1").append([{"role": "user", "content": "The port is 5433."}])
+        yield engine
 
 
 class TestForget:
@@ -70,7 +70,7 @@ class TestQuestions:
 
 class TestAMemoryThatFails:
     @pytest.mark.parametrize("fault", sorted(FAULTS))
-    def test_assemble_keeps_the_limit_and_says_why(self, tmp_path: Path, fault: str) -> None:
+    def test_assemble_keeps_the_limit_and_reports_the_reason(self, tmp_path: Path, fault: str) -> None:
         """Also for a session whose subagents are asked, which is one more read of the store."""
         settings = Settings(embedding=Embedding(provider="none"))
         history = [

@@ -67,13 +67,13 @@ Ask = Callable[[], Any]
 @pytest.fixture(params=["messages", "chat", "responses"])
 def ask(request: pytest.FixtureRequest, claude: anthropic.Anthropic, gpt: openai.OpenAI) -> Ask:
     """A small request with a tool to each of the three APIs."""
-    said: Any = [{"role": "user", "content": "hi"}]
+    conversation: Any = [{"role": "user", "content": "hi"}]
 
     def messages() -> Any:
-        return claude.messages.create(model="m", max_tokens=50, messages=said, tools=[LS])
+        return claude.messages.create(model="m", max_tokens=50, messages=conversation, tools=[LS])
 
     def chat() -> Any:
-        return gpt.chat.completions.create(model="m", messages=said, tools=[CHAT_LS])
+        return gpt.chat.completions.create(model="m", messages=conversation, tools=[CHAT_LS])
 
     def responses() -> Any:
         return gpt.responses.create(model="m", input="hi", tools=[RESPONSES_LS])
@@ -90,10 +90,10 @@ def archived(server: Running, request: pytest.FixtureRequest) -> list[str]:
 class TestMessages:
     def test_a_stream_with_thinking_text_and_tools(self, server: Running, claude: anthropic.Anthropic) -> None:
         """Blocks, signature, arguments, usage and stop reason are those of the provider; so is what is sent back."""
-        said = ScriptedReply(
+        message = ScriptedReply(
             text="Looking.", thinking="Where?", signature="sealed-1", calls=CALLS, usage=Usage(input=7, output=5)
         )
-        server.provider.set_script([said, "Done."])
+        server.provider.set_script([message, "Done."])
         history: list[Any] = [{"role": "user", "content": "List it."}]
         with claude.messages.stream(model="m", max_tokens=99, messages=history, tools=[LS]) as stream:
             kinds = {event.type for event in stream}
@@ -114,8 +114,8 @@ class TestMessages:
 
     def test_tokens_are_counted_by_the_provider(self, server: Running, claude: anthropic.Anthropic) -> None:
         server.provider.set_script([Raw(200, {"input_tokens": 123}, {"content-type": "application/json"})])
-        said: Any = [{"role": "user", "content": "hi"}]
-        assert claude.messages.count_tokens(model="m", messages=said, tools=[LS]).input_tokens == 123
+        messages: Any = [{"role": "user", "content": "hi"}]
+        assert claude.messages.count_tokens(model="m", messages=messages, tools=[LS]).input_tokens == 123
         assert server.provider.requests[0].path == "/v1/messages/count_tokens"
 
     def test_an_error_inside_a_stream_is_the_error_of_the_sdk(
@@ -127,10 +127,10 @@ class TestMessages:
             "message": {"id": "m1", "type": "message", "role": "assistant", "content": []},
         }
         server.provider.set_script([Events([("message_start", start), ("error", error)])])
-        said: Any = [{"role": "user", "content": "hi"}]
+        messages: Any = [{"role": "user", "content": "hi"}]
         with (
             pytest.raises(anthropic.APIStatusError, match="Overloaded"),
-            claude.messages.stream(model="m", max_tokens=9, messages=said, tools=[LS]) as stream,
+            claude.messages.stream(model="m", max_tokens=9, messages=messages, tools=[LS]) as stream,
         ):
             stream.until_done()
 
@@ -204,15 +204,15 @@ def test_errors_are_those_of_the_sdk(
     server: Running, claude: anthropic.Anthropic, gpt: openai.OpenAI, status: int, name: str
 ) -> None:
     """With the provider's status, body and request id."""
-    said: Any = [{"role": "user", "content": "hi"}]
+    messages: Any = [{"role": "user", "content": "hi"}]
     body = {"type": "error", "error": {"type": "some_error", "message": "the reason", "code": "some_code"}}
     ids = {"request-id": "req_1", "x-request-id": "req_1"}
     server.provider.set_script(lambda _: Raw(status, body, ids))
     with pytest.raises(getattr(anthropic, name), match="the reason") as first:
-        claude.with_options(max_retries=0).messages.create(model="m", max_tokens=9, messages=said, tools=[LS])
+        claude.with_options(max_retries=0).messages.create(model="m", max_tokens=9, messages=messages, tools=[LS])
     once = gpt.with_options(max_retries=0)
     with pytest.raises(getattr(openai, name), match="the reason") as second:
-        once.chat.completions.create(model="m", messages=said, tools=[CHAT_LS])
+        once.chat.completions.create(model="m", messages=messages, tools=[CHAT_LS])
     with pytest.raises(getattr(openai, name), match="the reason") as third:
         once.responses.create(model="m", input="hi", tools=[RESPONSES_LS])
     assert {found.value.status_code for found in (first, second, third)} == {status}
@@ -269,13 +269,13 @@ def test_images_reach_the_provider_as_they_came(
     ]
     for history in ([], old):
         server.provider.set_script(["A cat."])
-        said: Any = [*history, {"role": "user", "content": parts}]
+        messages: Any = [*history, {"role": "user", "content": parts}]
         if api == "messages":
-            claude.messages.create(model="m", max_tokens=50, messages=said, tools=[LS])
+            claude.messages.create(model="m", max_tokens=50, messages=messages, tools=[LS])
         elif api == "chat":
-            gpt.chat.completions.create(model="m", messages=said, tools=[CHAT_LS])
+            gpt.chat.completions.create(model="m", messages=messages, tools=[CHAT_LS])
         else:
-            gpt.responses.create(model="m", input=said, tools=[RESPONSES_LS])
+            gpt.responses.create(model="m", input=messages, tools=[RESPONSES_LS])
         sent = server.provider.bodies[0]["input" if api == "responses" else "messages"]
         assert [part for part in sent[-1]["content"] if part in parts] == parts
         assert not history or len(sent) < len(history)

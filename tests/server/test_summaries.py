@@ -90,8 +90,8 @@ class TestHosts:
 
     def test_a_conversation_inside_one_message_is_read(self, start: Start) -> None:
         """As pi sends it, without tools and beside its session."""
-        talk = "".join(f"[{one['role']}]: {one['content']}\n" for one in HISTORY)
-        text = f"<conversation>\n{talk}</conversation>\n\nThe messages above are a conversation to summarize."
+        conversation = "".join(f"[{one['role']}]: {one['content']}\n" for one in HISTORY)
+        text = f"<conversation>\n{conversation}</conversation>\n\nThe messages above are a conversation to summarize."
         body = {"model": "m", "messages": [{"role": "user", "content": text}]}
         with start([USELESS]) as server:
             reply = patient.post(f"{server.url}/v1/chat/completions", json=body, headers={"session-id": "s1"})
@@ -113,10 +113,10 @@ class TestHosts:
             return b"".join([chunk async for chunk in complete_stream(chunks(), wire.format, find)])
 
         async def complete_all() -> None:
-            said = ScriptedReply(text="a summary")
-            for events in change_each_value([data for _, data in wire.stream(said, model="m", number=1)]):
+            reply = ScriptedReply(text="a summary")
+            for events in change_each_value([data for _, data in wire.stream(reply, model="m", number=1)]):
                 assert (await complete(events)).count(b"data: ") >= len(events)
-            for body in change_each_value(wire.whole(said, model="m", number=1)):
+            for body in change_each_value(wire.whole(reply, model="m", number=1)):
                 assert await complete_body(json.dumps(body).encode(), wire.format, find)
 
         asyncio.run(complete_all())

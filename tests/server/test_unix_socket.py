@@ -142,7 +142,7 @@ def test_a_path_that_cannot_be_a_socket_is_refused_with_advice(tmp_path: Path, f
     assert "name one of them" in refuse(tmp_path, "--socket", str(folder / "s"), "--port", "0")
 
 
-def test_the_inspector_says_that_no_browser_opens_a_socket(tmp_path: Path, folder: Path) -> None:
+def test_the_inspector_refuses_a_socket(tmp_path: Path, folder: Path) -> None:
     """It does not start a second server."""
     with running(tmp_path, folder / "holdfast.sock"):
         shown = subprocess.run(

@@ -158,7 +158,7 @@ class TestSpellings:
         assert load(environ={"HOLDFAST_PRUNING": "adaptive"}).settings.pruning.mode == "adaptive"
         assert load(environ={}, pruning="cache-ttl").settings.pruning.mode == "cache-ttl"
 
-    def test_one_setting_said_twice(self) -> None:
+    def test_one_setting_given_twice(self) -> None:
         """Of two variables for one setting the full name counts, and the other is reported."""
         loaded = load(environ={"HOLDFAST_PRUNING": "adaptive", "HOLDFAST_PRUNING__MODE": "off"})
         assert loaded.settings.pruning.mode == "off"
@@ -281,10 +281,10 @@ class TestWrongValues:
     )
     def test_expected_and_found(self, section: str, field: str, value: object, expected: str) -> None:
         """The error names the setting, what was expected and what was found."""
-        said: dict[str, object] = {field: value}
+        message: dict[str, object] = {field: value}
         for name in reversed(section.split(".")):
-            said = {name: said}
-        error = refused(said=said)
+            message = {name: message}
+        error = refused(said=message)
         assert error.key.startswith(f"{section}.{field}")
         assert f"expected {expected}" in str(error)
         assert ", found " in str(error)

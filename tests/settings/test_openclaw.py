@@ -309,7 +309,7 @@ class TestBadFiles:
     """Files that are no openclaw.json."""
 
     @pytest.mark.parametrize(
-        ("text", "told"),
+        ("text", "output"),
         [
             ("{\n agents: {},\n !\n}", "line 3 is not valid JSON5"),
             ('{"agents":', "line 1 is not valid JSON5"),
@@ -321,9 +321,9 @@ class TestBadFiles:
         ],
         ids=range(7),
     )
-    def test_not_json5(self, tmp_path: Path, text: str, told: str) -> None:
+    def test_not_json5(self, tmp_path: Path, text: str, output: str) -> None:
         """Text that is not JSON5, or not an object, is an error with its line where there is one."""
-        assert told in str(refused(tmp_path, text))
+        assert output in str(refused(tmp_path, text))
 
     def test_same_name_twice(self, tmp_path: Path) -> None:
         """Of a name that stands twice in one object the last counts, as in JSON5 everywhere."""

@@ -60,14 +60,14 @@ def test_every_setting_is_described_in_one_sentence() -> None:
         assert "|" not in row.description
 
 
-def test_every_setting_says_when_to_change_it() -> None:
+def test_every_setting_describes_when_to_change_it() -> None:
     """Each setting has one sentence on who would change it."""
     for row in CHAT.rows:
         assert re.fullmatch(r"(If|To|Before) .*[^.]\.", row.when), row.key
         assert "|" not in row.when
 
 
-def test_every_section_says_what_it_is() -> None:
+def test_every_section_has_a_description() -> None:
     """Each section, however deep, has a sentence of its own and forbids unknown fields."""
     pending: list[type[msgspec.Struct]] = [ChatSettings]
     while pending:

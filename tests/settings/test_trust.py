@@ -143,7 +143,7 @@ class TestHostileFiles:
 
     def test_openclaw_json_has_no_more_power(self, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
         """An `openclaw.json` in the working directory is limited in the same way."""
-        said = {
+        message = {
             "agents": {
                 "defaults": {
                     "model": "scripted:evil.jsonl",
@@ -156,7 +156,7 @@ class TestHostileFiles:
             "memory": {"backend": "qmd", "qmd": {"command": "/evil"}},
             "plugins": {"slots": {"memory": "none"}},
         }
-        clone.write(json.dumps(said), name="openclaw.json")
+        clone.write(json.dumps(message), name="openclaw.json")
         monkeypatch.setenv("OPENCLAW_CONFIG_PATH", "openclaw.json")
         loaded = load(files=default_files(), environ={})
         assert differing(loaded) == {"model.context_tokens"}
@@ -246,8 +246,8 @@ class TestWhoseFile:
     def test_the_environment_and_arguments_count_in_full(self, clone: Clone) -> None:
         """What is refused in a file can be said where the user says it."""
         clone.write(EVIL)
-        said = {"HOLDFAST_EMBEDDING__BASE_URL": "http://127.0.0.1:1234"}
-        loaded = load(files=default_files(), environ=said, archive={"redaction": False})
+        message = {"HOLDFAST_EMBEDDING__BASE_URL": "http://127.0.0.1:1234"}
+        loaded = load(files=default_files(), environ=message, archive={"redaction": False})
         assert loaded.settings.embedding.base_url == "http://127.0.0.1:1234"
         assert loaded.settings.archive.redaction is False
 
@@ -366,14 +366,14 @@ class TestLinkedStores:
         for place in ("store", "data", "new", str(clone.folder / "out"), "../home"):
             store_file(place, settings=Settings())
 
-    def test_a_file_beside_a_store_is_looked_at_too(self, clone: Clone) -> None:
+    def test_a_file_next_to_a_store_is_checked_too(self, clone: Clone) -> None:
         """SQLite's log of a store that is named by its file may be a link as well."""
         (clone.folder / "mine.db-wal").symlink_to(clone.home / ".bashrc")
         with pytest.raises(StorageError, match=r"\.bashrc"):
             store_file("mine.db", settings=Settings())
 
 
-def test_a_library_user_is_told_what_was_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warnings_list_the_settings_that_were_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`Engine.open()` reads the settings of the working directory with the same limits, and its report names them."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))

@@ -188,7 +188,7 @@ class TestAFolderOfThePlugin:
             assert store.search(make_query("words", scope=S1, seed=1)).cosine is not None
         assert (tmp_path / "vectors.bin").read_bytes() == before
 
-    def test_messages_that_version_0_1_kept_beside_them_are_taken_over(self, tmp_path: Path) -> None:
+    def test_messages_that_version_0_1_kept_next_to_them_are_imported(self, tmp_path: Path) -> None:
         """Tool results and other messages of `holdfast.jsonl` are archived like the segments."""
         write(tmp_path / "segments.jsonl", segment("a", "some words"))
         tool = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text="the output"),)),))
@@ -382,7 +382,7 @@ class TestTrouble:
         with open_all(tmp_path) as store:
             assert texts(store, scope=S1) == ["kept"]
 
-    def test_what_is_said_after_forgetting_is_new(self, tmp_path: Path) -> None:
+    def test_messages_after_forgetting_are_new(self, tmp_path: Path) -> None:
         """The same words with a later moment are another message, whoever writes them."""
         write(tmp_path / "segments.jsonl", segment("a", "zanzibar"))
         with open_all(tmp_path) as store:

@@ -190,7 +190,7 @@ class TestCopying:
                     assert number + 1 in find_messages(store.search(make_query(question, scope=EVERYONE, across=True)))
             check_complete(store)
 
-    def test_a_call_that_needs_all_waits_and_says_how_far_it_is(self, folder: Path) -> None:
+    def test_a_call_that_needs_all_lines_waits_and_shows_progress(self, folder: Path) -> None:
         """The list of sessions is complete; the numbers that are reported rise to the total."""
         seen: list[tuple[int, int]] = []
         with FolderStore(folder, background=False) as store:
@@ -201,7 +201,7 @@ class TestCopying:
         assert seen == sorted(seen)
         assert len(seen) > 3
 
-    def test_the_next_who_opens_goes_on(self, folder: Path) -> None:
+    def test_the_next_process_continues(self, folder: Path) -> None:
         """However far one got before it was closed, nothing is copied twice or left out."""
         for question in ("deployments", "Zanzibar"):
             with FolderStore(folder) as store:

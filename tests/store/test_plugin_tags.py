@@ -19,7 +19,7 @@ from holdfast.store.plugin_files import entities, topics
         ("", []),
     ],
 )
-def test_topics_are_told_by_keywords(text: str, expected: list[str]) -> None:
+def test_topics_are_recognised_by_keywords(text: str, expected: list[str]) -> None:
     """An English keyword counts as a whole word, a Chinese one anywhere, in any case."""
     assert topics(text) == expected
 
@@ -53,7 +53,7 @@ def test_topics_are_told_by_keywords(text: str, expected: list[str]) -> None:
         ("nothing here", {}),
     ],
 )
-def test_entities_are_told_by_patterns(text: str, expected: dict[str, str]) -> None:
+def test_entities_are_recognised_by_patterns(text: str, expected: dict[str, str]) -> None:
     """Addresses, stocks, amounts, dates, people and projects are found where they stand."""
     found = entities(text)
     for kind, value in expected.items():

@@ -43,8 +43,8 @@ OTHER = replace(HERE, tenant="other")
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[PostgresStore]:
     """A store of its own."""
-    with closing(open_postgres(tmp_path)) as opened:
-        yield opened
+    with closing(open_postgres(tmp_path)) as store:
+        yield store
 
 
 @pytest.fixture
@@ -375,7 +375,7 @@ class TestTrouble:
                 store.add_records([Record(scope=HERE, kind="edit", key=key, data={})])
         assert store.read_records(Select(scope=HERE)) == []
 
-    def test_an_address_without_a_server_is_told_without_its_password(self, tmp_path: Path) -> None:
+    def test_an_address_without_a_server_is_reported_without_its_password(self, tmp_path: Path) -> None:
         """The message has the address, and the password is left out."""
         with pytest.raises(StorageError, match=r"127\.0\.0\.1:9/db") as caught:
             PostgresStore("postgresql://me:hunter2@127.0.0.1:9/db", home=tmp_path)

@@ -176,19 +176,19 @@ def test_a_request_passes_while_the_server_is_in_trouble(
     admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER".encode())
     tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=300, timeout_seconds=300, connections=2)
     settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
-    said = [{"role": "user", "content": f"The port of server {n} is {8000 + n}."} for n in range(3)]
+    messages = [{"role": "user", "content": f"The port of server {n} is {8000 + n}."} for n in range(3)]
     address = f"{start()}{'&' if '?' in start() else '?'}user={login}"
     with ExitStack() as stack:
         stack.callback(admin.execute, f"DROP ROLE {login}".encode())
         stack.callback(admin.execute, f"DROP OWNED BY {login} CASCADE".encode())
         engine = stack.enter_context(Engine.open(address, settings=settings, background=False))
         session = engine.session("s1")
-        session.assemble(said[:1], limit=8000)
+        session.assemble(messages[:1], limit=8000)
         with trouble(engine, admin), hurried(engine._memory.store):
-            window = session.assemble(said[:2], limit=8000)
+            window = session.assemble(messages[:2], limit=8000)
         assert "The port of server 1" in str(window.request("openai_chat"))
         assert any(reason in warning for warning in window.report.warnings), window.report.warnings
-        session.assemble(said, limit=8000)
+        session.assemble(messages, limit=8000)
         assert [hit.message for hit in session.search("Which port has server 1?")][:1] == [2]
         assert sum(info.messages for info in engine.sessions()) == 3
 
@@ -220,7 +220,7 @@ def open_as(login: str, folder: Path, *, database: str | None = None) -> closing
         ("NOLOGIN", r"not permitted to log in.*check user and password.*\.pgpass"),
     ],
 )
-def test_a_connection_that_is_refused_later_says_why(
+def test_a_connection_that_is_refused_later_has_a_reason(
     tmp_path: Path, admin: Admin, login: str, trouble: str, advice: str
 ) -> None:
     """When the server ends all connections and refuses new ones, calls say why; they go on when it takes them."""

@@ -63,7 +63,7 @@ class TestCheck:
         assert path.read_bytes() == before
 
     @pytest.mark.parametrize(
-        ("statement", "part", "said"),
+        ("statement", "part", "text"),
         [
             ("UPDATE messages SET body = substr(body, 1, 20) WHERE id = 7", "damage", "message 7 cannot be read"),
             ("DELETE FROM messages WHERE id = 7", "damage", "1 passages without their message"),
@@ -87,13 +87,13 @@ class TestCheck:
             ("DELETE FROM passages WHERE number = 600", "index", "numbers of passages are missing"),
         ],
     )
-    def test_what_does_not_fit_is_named(self, tmp_path: Path, statement: str, part: str, said: str) -> None:
+    def test_what_does_not_fit_is_named(self, tmp_path: Path, statement: str, part: str, text: str) -> None:
         """Rows that cannot be read, that belong to nothing, or that the index does not know are named."""
         path = tmp_path / "store.db"
         fill(path)
         change(path, statement)
         health = check(path)
-        assert any(said in problem for problem in getattr(health, part))
+        assert any(text in problem for problem in getattr(health, part))
         assert not health.sound
 
     def test_broken_pages_are_named(self, tmp_path: Path) -> None:
@@ -180,7 +180,7 @@ class TestRepair:
         assert sorted(file.name for file in tmp_path.iterdir()) == ["store.db", report.damaged.name]
         assert report.damaged.name in report.summary
 
-    def test_what_cannot_be_read_is_said(self, tmp_path: Path) -> None:
+    def test_files_that_cannot_be_read_are_reported(self, tmp_path: Path) -> None:
         """A row that cannot be read is named as lost; one whose scope is lost goes where nobody else looks."""
         path = tmp_path / "store.db"
         fill(path, 20)

@@ -48,4 +48,4 @@ def test_small_archives(name: str, path: str, tmp_path: Path) -> None:
 def test_a_real_conversation(tmp_path: Path) -> None:
     """The longest conversation of the public LoCoMo data that is there."""
     talks = load("locomo", DATA / "locomo" / "locomo_dev.json")
-    compare(max(talks, key=lambda talk: sum(len(session.turns) for session in talk.sessions)), tmp_path)
+    compare(max(talks, key=lambda conversation: sum(len(session.turns) for session in conversation.sessions)), tmp_path)

@@ -30,17 +30,17 @@ def filled(path: Path, count: int) -> SqliteStore:
 class TestReindex:
     def test_the_index_is_the_same_as_before(self, tmp_path: Path) -> None:
         """A rebuilt index finds the same messages with the same scores; vectors stay; a reader notices."""
-        told: list[tuple[int, int]] = []
+        received: list[tuple[int, int]] = []
         with filled(tmp_path / "store.db", 1300) as store:
             before = store.search(make_query(f"common {word('item', 700)}", seed=3))
-            assert reindex(store.path, progress=lambda done, total: told.append((done, total))) == 1300
+            assert reindex(store.path, progress=lambda done, total: received.append((done, total))) == 1300
             after = store.search(make_query(f"common {word('item', 700)}", seed=3))
             assert after.keyword.tolist() == before.keyword.tolist()
             assert after.cosine is not None
             assert before.cosine is not None
             assert after.cosine.tolist() == before.cosine.tolist()
             assert check(store.path).sound
-        assert told == [(512, 1300), (1024, 1300), (1300, 1300)]
+        assert received == [(512, 1300), (1024, 1300), (1300, 1300)]
 
     def test_terms_are_made_anew(self, tmp_path: Path) -> None:
         """An index of other terms is replaced by that of everything that is archived."""

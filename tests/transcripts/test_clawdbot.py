@@ -40,12 +40,14 @@ def test_lines_come_back_as_they_were() -> None:
 def test_a_call_that_shows_late(tmp_path: Path) -> None:
     """A file whose first tool call comes after a long talk is read the same way."""
     path = tmp_path / "late.jsonl"
-    talk = '{"role":"user","content":"hm"}\n' * 40
-    path.write_text(talk + '{"role":"tool_call","name":"read","params":{}}\n{"role":"tool_result","name":"read"}\n')
+    conversation = '{"role":"user","content":"hm"}\n' * 40
+    path.write_text(
+        conversation + '{"role":"tool_call","name":"read","params":{}}\n{"role":"tool_result","name":"read"}\n'
+    )
     assert read(path).messages[-1].results[0].call_id == read(path).messages[-2].calls[0].id
 
 
-def test_ids_are_used_where_there_are_any(tmp_path: Path) -> None:
+def test_ids_are_used_if_there_are_any(tmp_path: Path) -> None:
     """A line with an id keeps it, a result without its call as well."""
     path = tmp_path / "ids.jsonl"
     lines = [

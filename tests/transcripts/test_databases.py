@@ -33,15 +33,20 @@ def create(file: Path, schema: str, rows: Iterable[tuple[str, tuple[Any, ...]]])
 
 def openclaw(folder: Path) -> Path:
     """Two sessions of OpenClaw, one with a compressed event."""
-    said = {"type": "message", "id": "e1", "parentId": None, "message": {"role": "user", "content": "磨坊有几个轮子？"}}
+    message = {
+        "type": "message",
+        "id": "e1",
+        "parentId": None,
+        "message": {"role": "user", "content": "磨坊有几个轮子？"},
+    }
     reply = {"role": "assistant", "content": [{"type": "text", "text": "Two. " * 100}]}
     packed = zstd.compress(json.dumps({"type": "message", "id": "e2", "parentId": "e1", "message": reply}).encode())
     rows: list[tuple[Any, ...]] = [
         ("w1", 0, json.dumps(HEADER), 1_788_000_000_000, None, None),
-        ("w1", 1, json.dumps(said), 1_788_000_001_000, None, None),
+        ("w1", 1, json.dumps(message), 1_788_000_001_000, None, None),
         ("w1", 2, None, 1_788_000_002_000, packed, 600),
         ("w2", 0, json.dumps({**HEADER, "id": "w2"}), 1_788_000_009_000, None, None),
-        ("w2", 1, json.dumps(said), 1_788_000_009_500, None, None),
+        ("w2", 1, json.dumps(message), 1_788_000_009_500, None, None),
     ]
     return create(
         folder / "agent" / "openclaw-agent.sqlite",

@@ -17,12 +17,12 @@ def written(file: Path) -> tuple[Session, list[str]]:
     call = ToolCall(id="c1", name="bash", arguments={"command": "echo zebra"})
     thought = Thinking(text="zebra", signature="s")
     result = ToolResult(call_id="c1", name="bash", content=(Text(text="zebra"),))
-    said = [
+    messages = [
         user("Look at the zebra."),
         Message(role="assistant", parts=(thought, Text(text="The zebra?"), call)),
         Message(role="tool", parts=(result,)),
     ]
-    ids = [str(entry.id) for message in said for entry in session.append_message(message)]
+    ids = [str(entry.id) for message in messages for entry in session.append_message(message)]
     kept = session.append_message(reply("Done."))[0]
     session.append_compaction("They saw a zebra.", first_kept=str(kept.id), tokens_before=9, details={"a": "zebra"})
     session.append_message(user("Go on."))
@@ -49,7 +49,7 @@ def test_the_words_go_and_the_session_stays_whole(tmp_path: Path) -> None:
     assert FORGOTTEN in again.context().messages[0].text
 
 
-def test_what_nobody_said_changes_nothing(tmp_path: Path) -> None:
+def test_an_unknown_entry_changes_nothing(tmp_path: Path) -> None:
     """An unknown entry leaves every byte as it was, summaries too."""
     file = tmp_path / "s.jsonl"
     session, _ = written(file)

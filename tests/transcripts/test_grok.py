@@ -24,17 +24,17 @@ def update(kind: str, **fields: Any) -> dict[str, Any]:
     return {"timestamp": 1_788_219_544, "method": "session/update", "params": params}
 
 
-def said(kind: str, text: str) -> dict[str, Any]:
+def make_message(kind: str, text: str) -> dict[str, Any]:
     """A chunk of a message."""
     return update(kind, content={"type": "text", "text": text})
 
 
 UPDATES = [
-    said("user_message_chunk", "列出文件"),
-    said("agent_thought_chunk", "The files, "),
-    said("agent_thought_chunk", "then."),
-    said("agent_message_chunk", "Loo"),
-    said("agent_message_chunk", "king."),
+    make_message("user_message_chunk", "列出文件"),
+    make_message("agent_thought_chunk", "The files, "),
+    make_message("agent_thought_chunk", "then."),
+    make_message("agent_message_chunk", "Loo"),
+    make_message("agent_message_chunk", "king."),
     update("tool_call", toolCallId="c1", title="ls", rawInput={"path": "."}),
     update("tool_call_update", toolCallId="c1", status="in_progress", content=[]),
     update(

@@ -26,7 +26,7 @@ def test_messages() -> None:
     assert (answer.role, answer.results[0].text) == ("tool", "red")
 
 
-def test_the_end_of_a_step_says_what_it_cost() -> None:
+def test_the_end_of_a_step_has_its_cost() -> None:
     """Usage and the reason to stop belong to the last thing said in the step."""
     charged = [message for message in read(KIMI).messages if message.usage]
     assert [message.calls[0].id for message in charged] == ["Read:0"]

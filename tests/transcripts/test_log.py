@@ -147,7 +147,7 @@ def test_newest_session(tmp_path: Path) -> None:
 # --- several writers ---------------------------------------------------------
 
 
-def test_two_writers_go_on_from_each_other(tmp_path: Path) -> None:
+def test_two_writers_continue_from_each_other(tmp_path: Path) -> None:
     """What another process appended meanwhile becomes part of our path: one line of entries, nothing hidden."""
     ours = begin(tmp_path)
     ours.append_message(says("a"))
@@ -241,7 +241,7 @@ def test_processes_at_once_lose_nothing(tmp_path: Path) -> None:
     assert [writer.wait(PATIENCE) for writer in writers] == [0, 0, 0]
     session = reopen(file)
     assert session.problems == ()
-    said = [text.split()[:2] for text in texts(session)]
-    assert sorted(said) == sorted([name, str(number)] for name in "abc" for number in range(25))
-    assert [[number for name, number in said if name == who] for who in "abc"] == [[str(n) for n in range(25)]] * 3
+    messages = [text.split()[:2] for text in texts(session)]
+    assert sorted(messages) == sorted([name, str(number)] for name in "abc" for number in range(25))
+    assert [[number for name, number in messages if name == who] for who in "abc"] == [[str(n) for n in range(25)]] * 3
     assert len({record["id"] for record in records(file)}) == 76

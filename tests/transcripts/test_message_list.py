@@ -64,13 +64,13 @@ def test_a_mixture_of_formats(tmp_path: Path) -> None:
 
 def test_times_and_ids(tmp_path: Path) -> None:
     """A message's own id and time are kept, the time in seconds, milliseconds or words."""
-    said = [
+    conversation = [
         {"role": "user", "content": "a", "id": "m1", "timestamp": "2026-03-01T09:00:00Z"},
         {"role": "user", "content": "b", "timestamp": 1772355600},
         {"role": "user", "content": "c", "timestamp": 1772355600000},
         {"role": "user", "content": "d", "timestamp": "soon"},
     ]
-    messages = read(written(tmp_path / "t.jsonl", *said)).messages
+    messages = read(written(tmp_path / "t.jsonl", *conversation)).messages
     assert messages[0].id == "m1"
     assert [message.timestamp for message in messages] == [1772355600000] * 3 + [None]
 

@@ -166,17 +166,17 @@ def entry_rows(entry: Entry, agent: Agent) -> list[Row]:
         return opencode_rows(entry, agent)
     if agent.withheld(entry) or not entry.messages:
         return [row(entry, agent, None, **bare(entry.type, "system", agent))]
-    said = [part_row(part, message, entry, agent) for message in entry.messages for part in message.parts]
+    messages = [part_row(part, message, entry, agent) for message in entry.messages for part in message.parts]
     beside = [row(entry, agent, None, kind="opaque") for _ in range(agent.beside(entry))]
-    return [*said[:1], *beside, *said[1:]]
+    return [*messages[:1], *beside, *messages[1:]]
 
 
 def opencode_rows(entry: Entry, agent: Agent) -> list[Row]:
     """OpenCode's summaries come first; its parts follow one by one, a call with its result and their metadata."""
     rows = [row(entry, agent, None, kind="opaque") for _ in range(agent.beside(entry))]
-    said = [part_row(part, message, entry, agent) for message in entry.messages for part in message.parts]
+    messages = [part_row(part, message, entry, agent) for message in entry.messages for part in message.parts]
     for index, block in enumerate(agent.blocks(entry)):
-        own = [found for found in said if found["provenance"]["block_index"] == index]
+        own = [found for found in messages if found["provenance"]["block_index"] == index]
         rows += own or [row(entry, agent, index, kind="opaque")]
         if "metadata" in block.get("state", {}):
             rows.append(row(entry, agent, index, kind="opaque"))

@@ -96,8 +96,8 @@ def uncovered(transcript: Transcript) -> int:
     lines = [line for line in transcript.path.read_bytes().splitlines() if line.strip()]
     repeats = [int(problem.what.split()[0]) for problem in transcript.problems if "repeat" in problem.what]
     faults = {problem.line for problem in transcript.problems if "repeat" not in problem.what}
-    told = faults | {entry.line for entry in transcript.entries}
-    return len(lines) - len(told) - sum(repeats)
+    output = faults | {entry.line for entry in transcript.entries}
+    return len(lines) - len(output) - sum(repeats)
 
 
 def is_lines(path: Path) -> bool:

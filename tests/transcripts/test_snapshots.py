@@ -4,7 +4,7 @@ from holdfast.messages import Message, Role, Text, ToolCall, ToolResult
 from holdfast.transcripts.request_log import Conversation, restates
 
 
-def said(text: str, role: Role = "user") -> Message:
+def make_message(text: str, role: Role = "user") -> Message:
     """A message."""
     return Message(role=role, parts=(Text(text=text),))
 
@@ -15,7 +15,7 @@ def new_texts(*snapshots: list[str]) -> list[str]:
     before: list[Message] = []
     texts: list[str] = []
     for snapshot in snapshots:
-        messages = [said(text) for text in snapshot]
+        messages = [make_message(text) for text in snapshot]
         texts += [message.text for message in conversation.take_new(messages, after=before)]
         before = messages
     return texts
@@ -26,7 +26,7 @@ def test_growing() -> None:
     assert new_texts(["a"], ["a", "b"], ["a", "b", "c"]) == ["a", "b", "c"]
 
 
-def test_said_again() -> None:
+def test_the_same_words_again() -> None:
     """What is said again after the last snapshot's end is new."""
     assert new_texts(["a", "b"], ["a", "b", "a", "b"]) == ["a", "b", "a", "b"]
 
@@ -54,11 +54,11 @@ def test_edited() -> None:
 def test_restated() -> None:
     """A long text with a small change says the same; a short one, or a large change, does not."""
     long = "tide table " * 40
-    assert restates(said("stamp=1 " + long), said("stamp=2 " + long))
-    assert restates(said(long), said(long + ', "cache_control": {"type": "ephemeral"}'))
-    assert not restates(said("stamp=1"), said("stamp=2"))
-    assert not restates(said(long + "x" * 80), said(long + "y" * 80))
-    assert not restates(said(long), said(long, role="assistant"))
+    assert restates(make_message("stamp=1 " + long), make_message("stamp=2 " + long))
+    assert restates(make_message(long), make_message(long + ', "cache_control": {"type": "ephemeral"}'))
+    assert not restates(make_message("stamp=1"), make_message("stamp=2"))
+    assert not restates(make_message(long + "x" * 80), make_message(long + "y" * 80))
+    assert not restates(make_message(long), make_message(long, role="assistant"))
 
 
 def test_restated_by_ids() -> None:
@@ -70,14 +70,14 @@ def test_restated_by_ids() -> None:
     assert restates(result("c1", "long output"), result("c1", "[cleared]"))
     assert not restates(result("c1", "x" * 500), result("c2", "x" * 500))
     call = Message(role="assistant", parts=(ToolCall(id="c1", name="ls", arguments={}),))
-    assert not restates(call, said("x", role="assistant"))
+    assert not restates(call, make_message("x", role="assistant"))
 
 
 def test_restated_messages_are_counted_and_not_new() -> None:
     """The first wording counts."""
     long = "tide table " * 40
     conversation = Conversation()
-    first, second = [said("a" + long)], [said("b" + long), said("next")]
+    first, second = [make_message("a" + long)], [make_message("b" + long), make_message("next")]
     assert conversation.take_new(first) == first
     assert [message.text for message in conversation.take_new(second, after=first)] == ["next"]
     assert conversation.restated == 1

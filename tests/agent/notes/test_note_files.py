@@ -120,7 +120,7 @@ class TestSessions:
         session.file.write_bytes(session.file.read_bytes().replace(b"zebra x", b"zebra \\ud83e x"))
         assert read_messages(session.file, mask=True) == [(2, "User: zebra \ufffd x")]
 
-    def test_what_is_no_session_says_nothing(self, tmp_path: Path) -> None:
+    def test_a_file_that_is_no_session_has_no_lines(self, tmp_path: Path) -> None:
         """A file that cannot be read as a session has no lines."""
         path = write(tmp_path / "a.jsonl", "not json\n{}\n")
         source = Source(name="sessions/a.jsonl", path=path, kind="sessions", mtime=0, size=0)

@@ -362,7 +362,7 @@ class TestMeaning:
             assert found.fallback is not None
             assert (found.fallback.wanted, found.fallback.reason) == ("openai", "remote: out of order")
 
-    def test_without_a_fallback_words_go_on(self, tmp_path: Path) -> None:
+    def test_without_a_fallback_words_are_used(self, tmp_path: Path) -> None:
         """Search by words is always there; after a restart the provider is tried again."""
         world = World(tmp_path, settings(provider="openai"))
         world.write("MEMORY.md", "Momo is a kitten")
@@ -446,7 +446,7 @@ def test_a_word_in_common_is_not_enough(tmp_path: Path) -> None:
 class TestSessions:
     """Past conversations as a source."""
 
-    def test_they_are_found_where_that_is_asked_for(self, tmp_path: Path) -> None:
+    def test_they_are_found_on_request(self, tmp_path: Path) -> None:
         """With both switches a session is searched, cited by its file and lines."""
         on = settings(sources=["memory", "sessions"], experimental={"session_memory": True})
         for known, count in (
@@ -477,7 +477,7 @@ class TestSessions:
         assert "And which" in world.notes.search("which zebra code").hits[0].snippet
         world.notes.close()
 
-    def test_a_session_is_read_again_when_enough_was_said(self, tmp_path: Path) -> None:
+    def test_a_session_is_read_again_after_enough_messages(self, tmp_path: Path) -> None:
         """A few words more wait; fifty lines, many bytes, or the next start of a session do not."""
         on = settings(sources=["sessions"], experimental={"session_memory": True})
         world = World(tmp_path, on)

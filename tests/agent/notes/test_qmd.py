@@ -128,7 +128,7 @@ class TestAnswers:
         assert notes.search("zebra", min_score=0.5).hits == ()
         assert world.calls("search")[0]["arguments"][2:] == ["--json", "-n", "4", "-c", "memory-root"]
 
-    def test_snippets_that_stand_nowhere(self, world: World) -> None:
+    def test_snippets_that_are_in_no_file(self, world: World) -> None:
         """A hit that is not in its file by now is cited as the whole file; without words too."""
         notes = world.open(include_default_memory=False, paths=[{"path": "memory"}])
         background(notes)

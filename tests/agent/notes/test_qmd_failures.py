@@ -124,7 +124,7 @@ class TestFailures:
         world.order(collection={"sleep": 60})
         assert "qmd collection` took longer than 0.2 s" in reason(world.open().search("deploy"))
 
-    def test_both_fallbacks_are_told(self, world: World) -> None:
+    def test_both_fallbacks_are_reported(self, world: World) -> None:
         """That neither QMD nor the wanted embedder is there is said in one answer."""
         settings = world.settings(command="no-such-qmd")
         search = msgspec.structs.replace(settings.agent.memory_search, provider="openai-compatible")

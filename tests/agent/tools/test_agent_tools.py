@@ -103,7 +103,7 @@ class TestWhichTools:
         assert {tool.name for tool in world.box().tools()} == set(ALL) - gone
         world.close()
 
-    def test_without_somebody_to_ask_nothing_is_run_or_written(self, world: World) -> None:
+    def test_without_a_user_to_ask_nothing_is_run_or_written(self, world: World) -> None:
         """No one to confirm, no commands and no changes."""
         offered = {tool.name for tool in world.box(confirm=None).tools()}
         assert offered == set(ALL) - {"bash", "write", "edit"}
@@ -125,7 +125,7 @@ class TestBash:
         assert "refused" in result.text
         assert not (world.folder / "ws" / "made").exists()
 
-    def test_failures_are_told(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_failures_are_listed(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """Exit status, silence, the end of time and an empty command are each said."""
         assert world.use("bash", command="echo no; exit 3").text == "no\n[exit status 3]"
         assert world.use("bash", command="true").text == "(no output)"

@@ -52,7 +52,7 @@ def test_arguments_are_read_with_tolerance() -> None:
 @pytest.mark.parametrize(
     "given", [{}, {"path": 3}, {"path": "x", "maxLines": 0}, {"path": "x", "kind": "c"}, "{broken"]
 )
-def test_wrong_arguments_say_what_is_needed(given: dict[str, object] | str) -> None:
+def test_wrong_arguments_name_what_is_needed(given: dict[str, object] | str) -> None:
     """The error names what is wrong and every argument, the optional ones marked."""
     with pytest.raises(InputError, match=r"`path`, `maxLines`\?, `kind`\?, `either`\?"):
         OFFER.run(given, Event())

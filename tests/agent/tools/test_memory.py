@@ -75,7 +75,7 @@ class TestSearch:
             assert (answer["results"], answer["disabled"], answer["unavailable"]) == ([], True, True)
             assert set(answer) == {"results", "disabled", "unavailable", "error", "warning", "action"}
 
-    def test_what_was_passed_over_is_told(self, tmp_path: Path) -> None:
+    def test_skipped_files_are_reported(self, tmp_path: Path) -> None:
         """A damaged index is made anew, and the answer warns."""
         (tmp_path / "notes.db").write_bytes(b"damage" * 1000)
         with open_notes(tmp_path) as notes:
@@ -108,7 +108,7 @@ class TestGet:
             assert self.get(notes, path="memory/none.md") == ""
             assert self.get(notes, path="MEMORY.md") == ""
 
-    def test_a_long_note_goes_on(self, tmp_path: Path) -> None:
+    def test_a_long_note_continues_with_an_offset(self, tmp_path: Path) -> None:
         """After 120 lines, or 12,000 characters, the answer says where to go on; one giant line is cut."""
         with open_notes(tmp_path) as notes:
             (notes.root / "MEMORY.md").write_text("\n".join(f"line {n}" for n in range(1, 301)), "utf-8")

@@ -75,7 +75,7 @@ class TestLongAnswers:
         )
         assert kept == [("c1", self.TEXT)]
 
-    def test_without_an_archive_the_rest_is_said_to_be_cut(self) -> None:
+    def test_without_an_archive_the_rest_is_marked_as_cut(self) -> None:
         """Nothing pretends to be whole."""
         shown = Toolbox(functions=(tool("one", lambda _: self.TEXT, ends=100),)).run(call("one")).text
         assert "[... 1,300 characters cut ...]" in shown
