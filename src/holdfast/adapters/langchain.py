@@ -52,7 +52,8 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
     ) -> None:
         super().__init__()
         self._engine = sync_engine(engine)
-        self._names = {"thread_id": session, "user_id": tenant}
+        self._session_id = session
+        self._tenant = tenant
         self._owner = {"project": project, "agent": agent}
         self._exchanges = Exchanges(limit)
 
@@ -105,7 +106,8 @@ class HoldfastMiddleware(AgentMiddleware[AgentState[Any], Any, Any]):
 
     def _session(self) -> Session:
         configurable = get_config().get("configurable", {})
-        session, tenant = (name or configurable.get(key) for key, name in self._names.items())
+        session = self._session_id or configurable.get("thread_id")
+        tenant = self._tenant or configurable.get("user_id")
         if not session:
             raise InputError("no session: run with config={'configurable': {'thread_id': ...}}, or name a session")
         return self._engine.session(str(session), tenant=str(tenant or "local"), **self._owner)
@@ -169,9 +171,13 @@ def _read_message(message: BaseMessage) -> Message:
 
 def _read_reply(message: AIMessage, parts: Sequence[Part]) -> Message:
     given: list[Any] = [*message.tool_calls, *message.invalid_tool_calls]
-    calls = (ToolCall(id=one["id"] or "", name=one["name"] or "unknown", arguments=one["args"] or {}) for one in given)
+    calls: list[ToolCall] = []
+    for one in given:
+        calls.append(ToolCall(id=one["id"] or "", name=one["name"] or "unknown", arguments=one["args"] or {}))
+    usage = None
     counts = message.usage_metadata
-    usage = Usage(input=counts["input_tokens"], output=counts["output_tokens"]) if counts else None
+    if counts:
+        usage = Usage(input=counts["input_tokens"], output=counts["output_tokens"])
     return Message(role="assistant", parts=(*parts, *calls), usage=usage)
 
 

@@ -216,8 +216,12 @@ def _read_part(part: Any) -> Part:
         case ToolCallPart():
             return ToolCall(id=part.tool_call_id or "", name=part.name, arguments=part.arguments)
         case ToolResultPart():
-            content, is_error = (Text(text=part.output),), part.exception is not None
-            return ToolResult(call_id=part.tool_call_id or "", content=content, is_error=is_error, name=part.name)
+            return ToolResult(
+                call_id=part.tool_call_id or "",
+                content=(Text(text=part.output),),
+                is_error=part.exception is not None,
+                name=part.name,
+            )
         case AttachmentPart(attachment=attachment) if attachment is not None and _is_image(attachment):
             file: Any = attachment
             return Image(media_type=file.resolve_type(), data=file.base64_content())
@@ -231,7 +235,8 @@ def _is_image(attachment: Any) -> bool:
 
 def _make(message: Message) -> llm.Message:
     """Make a message of the archive, a summary, or what a repair inserted."""
-    return llm.Message(message.role, [made for part in message.parts if (made := _make_part(part)) is not None])
+    parts = [_make_part(part) for part in message.parts]
+    return llm.Message(message.role, [part for part in parts if part is not None])
 
 
 def _make_part(part: Part) -> Any:
@@ -272,5 +277,8 @@ def _render(placed: Placed, given: Sequence[Any]) -> llm.Message:
 
 def _edit(part: Part, results: dict[str | None, ToolResultPart]) -> Any:
     """Return a part that was edited or added: the result of a tool keeps all but its text."""
-    old = results.get(part.call_id or None) if isinstance(part, ToolResult) else None
-    return replace(old, output=part.text) if old is not None and isinstance(part, ToolResult) else _make_part(part)
+    if isinstance(part, ToolResult):
+        old = results.get(part.call_id or None)
+        if old is not None:
+            return replace(old, output=part.text)
+    return _make_part(part)

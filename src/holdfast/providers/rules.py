@@ -80,10 +80,13 @@ def check_pairs(turns: Sequence[Turn], *, is_unique: bool = False) -> list[Viola
         if turn.closes:
             for where, calls in groupby(waiting, key=waiting.__getitem__):
                 found.append(Violation("unanswered-call", where, f"no result for {quote(list(calls))}"))
-            waiting, answered = {}, set()
+            waiting = {}
+            answered = set()
         waiting |= dict.fromkeys(turn.calls, turn.where)
         ids += ((turn.where, call_id) for call_id in turn.calls)
-    return [*found, *check_unique(ids, "repeated-id")] if is_unique else found
+    if is_unique:
+        found += check_unique(ids, "repeated-id")
+    return found
 
 
 def check_unique(ids: Iterable[tuple[str, str]], rule: str) -> Iterator[Violation]:

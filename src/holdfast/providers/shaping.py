@@ -52,7 +52,8 @@ class Repair:
     what: str
 
     def __str__(self) -> str:
-        return f"{'' if self.where is None else f'message {self.where}: '}{self.what} ({self.rule})"
+        place = "" if self.where is None else f"message {self.where}: "
+        return f"{place}{self.what} ({self.rule})"
 
 
 @dataclass(slots=True)
@@ -107,11 +108,13 @@ def has_no_place(part: Part, format: str) -> bool:
 
 def change_parts(message: Message, change: Callable[[Part], Part | None]) -> Message:
     """Change each part of a message, or drop it if the change is None; return the message itself if none changed."""
-    parts = tuple(new for part in message.parts if (new := change(part)) is not None)
+    changed = map(change, message.parts)
+    parts = tuple(part for part in changed if part is not None)
     if len(parts) == len(message.parts) and all(map(is_, parts, message.parts)):
         return message
-    # If the parts are equal, only their spelling changed: the wire form of the message holds the old one.
-    return replace(message, parts=parts, origin=None if parts == message.parts else message.origin)
+    if parts == message.parts:  # only their spelling changed: the wire form of the message holds the old one
+        return replace(message, parts=parts, origin=None)
+    return replace(message, parts=parts)
 
 
 def change_messages(
@@ -121,12 +124,16 @@ def change_messages(
     changed: list[Message] = []
     for index, message in enumerate(messages):
         new = change(message)
-        if new is not message and (wire_of(message, log.format) or len(_content(new)) < len(_content(message))):
-            left = {part.kind for part in _content(new) if isinstance(part, Opaque)}
-            lost = sorted({part.kind for part in _content(message) if isinstance(part, Opaque)} - left)
-            what = f"left out {', '.join(lost)}, for which {log.format} has no place"
-            log.note(rule, index, what if lost else f"changed what {log.format} would refuse")
         changed.append(new)
+        if new is message:
+            continue
+        is_content_lost = len(_content(new)) < len(_content(message))
+        if wire_of(message, log.format) or is_content_lost:
+            lost = sorted(_opaque_kinds(message) - _opaque_kinds(new))
+            what = f"changed what {log.format} would refuse"
+            if lost:
+                what = f"left out {', '.join(lost)}, for which {log.format} has no place"
+            log.note(rule, index, what)
     return changed
 
 
@@ -136,13 +143,19 @@ def _content(message: Message) -> list[Part]:
     return [*(part for part in message.parts if not is_thinking(part)), *inside]
 
 
+def _opaque_kinds(message: Message) -> set[str]:
+    return {part.kind for part in _content(message) if isinstance(part, Opaque)}
+
+
 def replace_pictures(message: Message) -> Message:
     """Replace pictures in a message of the assistant, which may hold none, by a short text."""
 
     def change(part: Part) -> Part:
         return Text(text=PICTURE) if is_picture(part) else part
 
-    return change_parts(message, change) if message.role == "assistant" else message
+    if message.role != "assistant":
+        return message
+    return change_parts(message, change)
 
 
 def drop_empty(messages: Iterable[Message], log: Log, is_nothing: Callable[[Part], bool] = is_blank) -> list[Message]:
@@ -202,7 +215,9 @@ def start_with_user(messages: list[Message], log: Log) -> list[Message]:
 def fit_name(call: ToolCall, max_chars: int) -> ToolCall:
     """Give a call a name that providers accept."""
     name = _NOT_IN_NAMES.sub("_", call.name)[:max_chars]
-    return call if name == call.name else replace(call, name=name)
+    if name == call.name:
+        return call
+    return replace(call, name=name)
 
 
 def assign_ids(messages: Iterable[Message], log: Log, *, is_plain: bool, is_unique: bool) -> list[Message]:
@@ -216,7 +231,8 @@ def assign_ids(messages: Iterable[Message], log: Log, *, is_plain: bool, is_uniq
 
     def change(part: Part) -> Part:
         if isinstance(part, ToolCall):
-            new, count = _fit_id(part.id, is_plain=is_plain), 1
+            new = _fit_id(part.id, is_plain=is_plain)
+            count = 1
             while is_unique and new in used:
                 count += 1
                 new = _fit_id(f"{part.id}_{count}", is_plain=is_plain)
