@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from benchmarks.archive_rows import make_rows
@@ -251,6 +252,22 @@ def test_vectors_find_what_words_do_not(store: SqliteStore, tmp_path: Path) -> N
     assert best.parts.vector == pytest.approx(1)
     assert best.parts.share == 0
     assert "my kitten" in recall(store, asking("cat"), embedder=embedder).block
+
+
+def test_a_search_for_a_word_that_is_nowhere_finds_nothing(store: SqliteStore, tmp_path: Path) -> None:
+    """Of all passages one is always the nearest, but that alone is no match; a score says how good the match is."""
+    say(store, "my kitten", "quarter revenue", "a dog", "The berth for the ferry is 7.")
+    words = ("[UNK]", "xyzzy", "kitten", "dog", "revenue", "quarter", "ferry")
+    vectors = np.array(
+        [[0, 0, 1, 0], [1, 0, 0, 0], [0.3, 1, 0, 0], [0, 1, 0.2, 0], [0, 0, 1, 1], [0, 0, 0, 1], [0, 1, 1, 0]],
+        np.float32,
+    )
+    model = static_folder(tmp_path / "model", vectors, words=words)
+    embedder = CachedEmbedder(JointEmbedder([StaticEmbedder.from_folder(model)]))
+    embed(store, embedder)
+    assert search(store, asking("xyzzy"), embedder=embedder) == []
+    assert search(store, asking("berth"), embedder=embedder)[0].score >= 1
+    assert search(store, asking("berth xyzzy"), embedder=embedder)[0].score < 0.7
 
 
 def test_static_vectors_are_not_trusted_with_scripts_without_spaces(store: SqliteStore, tmp_path: Path) -> None:

@@ -52,7 +52,13 @@ from holdfast.search.pack import (
     select_likely,
 )
 from holdfast.search.related import find_related
-from holdfast.search.relevance import find_relevant, measure_confidence, scale_smallest_block
+from holdfast.search.relevance import (
+    MIN_LISTED_MATCH,
+    find_relevant,
+    measure_confidence,
+    measure_matches,
+    scale_smallest_block,
+)
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented
 from holdfast.tokens import count_text, measure_text
@@ -113,7 +119,8 @@ def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None
     """Find the passages that match a question best, best first, whole.
 
     Passages that have nothing to do with the question are left out. With vectors, the best passages by words that have
-    every word of the question in one place come first.
+    every word of the question in one place come first. Scores are absolute: the best one is the share of the question
+    that it has, or its cosine.
     """
     found = _search(store, query, embedder, _Pace.start(None, time.thread_time))
     scores, best = found.ranking.scores.copy(), found.ranking.order.tolist()
@@ -125,6 +132,11 @@ def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None
         best = list(dict.fromkeys([*leads.tolist(), *best]))
     is_relevant = find_relevant(found.signals)
     best = [place for place in best if is_relevant[place]][:limit]
+    if query.order.fusion != "weighted":  # this formula is absolute, and tests each passage itself
+        match = max(measure_matches(found.signals)[best].tolist(), default=0.0)
+        if match < MIN_LISTED_MATCH:
+            return []
+        scores *= np.float32(min(1.0, match))
     found = replace(found, ranking=replace(found.ranking, scores=scores))
     texts = _read_passages(store, query, found.candidates, best)
     return list(_make_hits({place: texts[place] for place in best if place in texts}, found, quoted=texts))

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from holdfast.search.arrays import Bools
+from holdfast.search.arrays import Bools, Floats
 from holdfast.search.fuse import Signals, measure_chat
 from holdfast.search.passages import LINES
 
@@ -28,6 +28,11 @@ MIN_COSINE: Final = 0.25
 """The cosine that windows must have if the passage also contains the words of the query."""
 MIN_FOUND_COSINE: Final = 0.2
 """The cosine from which a search lists a passage without any word of the query."""
+MIN_LISTED_MATCH: Final = 0.4
+"""The cosine that the best passage of a search must have if no passage has a word of the query, or a related word.
+
+The nearest passages of 360 messages have a cosine of up to 0.4 to words that have nothing to do with any of them.
+"""
 TYPICAL_WINDOWS: Final = 2000
 """The size of a memory at which the minimum values above apply as they are.
 
@@ -65,6 +70,18 @@ def find_relevant(signals: Signals) -> Bools:
     if found.cosine is None:
         return is_relevant
     return is_relevant | (signals.vector_weight * found.cosine >= MIN_FOUND_COSINE)
+
+
+def measure_matches(signals: Signals) -> Floats:
+    """Return how well each candidate matches the query, 0 to 1: the share of its words, or the cosine, if higher.
+
+    A candidate with related words alone counts as one with a small share.
+    """
+    found = signals.candidates
+    matches = np.where(found.keyword > 0, np.maximum(found.share, np.float32(MIN_LISTED_MATCH)), found.share)
+    if found.cosine is not None:
+        matches = np.maximum(matches, np.float32(signals.vector_weight) * found.cosine)
+    return matches
 
 
 def combined_relevance(signals: Signals) -> float:
