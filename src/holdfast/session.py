@@ -44,7 +44,7 @@ from holdfast.errors import (
 from holdfast.history import History, Update
 from holdfast.memory.archive import FIRST, AppendResult, Masks
 from holdfast.memory.exclusion import Exclusions
-from holdfast.memory.learning_queue import HOSTS, OWN, RULES, make_mark, plan_cut, queue
+from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, OWN, RULES, make_mark, plan_cut, queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.query import find_recall_switch
 from holdfast.memory.recall import Hit, Recall
@@ -78,8 +78,6 @@ RETRY_AFTER: Final = 8
 """Messages after which an automatic compaction that failed is tried again."""
 MAX_HANGING: Final = 4
 """How many calls of one caller may wait for a memory that does not answer; further calls are refused immediately."""
-MIN_MARK_PAUSE: Final = 60_000
-"""The least milliseconds between two marks that say that a session is in use."""
 SECONDS_PER_MESSAGE: Final = 0.05
 """How much longer than `archive.timeout_seconds` a call may take for each message of a history."""
 

@@ -15,10 +15,11 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 
 from holdfast.cli import holdfast
-from holdfast.errors import InputError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.hosts import HOSTS, Block, Host, Keys
 from holdfast.hooks.install import Installer
 from holdfast.programs import own_command
+from holdfast.settings import load
 
 COMMAND = ("/bin/python", "-E")
 OPENCLAW = b"""{
@@ -313,3 +314,50 @@ class TestItems:
             assert f"{file}:stop:0:0" in trusted
         run("uninstall", name)
         assert json.loads(file.read_text()) == {"hooks": {"SessionEnd": [mine]}}
+
+
+class TestLearning:
+    def test_a_model_for_hosts_is_written_to_the_users_settings(
+        self, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The rest of the file is kept, also if it has such a table; `none` removes what was written."""
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        file = home / "config" / "holdfast" / "holdfast.toml"
+        file.parent.mkdir(parents=True)
+        before = "# mine\n[knowledge]\nallow_delete = true\n\n[recall]\nmax_facts = 5\n"
+        file.write_text(before, "utf-8")
+        done = run("install", "codex", "--learn", "echo")
+        assert "all agents that use this memory" in done.output
+        assert load(files=[file]).settings.knowledge.host_model == "echo"
+        assert load(files=[file]).settings.recall.max_facts == 5
+        run("install", "codex", "--learn", "ollama/qwen3")
+        assert load(files=[file]).settings.knowledge.host_model == "ollama/qwen3"
+        run("install", "codex", "--learn", "none")
+        assert file.read_text("utf-8") == before
+
+    def test_a_first_settings_file_is_made(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without --learn there is none; a dry run writes nothing."""
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        file = home / "config" / "holdfast" / "holdfast.toml"
+        run("install", "codex")
+        run("install", "codex", "--learn", "echo", "--dry-run")
+        run("install", "codex", "--learn", "none")
+        assert not file.exists()
+        run("install", "codex", "--learn", "echo")
+        assert load(files=[file]).settings.knowledge.host_model == "echo"
+        assert file.stat().st_mode & 0o077 == 0
+
+    def test_what_the_user_wrote_is_not_changed(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nor is a model that nobody knows written, or anything of the host changed then."""
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        file = home / "config" / "holdfast" / "holdfast.toml"
+        file.parent.mkdir(parents=True)
+        for text in ('[knowledge]\nhost_model = "echo"\n', 'knowledge.host_model = "echo"\n'):
+            file.write_text(text, "utf-8")
+            before = snapshot(home)
+            for model in ("ollama/qwen3", "none"):
+                with pytest.raises(InputError, match="change it there"):
+                    run("install", "codex", "--learn", model)
+            with pytest.raises(HoldfastError):
+                run("install", "codex", "--learn", "nobody")
+            assert snapshot(home) == before

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,10 @@ import pytest
 
 from holdfast import Engine
 from holdfast.hooks.handlers import MAX_HOSTS, HostHooks
-from holdfast.settings import Archive, Settings
+from holdfast.memory.memory import Memory
+from holdfast.models.scripted import Scripted
+from holdfast.settings import Archive, Embedding, Settings
+from support.learning_model import count_extractions, depot_model
 from support.waiting import UNHURRIED, stop_server
 
 
@@ -231,3 +234,48 @@ def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:
         assert hooks.handle({"hook_event_name": "Stop"}) == {}
         assert hooks.handle({"hook_event_name": "Stop", "session_id": "s1", "transcript_path": "/nowhere"}) == {}
         assert not engine.sessions()
+
+
+class TestLearning:
+    """What the sessions of hosts teach, and to whom they are shown."""
+
+    def open(self, folder: Path, model: Scripted | None, clock: Callable[[], int]) -> tuple[Engine, HostHooks]:
+        settings = Settings(embedding=Embedding(provider="none"))
+        memory = Memory.open(folder / "memory", settings=settings, clock=clock)
+        engine = Engine(memory, model=depot_model(name="summaries"), reader=model, is_for_hosts=True)
+        reader_of = engine._find_resources("").reader_name
+        return engine, HostHooks(memory, find_reader=lambda _: reader_of, notify=engine._notify)
+
+    def test_a_session_that_ends_is_read(self, tmp_path: Path) -> None:
+        """By the model that the user chose for hosts, and by it alone."""
+        host, model = Host(tmp_path), depot_model()
+        engine, hooks = self.open(tmp_path, model, lambda: 1_800_000_000_000)
+        host.write("user", "Depot north closes at 17:45.")
+        host.write("assistant", "Noted.")
+        hooks.handle(host.payload("Stop"))
+        assert engine.work() == 0
+        hooks.handle(host.payload("SessionEnd"))
+        engine.work()
+        session = engine.session("s1", project="/srv/shop")
+        assert [fact.content for fact in session.facts()] == ["Depot north closes at 17:45"]
+        host.write("user", "Depot south closes at 18:15.")
+        hooks.handle(host.payload("PreCompact", trigger="auto"))
+        engine.work()
+        assert [fact.content for fact in session.facts()][1:] == ["Depot south closes at 18:15"]
+        assert count_extractions(model) == 2
+        engine.close()
+
+    def test_without_consent_no_model_sees_it(self, tmp_path: Path) -> None:
+        """The rules read it when the session is idle."""
+        host, now = Host(tmp_path), [1_800_000_000_000]
+        engine, hooks = self.open(tmp_path, None, lambda: now[0])
+        host.write("user", "Remember that the north depot closes at 17:45.")
+        hooks.handle(host.payload("Stop"))
+        assert engine.work() == 0
+        now[0] += 700_000
+        engine.work()
+        (fact,) = engine.session("s1", project="/srv/shop").facts()
+        assert "17:45" in fact.content
+        assert isinstance(engine.model, Scripted)
+        assert engine.model.prompts == []
+        engine.close()

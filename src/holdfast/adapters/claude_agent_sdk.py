@@ -65,7 +65,11 @@ class HoldfastHooks(dict["HookEvent", "list[HookMatcher]"]):
 
         super().__init__(hooks or {})
         opened = sync_engine(engine)
-        self._host = HostHooks(opened._memory, notify=opened._notify)
+        self._host = HostHooks(
+            opened._memory,
+            find_reader=lambda project: opened._find_resources(project).reader_name,
+            notify=opened._notify,
+        )
         callback = cast("HookCallback", self._answer)
         for event in EVENTS:
             self[event] = [*self.get(event, []), HookMatcher(hooks=[callback])]

@@ -10,15 +10,18 @@ from typing import Any, Final
 
 import click
 
-from holdfast.cli.opening import store_of
+from holdfast.cli.opening import load_settings, open_model, store_of
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo, emit_json, print_result
 from holdfast.hooks.hosts import HOSTS, Keys
-from holdfast.hooks.install import FileChange, Installer
+from holdfast.hooks.install import FileChange, Installer, plan_host_model, write_change
+from holdfast.settings.loading import user_settings_file
 from holdfast_memory.distribution import install_command
 
 _MODULES: Final = {"server": "starlette", "mcp": "mcp"}
 """A module of each extra that hosts need."""
+NO_MODEL: Final = "none"
+"""The name that stands for no model: rules alone read what hosts archive."""
 _VERBS: Final = {"create": "created", "change": "changed", "keep": "unchanged", "remove": "removed"}
 
 _dry_run: Final = click.option("--dry-run", is_flag=True, help="Only print what would be changed.")
@@ -31,12 +34,20 @@ def open_installer(name: str, *, memory: Path) -> Installer:
 
 @click.command()
 @click.argument("host", required=False, type=click.Choice(list(HOSTS)))
+@click.option(
+    "--learn",
+    "learner",
+    metavar="MODEL",
+    help="Let this model read the conversations of all agents that use the memory, to extract facts; `none` ends it.",
+)
 @_dry_run
 @home_option
 @as_json
-def install(*, host: str | None, dry_run: bool, home: Path | None, as_json: bool) -> None:
+def install(*, host: str | None, learner: str | None, dry_run: bool, home: Path | None, as_json: bool) -> None:
     """Install memory into the agent HOST; without HOST, list the agents. Other content of its files is kept."""
     if host is None:
+        if learner is not None:
+            raise click.UsageError("--learn: name the HOST that is installed")
         rows: list[dict[str, Any]] = []
         for name in HOSTS:
             one = open_installer(name, memory=store_of(home).parent)
@@ -46,12 +57,22 @@ def install(*, host: str | None, dry_run: bool, home: Path | None, as_json: bool
         print_result(rows, "\n".join(lines), as_json=as_json)
         return
     installer = open_installer(host, memory=store_of(home).parent)
+    consent = None if learner is None else _plan_consent(learner)
     changes = installer.plan() if dry_run else installer.install()
+    if consent is not None:
+        changes = [*changes, consent]
+        if not dry_run:
+            write_change(consent)
     notes = [] if installer.is_present else [f"{installer.host.title} was not found on this machine"]
     missing = [extra for extra in installer.host.extras if importlib.util.find_spec(_MODULES[extra]) is None]
     if missing:
         notes.append(f"it needs more: {install_command(*missing)}")
     notes += [installer.host.note] if installer.host.note else []
+    if learner not in {None, NO_MODEL}:
+        notes.append(
+            f"{learner} reads the conversations of all agents that use this memory, to extract facts, from the next"
+            f" start of the server on; `holdfast install {host} --learn {NO_MODEL}` ends that"
+        )
     _print(installer, changes, notes, dry_run=dry_run, as_json=as_json)
 
 
@@ -65,6 +86,14 @@ def uninstall(*, host: str, dry_run: bool, home: Path | None, as_json: bool) -> 
     installer = open_installer(host, memory=store_of(home).parent)
     changes = installer.plan_removal() if dry_run else installer.uninstall()
     _print(installer, changes, [], dry_run=dry_run, as_json=as_json)
+
+
+def _plan_consent(learner: str) -> FileChange:
+    """Plan the change of the user's settings for a model, which has to be one that can be used."""
+    model = None if learner == NO_MODEL else learner
+    if model is not None:
+        open_model(model, load_settings())
+    return plan_host_model(user_settings_file(), model)
 
 
 def _print(

@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from threading import Lock, RLock
 from typing import Any, Final
 
 from holdfast.cache import LruCache
 from holdfast.memory.block import Detail, render
+from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, RULES, make_mark, queue_until
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Record, Scope, Select
@@ -55,6 +57,7 @@ class _Host:
         quoted: The passages that blocks in its window quote whole.
         prompt: The prompt of the turn that runs.
         added: What is added to every request of the turn, if the host has compacted in the middle of it.
+        marked_at: When the session was last marked as being in use; None if it was not.
     """
 
     scope: Scope
@@ -67,6 +70,7 @@ class _Host:
     quoted: set[int] = field(default_factory=set)
     prompt: str = ""
     added: str = ""
+    marked_at: int | None = None
 
 
 class HostHooks:
@@ -75,6 +79,8 @@ class HostHooks:
     Args:
         memory: The memory.
         choose: Returns the memory with the settings of a project; without it, all projects have the same settings.
+        find_reader: Returns under which name the messages of a project are queued for the extraction of facts; by
+            default that of hosts if the settings name a model for them.
         notify: Called when there is something new in it.
     """
 
@@ -83,10 +89,12 @@ class HostHooks:
         memory: Memory,
         *,
         choose: Callable[[str], Memory] | None = None,
+        find_reader: Callable[[str], str] | None = None,
         notify: Callable[[], None] = lambda: None,
     ) -> None:
         self._memory = memory
         self._choose = choose
+        self._find_reader = find_reader
         self._notify = notify
         self._hosts: LruCache[Scope, _Host] = LruCache(MAX_HOSTS)
         self._lock = Lock()
@@ -116,6 +124,7 @@ class HostHooks:
         host.messages += host.memory.ingest(messages[known:], scope=host.scope)
         host.transcript = (str(path), size, len(messages))
         self._record(host)
+        self._mark(host)
         self._notify()
         return {}
 
@@ -124,6 +133,30 @@ class HostHooks:
         self.archive(payload, host)
         host.prompt = ""
         return {}
+
+    def end_session(self, payload: Payload, host: _Host) -> Output:
+        """Archive the transcript of the host, and let the rest of the session be read for facts."""
+        self.end_turn(payload, host)
+        self._mark(host, has_ended=True)
+        self._notify()
+        return {}
+
+    def _mark(self, host: _Host, *, has_ended: bool = False) -> None:
+        """Mark the session as being in use, now and then, or as ended: what is left of it is read for facts."""
+        knowledge = host.memory.settings.knowledge
+        now = host.memory.clock()
+        pause = max(MIN_MARK_PAUSE, knowledge.idle // timedelta(milliseconds=1) // 2)
+        is_marked = host.marked_at is not None and 0 <= now - host.marked_at <= pause
+        if not knowledge.extraction or (is_marked and not has_ended):
+            return
+        mark = make_mark(host.scope, self._get_reader(host), time=now, has_ended=has_ended)
+        host.memory.store.add_jobs([mark])
+        host.marked_at = None if has_ended else now
+
+    def _get_reader(self, host: _Host) -> str:
+        if self._find_reader is not None:
+            return self._find_reader(host.scope.project)
+        return RULES if host.memory.settings.knowledge.host_model is None else HOSTS
 
     def recall_prompt(self, payload: Payload, host: _Host) -> Output:
         """Recall for a prompt what the window does not show."""
@@ -166,6 +199,9 @@ class HostHooks:
         host.messages = [number for number in host.messages if number > last]
         host.quoted = set()
         self._record(host)
+        if host.memory.settings.knowledge.extraction:
+            queue_until(host.memory.store, host.scope, self._get_reader(host), until=last, time=host.memory.clock())
+            self._notify()
 
     def start(self, payload: Payload, host: _Host) -> Output:
         """After a compaction, return the details that the host's summary lost, and what the prompt recalls."""
@@ -270,7 +306,7 @@ _ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], Output]]] = {
     "Stop": HostHooks.end_turn,
     "AfterAgent": HostHooks.end_turn,
     "SubagentStop": HostHooks.archive,
-    "SessionEnd": HostHooks.end_turn,
+    "SessionEnd": HostHooks.end_session,
 }
 """The handler of each event, by its name in Claude Code or Gemini CLI."""
 

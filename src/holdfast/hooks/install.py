@@ -242,6 +242,43 @@ class Installer:
         return found
 
 
+# --- consent ---------------------------------------------------------------------
+
+
+def plan_host_model(settings_file: Path, model: str | None) -> FileChange:
+    """Return the change of the user's settings that lets a model read sessions of hosts for facts, or no longer.
+
+    Raises:
+        InputError: The file has the setting already, outside of the lines that Holdfast wrote.
+    """
+    before = _read(settings_file)
+    text = (before or b"").decode("utf-8-sig")
+    part = Block(file=settings_file.name, text="host_model", under="[knowledge]")
+    if model is None:
+        after = _BLOCK.sub("", text)
+    else:
+        line = f"host_model = {json.dumps(model, ensure_ascii=False)}"
+        after = _insert(part, text, line)
+    try:
+        found = tomllib.loads(after).get("knowledge", {})
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(
+            f"{settings_file} sets knowledge.host_model already, or is not valid TOML: change it there ({error})"
+        ) from error
+    if found.get("host_model") != model:
+        raise InputError(f"{settings_file} sets knowledge.host_model itself: change it there")
+    data = after.encode() if after or before is not None else None
+    return FileChange(path=settings_file, before=before, after=data, part=part)
+
+
+def write_change(change: FileChange) -> None:
+    """Write a planned change of a settings file."""
+    if change.action == "keep" or change.after is None:
+        return
+    change.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    _write(change.path, change.after)
+
+
 # --- files -----------------------------------------------------------------------
 
 

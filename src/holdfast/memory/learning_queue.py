@@ -38,6 +38,8 @@ MIN_BATCH: Final = 8_000
 again for the instructions."""
 MAX_TOOL_TOKENS: Final = 300
 """Of a tool call or result, only the ends are read."""
+MIN_MARK_PAUSE: Final = 60_000
+"""The least milliseconds between two marks that say that a session is in use."""
 _PAGE: Final = 2_000
 _MAX_OPEN: Final = 10_000
 """Sessions in use that are looked at together."""

@@ -275,7 +275,10 @@ class Rpc:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._hooks = HostHooks(
-            engine._memory, choose=lambda project: engine._find_resources(project).memory, notify=engine._notify
+            engine._memory,
+            choose=lambda project: engine._find_resources(project).memory,
+            find_reader=lambda project: engine._find_resources(project).reader_name,
+            notify=engine._notify,
         )
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:

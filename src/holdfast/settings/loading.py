@@ -229,15 +229,20 @@ def project_file(folder: Path) -> Path | None:
     return file if os.path.isfile(file) else None  # noqa: PTH113
 
 
-def user_files(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
-    """Return the settings files that exist and belong to no project: of the user, of OpenClaw, of pi."""
+def user_settings_file() -> Path:
+    """Return the place of the user's own settings file."""
     import platformdirs  # noqa: PLC0415 - most callers name their files
 
+    return platformdirs.user_config_path("holdfast") / PROJECT_FILE
+
+
+def user_files(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Return the settings files that exist and belong to no project: of the user, of OpenClaw, of pi."""
     environ = os.environ if environ is None else environ
     openclaw = environ.get("OPENCLAW_CONFIG_PATH") or "~/.openclaw/openclaw.json"
     pi = environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent"
     places = (
-        platformdirs.user_config_path("holdfast") / "holdfast.toml",
+        user_settings_file(),
         Path(openclaw).expanduser(),
         Path(pi).expanduser() / PI_FILE,
     )
