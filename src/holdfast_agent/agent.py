@@ -59,7 +59,7 @@ from holdfast_agent.view import Quiet, ReplyStream, View
 MIN_MESSAGES: Final = 2
 """A conversation of at most this many messages is neither flushed nor compacted automatically."""
 MAX_STEPS: Final = 100
-"""Model calls in one turn before the user must say something."""
+"""The maximum number of model calls in one turn, without a message of the user."""
 MAX_REPLY_TOKENS: Final = 8_192
 """The maximum length of a reply; less if less of the window is reserved for it."""
 REPLY_SECONDS: Final = 600.0
@@ -102,7 +102,7 @@ class CountedModel:
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """What the engine of an agent reports to it, from any thread.
+    """The reports of the engine to its agent, from any thread.
 
     Attributes:
         tally: Model calls outside of the conversation that are not counted yet.
@@ -199,7 +199,7 @@ class Agent:
         self._system: Message | None = None
         # When the user's message was sent, until it is saved in the entry; else 0.
         self._input_time = 0
-        # What the user was last told about long-term memories, so that it is not repeated.
+        # The last notice about long-term memories, so that it is not repeated.
         self._memory_warning = ""
         self._warned_read_only = False
         try:
@@ -257,7 +257,7 @@ class Agent:
     def last_window(self) -> Window:
         """Return the window of the last model call, or the one that would be sent now."""
         if not self.history:
-            raise InputError("The conversation is empty. Say something first.")
+            raise InputError("The conversation is empty. Send a message first.")
         return self.window or self._assemble()
 
     def _assemble(self) -> Window:
@@ -335,7 +335,7 @@ class Agent:
                 return replace(turn, interrupted=True)
             self._make_room(coming=0)
         else:
-            self.view.notice(f"Stopped after {MAX_STEPS} steps. Say something to go on.")
+            self.view.notice(f"Stopped after {MAX_STEPS} steps. Send a message to continue.")
         with self.guard_memory():
             self.session.append(self.history[-1:])
         return turn
@@ -507,16 +507,16 @@ class Agent:
 
     @contextmanager
     def guard_memory(self) -> Iterator[None]:
-        """Continue without memory if it fails, and tell the user."""
+        """Continue without memory if it fails, and show a notice."""
         try:
             yield
         except (StorageError, EmbeddingError) as error:
-            self.view.notice(f"Memory failed, and the conversation goes on without it: {error}")
+            self.view.notice(f"Memory failed, and the conversation continues without it: {error}")
 
     def update_entry(self, change: Callable[[SessionEntry], SessionEntry]) -> None:
         """Change the entry of the conversation in `sessions.json`, and add the tally to it."""
         tally = self.records.tally
-        calls = [tally.get() for _ in range(tally.qsize())]  # others may put more in meanwhile
+        calls = [tally.get() for _ in range(tally.qsize())]  # other threads may add more in the meantime
 
         def apply(entry: SessionEntry) -> SessionEntry:
             for purpose, spent in calls:
@@ -565,7 +565,7 @@ class Agent:
                     self.view.notice("The compaction was cancelled. Nothing has changed.")
 
     def compact(self, instructions: str | None = None) -> Compaction:
-        """Flush, then replace the older history by a summary."""
+        """Flush, then replace the older history with a summary."""
 
         def show(step: Progress) -> None:
             self.view.working(f"compacting: {step.stage} {step.step}/{step.steps}")
@@ -585,7 +585,7 @@ class Agent:
         self._record_compaction(self.session.compact(limit=limit, reserve=reserve, cancel=self.cancel))
 
     def _record_compaction(self, done: Compaction) -> None:
-        """Write a compaction to the transcript, and tell the user."""
+        """Write a compaction to the transcript, and show a notice."""
         summary = done.summary
         if summary is None:
             return
@@ -650,7 +650,7 @@ class Agent:
             self.update_entry(lambda known: known.with_failed_flush(failure, now=now, max_failures=max_failures))
             if self.conversation.entry.is_flushed:
                 self.view.notice(
-                    f"Writing notes failed {max_failures} times; the compaction goes on without them. ({error})"
+                    f"Writing notes failed {max_failures} times; the compaction continues without them. ({error})"
                 )
             else:
                 self.view.notice(f"Notes could not be written before the compaction: {error}")

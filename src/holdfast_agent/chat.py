@@ -1,6 +1,6 @@
 """`holdfast chat`: an agent in the terminal, or for scripts.
 
-This module is loaded before the first screen; what takes time is imported inside of functions.
+This module is loaded before the first screen; slow modules are imported inside functions.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ MAX_LINE_CHARS: Final = 200
 
 
 Run: TypeAlias = Callable[[Agent, str], CommandResult | str | Iterable[str]]
-"""The function of a command: it gets the agent and what is behind the name."""
+"""The function of a command: it gets the agent and the text after the name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ def _format_age(milliseconds: int) -> str:
 
 
 def _list_long_term(agent: Agent) -> Iterator[str]:
-    """Yield where long-term memories are stored and what embeds them, if that is set."""
+    """Yield the path and the embedder of long-term memories, if they are set."""
     settings = agent.settings.agent.long_term
     if settings.enabled and (settings.db_path is not None or settings.embedding != LongTermEmbedding()):
         with agent.guard_memory():
@@ -230,7 +230,7 @@ def show_help(_agent: Agent, _: str) -> Iterator[str]:
 
 @command("/compact [INSTRUCTIONS]")
 def compact(agent: Agent, instructions: str) -> str:
-    """Replace older history by a summary."""
+    """Replace older history with a summary."""
     try:
         done = agent.compact(instructions or None)
     except CompactionError as error:
@@ -331,7 +331,7 @@ def begin_new(agent: Agent, _: str) -> str:
     """Begin a new conversation; the old one is kept."""
     conversation = agent.reset()
     kept = f" The old one is kept in {conversation.archived.name}." if conversation.archived else ""
-    return f"A new conversation.{kept} What was learned in it stays."
+    return f"A new conversation.{kept} The facts that were learned in it are kept."
 
 
 @command("/reset")

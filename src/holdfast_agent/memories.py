@@ -1,7 +1,7 @@
 """Long-term memories: facts of the agent that the model or the user chose to keep, for every session.
 
 They are stored as facts of the agent without project and session, so they are masked, shown and forgotten as facts
-are. They are in the same store as everything else, or in one of their own if `agent.long_term.db_path` names it.
+are. They are in the same store as everything else, or in a separate one if `agent.long_term.db_path` names it.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def derive_embedding(archive: Embedding, provider: str, **own: object) -> Embedd
 def embedding_settings(settings: ChatSettings) -> Embedding:
     """Return how memories are embedded; what `agent.long_term.embedding` does not set is as for the archive.
 
-    An API key of their own is for the provider that is set; if none is set, for OpenAI, as in the plugin.
+    A separate API key is for the provider that is set; if none is set, for OpenAI, as in the plugin.
     """
     given = settings.agent.long_term.embedding
     archive = settings.embedding
@@ -83,9 +83,10 @@ def embedding_settings(settings: ChatSettings) -> Embedding:
 
 @dataclass(slots=True)
 class Memories:
-    """The memories of an agent. Threads may share it. A store of their own is opened when it is first needed.
+    """The memories of an agent.
 
-    `failure` says why only words are compared, if the settings say otherwise.
+    Threads may share it. A separate store is opened when it is first needed. `failure` is why only words are compared,
+    if an embedder is set.
     """
 
     engine: Engine
@@ -134,7 +135,7 @@ class Memories:
 
     @property
     def choice(self) -> Choice:
-        """The embedder, and why: what `agent.long_term.embedding` says, else that of the archive."""
+        """The embedder, and why it was chosen: that of `agent.long_term.embedding`, else that of the archive."""
         settings = self.settings
         if settings.agent.long_term.embedding == LongTermEmbedding():
             return self.engine._memory.choice
@@ -147,7 +148,7 @@ class Memories:
             return self._choice
 
     def close(self) -> None:
-        """Close a store of their own; it is opened again when it is needed."""
+        """Close a separate store; it is opened again when it is needed."""
         with self._lock:
             if self._own is not None and self._own is not self.engine._memory:
                 self._own.close()
@@ -214,7 +215,7 @@ class Memories:
         return recalled
 
     def capture(self, texts: Iterable[str]) -> list[FactRow]:
-        """Store what user messages say to remember, if the settings allow it; return what is new."""
+        """Store memories from user messages, if the settings allow it; return the new ones."""
         settings = self.settings.agent.long_term
         if not (settings.enabled and settings.auto_capture):
             return []

@@ -1,9 +1,9 @@
 """Search over the notes of a workspace: `MEMORY.md`, `memory/**/*.md`, extra paths, and past sessions.
 
-Notes are documents in a store as the archive is: a file is a session, and its chunks are messages. The store is a file
-of its own, so that it can be deleted at any time, has its own embedder, and is part of no export. A record for each
-file says which messages its chunks are, and their lines. Chunks that are no longer in a file stay in the store as a
-cache of their vectors, but are not found.
+Notes are documents in a store as the archive is: a file is a session, and its chunks are messages. The store is a
+separate file, so that it can be deleted at any time, has its own embedder, and is part of no export. A record for each
+file has the messages of its chunks, and their lines. Chunks that are no longer in a file stay in the store as a cache
+of their vectors, but are not found.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ EMBED_BATCH: Final = 16
 EMBED_SECONDS: Final = 0.05
 """How long a search embeds new chunks; the others are found by words until there is time."""
 MIN_WORD_SHARE: Final = 0.75
-"""A chunk that contains this share of the question's words is a hit, whatever the vectors say."""
+"""A chunk that contains this share of the question's words is a hit, with any vectors."""
 MIN_FALLBACK_SHARE: Final = 0.15
 """The share of the question's words in a chunk that is returned if nothing reaches the minimum score."""
 MAX_CANDIDATES: Final = 200
@@ -73,7 +73,7 @@ _MILLISECOND: Final = 1_000_000
 
 
 class Indexed(msgspec.Struct, frozen=True):
-    """What the record of a file says: its state when it was read, and the numbers of its chunks.
+    """The record of a file: its state when it was read, and the numbers of its chunks.
 
     `lines` has the first and the last line of each chunk by its digest; what it does not name is cached.
     """
@@ -268,7 +268,7 @@ class Notes:
     # --- updating ----------------------------------------------------------------
 
     def start(self) -> list[str]:
-        """Read every file at the start of a session, if the settings say so; return what has changed."""
+        """Read every file at the start of a session, if the settings ask for it; return what has changed."""
         if self.qmd is not None:
             self.qmd.start()
         elif self.settings.agent.memory_search.sync.on_session_start:
@@ -277,7 +277,7 @@ class Notes:
         return []
 
     def poll(self) -> list[str]:
-        """Read files that have changed and are not being edited any more, if the settings say so; return them."""
+        """Read files that have changed and are no longer being edited, if the settings ask for it; return them."""
         sync = self.settings.agent.memory_search.sync
         if self.qmd is not None:
             self.qmd.poll()
@@ -418,9 +418,9 @@ class Notes:
     def search(self, query: str, *, max_results: int | None = None, min_score: float | None = None) -> NoteResults:
         """Find the notes that match a question, best first.
 
-        Without `min_score`, a chunk with nearly all words of the question is a hit whatever the vectors say, and if
-        nothing reaches the minimum of the settings, chunks with some of its words are returned. With QMD as the
-        backend its own order counts; if it fails, our own index is searched and the result says why.
+        Without `min_score`, a chunk with nearly all words of the question is a hit with any vectors, and if nothing
+        reaches the minimum of the settings, chunks with some of its words are returned. With QMD as the backend its own
+        order counts; if it fails, our own index is searched and the result says why.
         """
         if self.qmd is None:
             return self._search_index(query, max_results=max_results, min_score=min_score)

@@ -1,6 +1,6 @@
 """The agent of a chat: opened by the options of the command, interrupted by Ctrl-C, in a terminal or without.
 
-This module is loaded before the first screen; what takes time is imported inside of functions.
+This module is loaded before the first screen; slow modules are imported inside functions.
 """
 
 from __future__ import annotations

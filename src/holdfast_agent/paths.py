@@ -43,7 +43,9 @@ _FIXES: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bounds:
-    """Where the agent may read and write: the workspace, where relative names start, and further folders and files.
+    """The paths that the agent may read and write: the workspace, and other folders and files.
+
+    Relative names start from the workspace.
 
     Every change in the `guarded` folders needs a confirmation.
     """
@@ -236,7 +238,7 @@ def _mode(place: Place, folder: int) -> int | None:
 
 @contextmanager
 def _explain_errors(name: str) -> Iterator[None]:
-    """Turn errors of the system into errors that say what to do."""
+    """Turn errors of the system into errors with the fix in their messages."""
     try:
         yield
     except OSError as error:

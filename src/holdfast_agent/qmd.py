@@ -49,7 +49,7 @@ _DAY: Final = 86_400_000
 
 
 class State(msgspec.Struct, kw_only=True):
-    """What QMD has indexed: its collections, the exports and their folder, and when it was updated, in milliseconds.
+    """The state of QMD's index: its collections, the exports and their folder, and the time of its last update.
 
     An export has the time and the size that its session had then.
     """
@@ -124,7 +124,7 @@ def _expand(path: str) -> str:
 class Qmd:
     """QMD over the notes of a workspace and past sessions. Threads may share it.
 
-    Its index and settings for this agent are in `folder`. `failure` says why the last update failed.
+    Its index and settings for this agent are in `folder`. `failure` is why the last update failed.
     """
 
     root: Path
@@ -170,7 +170,7 @@ class Qmd:
     # --- updating ----------------------------------------------------------------
 
     def start(self) -> None:
-        """Update at the start of a session, if the settings say so."""
+        """Update at the start of a session, if the settings ask for it."""
         if self._qmd.update.on_boot:
             self.poll(is_due=True)
 
@@ -299,7 +299,7 @@ class Qmd:
     # --- searching ---------------------------------------------------------------
 
     def search(self, query: str, *, max_results: int | None = None, min_score: float | None = None) -> NoteResults:
-        """Search the notes with QMD; a `CommandError` says why it cannot be used, or gave no answer in time."""
+        """Search the notes with QMD; raises a `CommandError` if it cannot be used, or gave no answer in time."""
         limits = self._qmd.limits
         collections = self._collections()
         self.poll()
@@ -333,7 +333,7 @@ class Qmd:
         return NoteResults(hits=tuple(hits), provider="qmd", model=mode, mode=_MODES[mode], warnings=tuple(warnings))
 
     def _wait_for(self, collections: list[Collection], deadline: Deadline) -> list[Collection]:
-        """Wait for the first update, and return the collections that QMD knows."""
+        """Wait for the first update, and return the collections that QMD has."""
 
         def find_known() -> list[Collection]:
             return [each for each in collections if self._state.collections.get(each.name) == each.place]
@@ -348,7 +348,7 @@ class Qmd:
         self, collections: list[Collection], query: str, limit: int, deadline: Deadline
     ) -> Iterator[tuple[Collection, Row]]:
         """Query each collection; older versions of QMD take only one at a time."""
-        # One line of plain words that cannot be taken for an option.
+        # One line of plain words that cannot be read as an option.
         text = head(" ".join(query.replace("\0", " ").split()).lstrip("- "), MAX_QUERY_CHARS)
         words = text.encode("utf-8", "replace").decode()
         if not words:
@@ -407,7 +407,7 @@ def _session_lines(file: Path, start: int, end: int) -> tuple[int, int]:
 
 
 def parse_rows(output: str) -> list[Row]:
-    """Parse the rows of an answer; empty if it says that there are none."""
+    """Parse the rows of an answer; empty if there are none."""
     start = 0 if output.lstrip().startswith("[") else output.find("\n[") + 1
     try:
         return msgspec.json.decode(output[start:].encode("utf-8", "replace"), type=list[Row])

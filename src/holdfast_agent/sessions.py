@@ -52,7 +52,7 @@ Purpose: TypeAlias = Literal["summaries", "flush", "extraction"]
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What some calls used. `input` includes cached tokens."""
+    """The usage of some calls. `input` includes cached tokens."""
 
     calls: int = 0
     input: int = 0
@@ -275,7 +275,7 @@ def _check_agent(agent: str) -> str:
 class Conversation:
     """An open conversation, and what had to be repaired to open it.
 
-    If it has just begun, `archived` is the transcript of the previous one, and `why` says what ended that: `daily`,
+    If it has just begun, `archived` is the transcript of the previous one, and `why` is what ended that: `daily`,
     `idle`, `asked`, or empty.
     """
 

@@ -43,7 +43,7 @@ def environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 class CommandError(Exception):
-    """A program gave no usable answer; the text says why."""
+    """A program gave no usable answer; the text has the reason."""
 
 
 def run_program(

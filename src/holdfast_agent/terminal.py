@@ -52,7 +52,7 @@ _STYLE: Final = Style.from_dict({"prompt": "ansicyan bold", "bottom-toolbar": "n
 
 
 def converse(options: Options) -> None:
-    """Run the conversation until the user leaves; an error says why it could not be opened."""
+    """Run the conversation until the user leaves; raises an error if it cannot be opened."""
     opening = _Opening(options)
     session = _make_prompt(opening.home, status=opening.status, on_render=opening.begin)
 

@@ -1,4 +1,4 @@
-"""Tools: what the model is told about them, and how their calls are answered."""
+"""Tools: their descriptions for the model, and how their calls are answered."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Arguments(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """The whole answer of a tool; the text of one that failed says what to do.
+    """The whole answer of a tool; that of a failed one has the fix.
 
     Of a long text the model sees `head` characters of the beginning and `tail` of the end; with 0 all of it.
     """
@@ -55,9 +55,9 @@ class Answer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """What a tool is about to do, for the user to allow, in lines that can be shown.
+    """A description of what a tool is about to do, for the user to allow, in lines that can be shown.
 
-    `guarded` says why it needs a confirmation even if the user has allowed this kind; empty if it does not.
+    `guarded` is why it needs a confirmation even if the user has allowed this kind; empty if it does not.
     """
 
     kind: Literal["run", "write"]
@@ -144,11 +144,11 @@ class Toolbox:
     archive: ArchiveText | None = None
 
     def tools(self) -> tuple[Tool, ...]:
-        """Return what the model is told."""
+        """Return the description for the model."""
         return tuple(function.tool for function in self.functions)
 
     def run(self, call: ToolCall, *, cancel: Event | None = None) -> ToolResult:
-        """Answer a call. A tool that fails, or does not exist, answers with an error that says what to do."""
+        """Answer a call. A tool that fails, or does not exist, answers with an error that has the fix."""
         stop = cancel or Event()
         if stop.is_set():
             return cancelled_result(call)

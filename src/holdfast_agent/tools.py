@@ -79,7 +79,7 @@ _PROBE: Final = 8_192
 
 
 class Read(Arguments, frozen=True):
-    """Read a text file. Shows up to 2,000 lines or 50 KB; go on with `offset`."""
+    """Read a text file. Shows up to 2,000 lines or 50 KB; continue with `offset`."""
 
     path: Annotated[str, Meta(description="The file, relative to the workspace.")]
     offset: Annotated[int, Meta(ge=1, description="The first line to show, from 1.")] = 1
@@ -116,7 +116,7 @@ class Bash(Arguments, frozen=True):
     def run(self, bounds: Bounds, confirm: Confirm, cancel: Event) -> Answer:
         """Run the command, once the user has confirmed it."""
         if not self.command.strip():
-            return Answer(text="the command is empty: say what to run", is_error=True)
+            return Answer(text="the command is empty: give a command to run", is_error=True)
         if not confirm(Action(kind="run", text=self.command)):
             return Answer(text="The user refused this command. Ask what to do instead.", is_error=True)
         seconds = min(max(self.timeout or DEFAULT_SECONDS, 1), MAX_SECONDS)
@@ -178,7 +178,7 @@ class Page:
 def _read(bounds: Bounds, given: Read, _cancel: Event) -> Answer:
     with paths.open_file(bounds, given.path) as file:
         if b"\0" in file.read(_PROBE):
-            raise InputError(f"{given.path} is not text: use a program in bash that knows its format")
+            raise InputError(f"{given.path} is not text: use a program in bash that reads its format")
         file.seek(0)
         page = read_page(file, offset=given.offset, limit=given.limit or MAX_READ_LINES)
     if not page.text and given.offset > 1:
@@ -187,7 +187,7 @@ def _read(bounds: Bounds, given: Read, _cancel: Event) -> Answer:
     if page.is_cut:
         notes.append(f"line {page.last} is longer than that: `cut -c` in bash shows more of it")
     if page.has_more:
-        notes.append(f"more follows: offset={page.last + 1} goes on")
+        notes.append(f"more follows: offset={page.last + 1} continues")
     text = page.text or "(empty)"
     if notes:
         text = text.removesuffix("\n")
@@ -247,7 +247,7 @@ def _edit(bounds: Bounds, confirm: Confirm, given: Edit, _cancel: Event) -> Answ
     if given.old_text == given.new_text:
         raise InputError("oldText and newText are the same: nothing would change")
     if not given.old_text:
-        raise InputError("oldText is empty: say what to replace, or use write for a whole file")
+        raise InputError("oldText is empty: give the text to replace, or use write for a whole file")
     old = _encode(given.old_text)
     new = _encode(given.new_text)
     if 0 < content.count(b"\n") == content.count(b"\r\n"):  # models write the line breaks that they are used to
@@ -313,7 +313,7 @@ def note_tools(notes: Notes, session: Session | None = None) -> tuple[ToolFuncti
         start = _at_least_one(given.first) or 1
         text, following = notes.read(given.path, start=start, count=_at_least_one(given.lines))
         if following:
-            text += f"\n\n[more follows: from={following} goes on]"
+            text += f"\n\n[more follows: from={following} continues]"
         return _to_json({"path": given.path, "text": text})
 
     def search(given: SearchNotes, _cancel: Event) -> Answer:
@@ -488,7 +488,7 @@ MAX_ARCHIVE_CHARS: Final = 20_000
 class GetArchived(Arguments, frozen=True):
     """Show a message or tool result that was cut, cleared or summarised, whole, by its archive number.
 
-    A long one comes in parts: go on with `offset`.
+    A long one comes in parts: continue with `offset`.
     """
 
     id: Annotated[int, Meta(description="The archive number in the place of what was cut or cleared.")]
@@ -516,5 +516,5 @@ class GetArchived(Arguments, frozen=True):
         stop = min(len(text), self.offset + min(self.limit, MAX_ARCHIVE_CHARS))
         shown = f"[{header}]\n{text[self.offset : stop]}"
         if stop < len(text):
-            shown += f"\n\n[{len(text) - stop:,} characters follow: offset={stop} goes on]"
+            shown += f"\n\n[{len(text) - stop:,} characters follow: offset={stop} continues]"
         return Answer(text=shown)

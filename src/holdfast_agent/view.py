@@ -1,4 +1,4 @@
-"""What a user sees of a turn while it happens."""
+"""The interface that shows a turn to the user while it runs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """What a slash command shows: a text, or in a terminal a report to draw; and whether the user leaves."""
+    """The output of a slash command: a text, or in a terminal a report to draw; and whether the user leaves."""
 
     text: str = ""
     report: ContextReport | None = None
@@ -116,7 +116,7 @@ class ReplyStream:
         return "".join(self._pieces)
 
     def feed(self, piece: str) -> None:
-        """Take the next piece. `RESTART_NOTICE` says that the connection broke off and the reply begins again."""
+        """Take the next piece. `RESTART_NOTICE` means that the connection broke off and the reply begins again."""
         if piece != RESTART_NOTICE:
             self._pieces.append(piece)
             self._show(self._held.feed(piece))

@@ -48,7 +48,7 @@ class ContextFile:
 
 
 def bounds_of(root: Path, settings: AgentSettings, *, guarded: Sequence[Path] = ()) -> Bounds:
-    """Return where the agent may read and write. Changes to our own settings always need a confirmation."""
+    """Return the paths that the agent may read and write. Changes to Holdfast's settings always need a confirmation."""
     return Bounds(root=root, writable=settings.workspace.access == "rw", guarded=(trust_file().parent, *guarded))
 
 

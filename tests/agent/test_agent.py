@@ -82,7 +82,7 @@ class TestTurn:
         monkeypatch.setattr(agent_module, "MAX_STEPS", 7)
         agent = fixture.agent(lambda _: calling("read", path="none.txt"))
         assert agent.say("Go.").steps == 7
-        assert fixture.view.notices == ["Stopped after 7 steps. Say something to go on."]
+        assert fixture.view.notices == ["Stopped after 7 steps. Send a message to continue."]
 
     def test_what_is_refused_does_not_run(self, fixture: AgentFixture) -> None:
         """Without the user's word no command runs; the model hears why."""

@@ -60,7 +60,7 @@ class TestContext:
     def test_in_every_form(self, fixture: AgentFixture) -> None:
         """A map for the eye, lists for reading, JSON for programs."""
         agent = fixture.agent(["Hello!"])
-        assert run(agent, "/context").text == "The conversation is empty. Say something first."
+        assert run(agent, "/context").text == "The conversation is empty. Send a message first."
         agent.say("Hi.")
         assert run(agent, "/context map").report == agent.last_window().report
         listed = run(agent, "/context list").text

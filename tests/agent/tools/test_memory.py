@@ -112,9 +112,9 @@ class TestGet:
         """After 120 lines, or 12,000 characters, the answer says where to go on; one giant line is cut."""
         with open_notes(tmp_path) as notes:
             (notes.root / "MEMORY.md").write_text("\n".join(f"line {n}" for n in range(1, 301)), "utf-8")
-            assert self.get(notes, path="MEMORY.md").endswith("line 120\n\n[more follows: from=121 goes on]")
+            assert self.get(notes, path="MEMORY.md").endswith("line 120\n\n[more follows: from=121 continues]")
             (notes.root / "memory.md").write_text("\n".join(["y" * 5_000] * 5), "utf-8")
-            assert self.get(notes, path="memory.md", lines=5).endswith("[more follows: from=3 goes on]")
+            assert self.get(notes, path="memory.md", lines=5).endswith("[more follows: from=3 continues]")
             (notes.root / "memory" / "z.md").write_text("z" * 50_000, "utf-8")
             assert len(self.get(notes, path="memory/z.md")) == 12_000
 

@@ -61,7 +61,7 @@ class TestRead:
         """Offset and limit choose lines; the note says how to go on."""
         (tmp_path / "a").write_text("".join(f"line {n}\n" for n in range(1, 11)), "utf-8")
         shown = use(box, "read", path="a", offset=3, limit=2).text
-        assert shown == "line 3\nline 4\n\n[lines 3-4 of a; more follows: offset=5 goes on]"
+        assert shown == "line 3\nline 4\n\n[lines 3-4 of a; more follows: offset=5 continues]"
         assert use(box, "read", path="a", offset=9, limit=2).text == "line 9\nline 10\n"
         assert "it ends at line 10" in fails(box, "read", path="a", offset=11)
 
