@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import chain
+from operator import itemgetter
 from typing import Final
 
 from holdfast.patterns import compile_once, load
@@ -30,12 +32,24 @@ MAX_STATEMENT_CHARS: Final = 300
 """A longer sentence is no plain statement."""
 MAX_BEFORE_CHARS: Final = 60
 """A sentence before a correction that is longer than this is about something of its own."""
-MIN_LETTERS: Final = 0.8
-"""The share of letters, spaces aside, of a sentence that a person wrote; lines of logs and code have fewer."""
-_MAX_SENTENCES: Final = 12
+MIN_LETTERS: Final = 0.65
+"""The share of letters, without spaces, of a sentence that a person wrote; lines of logs and code have fewer."""
+MIN_ENDED_LETTERS: Final = 0.5
+"""The same for a sentence that ends with a full stop: "The port is 8443." is one."""
+_UNSEGMENTED_LETTERS: Final = 2
+"""The number of further letters that such a character counts as."""
+MAX_SENTENCES: Final = 12
 """The number of sentences of a passage that are read."""
+MAX_INSTRUCTIONS: Final = 2_000
+"""The number of sentences of a system prompt that are read,"""
+MIN_INSTRUCTION_SHARE: Final = 0.2
+"""the share of a query that one must have to be about it,"""
+MAX_INSTRUCTED: Final = 2
+"""and the number of those for which a later statement is looked for."""
 _MIN_NAME_DIGITS: Final = 4
 """A number of this many digits may be a name, such as that of a port or a ticket."""
+_LOG: Final = re.compile(r"\d{4}-\d\d-\d\dT\d|\b\d\d:\d\d:\d\d\b")
+"""The time of a line of a log, to the second."""
 _DIGIT: Final = re.compile(r"\d")
 _UNIT_CHARS: Final = 3
 """Enough to tell units apart, and the same in singular and plural."""
@@ -62,20 +76,61 @@ def _is_telling(term: str) -> bool:
     return len(term) > 1 or term.isascii()
 
 
-def split_statements(text: str) -> list[Statement]:
+def split_statements(text: str, *, limit: int = MAX_SENTENCES) -> list[Statement]:
     """Split a text into sentences; questions, very long ones and lines of logs, tables and code are left out."""
     sentences: list[Statement] = []
     start = 0
     for stop in chain((match.end() for match in SENTENCE_END.finditer(text)), (len(text),)):
         sentence = text[start:stop].strip()
         start = stop
-        if sentence and len(sentence) <= MAX_STATEMENT_CHARS and not sentence.endswith(("?", "？")):
-            letters = sum(map(str.isalpha, sentence))
-            if letters >= MIN_LETTERS * (len(sentence) - sentence.count(" ")):
-                sentences.append(Statement.read(sentence))
-        if len(sentences) == _MAX_SENTENCES:
+        if _is_statement(sentence):
+            sentences.append(Statement.read(sentence))
+        if len(sentences) == limit:
             break
     return sentences
+
+
+def _is_statement(sentence: str) -> bool:
+    """Tell whether a sentence states something: it is no question, not very long, and consists of words."""
+    if not sentence or len(sentence) > MAX_STATEMENT_CHARS or sentence.endswith(("?", "？")):
+        return False
+    if _LOG.search(sentence):
+        return False
+    letters = sum(map(str.isalpha, sentence))
+    others = len(sentence) - sentence.count(" ") - letters
+    # A character of a script without spaces says as much as several letters.
+    letters += _UNSEGMENTED_LETTERS * sum(map(is_unsegmented, sentence))
+    share = letters / (letters + others)
+    if sentence.endswith((".", "。", "!", "！")):
+        return share >= MIN_ENDED_LETTERS
+    return share >= MIN_LETTERS
+
+
+@lru_cache(maxsize=8)
+def _split_instructions(text: str) -> tuple[Statement, ...]:
+    """Split a system prompt, which is the same in every request of a session."""
+    return tuple(split_statements(text, limit=MAX_INSTRUCTIONS))
+
+
+def find_instructions(
+    texts: Iterable[str], weights: Mapping[str, float], *, asked: Mapping[str, float]
+) -> list[Statement]:
+    """Find the statements of a system prompt that a question is about, best first.
+
+    Args:
+        texts: The system prompt.
+        weights: The weights of the terms of the question and of related words.
+        asked: Those of the terms of the question alone.
+    """
+    enough = MIN_INSTRUCTION_SHARE * sum(asked.values())
+    found: list[tuple[float, Statement]] = []
+    for text in texts:
+        for statement in _split_instructions(text):
+            weight = sum(weights.get(term, 0.0) for term in statement.terms)
+            if weight > 0 and weight >= enough:
+                found.append((weight, statement))
+    found.sort(key=itemgetter(0), reverse=True)
+    return [statement for _, statement in found[:MAX_INSTRUCTED]]
 
 
 def choose_statement(statements: Sequence[Statement], weights: Mapping[str, float]) -> Statement | None:
@@ -178,7 +233,13 @@ class Earlier:
             if share < MIN_BOTH_SHARE:
                 return False
             return share >= MIN_NUMBER_SHARE or _has_word("weak", later.text) or _is_correction(later.text)
-        if self.measure(shared) < MIN_PLAIN_SHARE or 2 * len(shared) < len(later.terms):
+        if _repeats_number(later.text, earlier.text):  # "48 MB, as agreed" changes nothing
+            return False
+        # "The port is 8443", "the port is 9443": the numbers are what differs.
+        words = [term for term in earlier.terms if not term.isdigit()]
+        if self.rarity.share(shared.intersection(words), of=words) < MIN_PLAIN_SHARE:
+            return False
+        if 2 * len(shared) < len(later.terms):
             return False
         return _has_word("plain", later.text) and _has_word("plain", earlier.text)
 
@@ -199,6 +260,12 @@ def _find_other_numbers(later: str, earlier: str) -> list[str]:
         return []
     new = _find_quantities(later)
     return [unit for unit, numbers in old.items() if unit in new and not numbers & new[unit]]
+
+
+def _repeats_number(later: str, earlier: str) -> bool:
+    """Tell whether two texts have the same number of the same unit."""
+    new = _find_quantities(later)
+    return any(numbers & new.get(unit, set()) for unit, numbers in _find_quantities(earlier).items())
 
 
 def _find_quantities(text: str) -> dict[str, set[str]]:
