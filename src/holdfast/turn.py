@@ -36,7 +36,7 @@ from holdfast.errors import SPACE_ADVICE, HoldfastError, WindowError
 from holdfast.history import History
 from holdfast.memory.block import Fact, fact_line
 from holdfast.memory.memory import Memory
-from holdfast.memory.query import Shown, find_recall_switch
+from holdfast.memory.query import Shown, asks_something, find_recall_switch
 from holdfast.memory.recall import NO_WORDS, SHOWN, Hit, Recall, is_searchable
 from holdfast.report import ContextReport, Window, categories, change, warn_opaque, workspace_files
 from holdfast.settings import Settings
@@ -48,6 +48,11 @@ MAX_PAUSE: Final = 10**15
 timedelta."""
 MIN_BLOCK: Final = 64
 """Tokens below which no block is recalled."""
+WEAK_BLOCK: Final = 300
+"""Tokens that are enough for a weak match."""
+SURE: Final = 1.0
+"""The confidence of a match that is worth a larger block than the one for which there is room."""
+TOO_WEAK: Final = "earlier blocks take the room for recalled text, and the message asks nothing that is worth a cut"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -325,10 +330,10 @@ def _recall(
        none if the window leaves no room for it.
     2. The question was sent without a block before: nothing, because a block would change what the provider has cached.
     3. No message of the user has words to search for: nothing.
-    4. Earlier blocks leave a new one little room: recall as if they were removed. If memory returns nothing, nothing is
-       placed and they stay. If it returns something that is not in them, they are removed and the new block is placed.
-       Otherwise they stay, and the next conditions hold.
-    5. The window has no room for a block, no place for it, or the question has its block already: nothing.
+    4. The window has no room for a block, no place for it, or the question has its block already: nothing, unless the
+       next condition holds.
+    5. Earlier blocks leave a new one so little room that not even a weak match fits, or less than a good match needs:
+       recall as if they were removed. They are, if what memory then returns is worth a cut.
     6. Otherwise, the block that memory returns, if it returns one.
 
     A block at the tail stays until the next cut, which removes all blocks; a block at the head is for this request only
@@ -357,24 +362,43 @@ def _recall(
     nothing = Recall(reason=_explain_no_recall(plan.items, texts, position=position))
     if not is_searchable(texts):
         return nothing, ()
-    cleared = clear_blocks(plan.items, request.limits, position=position)
-    if cleared:
-        items = apply(plan.items, cleared)
-        room = recall_room(items, request.limits, position=position)
-        if room >= MIN_BLOCK:
-            found, block = recall(items, room)
-            if block is None:
-                return found, ()
-            if _is_new(found, plan.items):
-                return found, (*cleared, block)
-            nothing = Recall(reason=SHOWN, warnings=found.warnings)
     room = recall_room(plan.items, request.limits, position=position)
-    if room < MIN_BLOCK:
-        return nothing, ()
-    found, block = recall(plan.items, room)
+    found = nothing
+    block: Edit | None = None
+    if room >= MIN_BLOCK:
+        found, block = recall(plan.items, room)
+    cleared = clear_blocks(plan.items, request.limits, position=position)
+    if cleared and (room < WEAK_BLOCK or found.confidence >= SURE):
+        items = apply(plan.items, cleared)
+        cleared_room = recall_room(items, request.limits, position=position)
+        if cleared_room >= MIN_BLOCK:
+            more, larger = recall(items, cleared_room)
+            if larger is not None and _is_worth_a_cut(more, plan.items, texts):
+                return more, (*cleared, larger)
+            if block is None:
+                found = _explain_kept_blocks(more, plan.items)
     if block is None:
         return found, ()
     return found, (block,)
+
+
+def _is_worth_a_cut(recall: Recall, items: Sequence[Item], texts: Sequence[str]) -> bool:
+    """Whether a block is worth that earlier ones are removed, with which the provider's cache loses most of the window.
+
+    It must have something new, and answer a question or match well.
+    """
+    if not _is_new(recall, items):
+        return False
+    return bool(recall.facts) or recall.confidence >= SURE or asks_something(texts[-1])
+
+
+def _explain_kept_blocks(recall: Recall, items: Sequence[Item]) -> Recall:
+    """Return why a block is not placed because of earlier ones, which stay."""
+    if not recall.block:
+        return recall
+    if _is_new(recall, items):
+        return Recall(reason=TOO_WEAK, warnings=recall.warnings)
+    return Recall(reason=SHOWN, warnings=recall.warnings)
 
 
 def _explain_no_recall(items: Sequence[Item], texts: Sequence[str], *, position: Position) -> str:
@@ -421,7 +445,8 @@ def _find_shown(items: Sequence[Item], *, shortened: set[int]) -> Shown:
         if item.block:
             passages.update(item.block.passages)
     messages = {item.id for item in items} - shortened
-    return Shown(messages=messages, passages=passages, blocks=_read_blocks(items))
+    instructions = [item.message.text for item in items if item.kind == "system"]
+    return Shown(messages=messages, passages=passages, blocks=_read_blocks(items), instructions=instructions)
 
 
 def _read_blocks(items: Sequence[Item]) -> list[str]:

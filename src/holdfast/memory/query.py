@@ -29,11 +29,13 @@ class Shown:
         messages: Archived messages that the window contains.
         passages: Passages that an earlier block in the window quotes whole.
         blocks: The texts of those blocks.
+        instructions: The system prompt, which is not searched. A later statement about what it says is recalled.
     """
 
     messages: Collection[int] = ()
     passages: Collection[int] = ()
     blocks: Sequence[str] = ()
+    instructions: Sequence[str] = ()
 
 
 NOTHING_SHOWN: Final = Shown()
@@ -186,6 +188,11 @@ def select_texts(messages: Iterable[str], *, max_texts: int) -> tuple[str, ...]:
 def asks_nothing(text: str) -> bool:
     """Return whether a message needs nothing from memory: an acknowledgement, a greeting, "go on"."""
     return is_acknowledgement(unwrap(text))
+
+
+def asks_something(text: str) -> bool:
+    """Tell whether a message asks or requests something; one that only states something does not."""
+    return compile_once(load("questions")["asks"], re.IGNORECASE | re.VERBOSE).search(unwrap(text)) is not None
 
 
 def find_subject(text: str) -> str:

@@ -30,6 +30,7 @@ from holdfast.memory.facts import FactHit
 from holdfast.memory.query import (
     RecallQuery,
     asks_nothing,
+    asks_something,
     count_words,
     find_subject,
     measure_reference,
@@ -37,7 +38,15 @@ from holdfast.memory.query import (
 )
 from holdfast.search.arrays import Bools, Ints
 from holdfast.search.candidates import Candidates
-from holdfast.search.corrections import Earlier, Later, Rarity, Statement, choose_statement, split_statements
+from holdfast.search.corrections import (
+    Earlier,
+    Later,
+    Rarity,
+    Statement,
+    choose_statement,
+    find_instructions,
+    split_statements,
+)
 from holdfast.search.dates import find_dates
 from holdfast.search.fuse import Parts, Ranking, Signals, measure_chat, rank, relative, top
 from holdfast.search.mmr import Item, mmr
@@ -59,8 +68,9 @@ from holdfast.search.relevance import (
     measure_matches,
     scale_smallest_block,
 )
+from holdfast.signals import sentences
 from holdfast.store.base import PassageText, SearchQuery, Select, Store
-from holdfast.text import is_unsegmented
+from holdfast.text import is_unsegmented, terms
 from holdfast.tokens import count_text, measure_text
 
 _MAX_TIME: Final = 32_503_680_000_000
@@ -233,7 +243,9 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     confidence = measure_confidence(found.signals)
     nothing = Recall(confidence=confidence, warnings=found.warnings)
     passage_tokens = _choose_size(found, query, confidence=confidence)
-    if not passage_tokens and not fact_hits:
+    # What the system prompt says about it may have been corrected in other words than those of the question.
+    instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
+    if not passage_tokens and not fact_hits and not instructed:
         return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
     # A fact that matches is worth its tokens, however weak the match of passages is.
     whole_room = query.cap - _frame_tokens()
@@ -247,25 +259,44 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
         spread = replace(found, ranking=replace(found.ranking, order=_spread(found)))
         full = replace(query, fill="full")
         quotes = _Quoter(store, full, spread, pace.end, excerpt_chars=MIN_EXCERPT_CHARS).pack(room=room, known=known)
-    elif passage_tokens:
-        # The best passages by words alone are always quoted: vectors may rank others higher that only sound alike.
-        alone = _search_by_words(store, query, found)
-        chat = measure_chat(found.candidates)
-        part = min(room, max(_interpolate(_AGENT_LEAD_TOKENS, _CHAT_LEAD_TOKENS, chat), room / 4))
-        excerpt_chars = MAX_EXCERPT_CHARS
-        if room < _SMALL_ROOM:
-            excerpt_chars = round(_interpolate(MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, chat))
-        leads = _Quoter(store, query, alone, pace.end, excerpt_chars=excerpt_chars, best=1)
-        quotes = leads.pack(room=min(room, max(_FIRST_LEAD_TOKENS, 2 * part)), known=known, limit=1)
-        quotes = leads.pack(room=part, known=known, after=quotes, limit=_MAX_LEADS)
-        others = _Quoter(store, query, found, pace.end, excerpt_chars=excerpt_chars)
-        quotes = others.pack(room=room, known=known, after=quotes)
+    elif passage_tokens or instructed:
+        if passage_tokens:
+            quotes = _quote_best(store, query, found, pace, room=room, known=known)
+        else:
+            room = min(_CORRECTION_TOKENS, whole_room - cost)
         if query.order.fusion == "recipe" and not pace.words_alone.is_over:
-            newest = _find_newest(store, query, found, quotes, facts=kept_facts, hidden=hidden.messages)
+            newest = _find_newest(
+                store, query, found, quotes, facts=kept_facts, instructed=instructed, hidden=hidden.messages
+            )
             corrections = _Quoter(store, query, newest.found, pace.end, excerpt_chars=MIN_EXCERPT_CHARS)
             quotes = _insert_newest(corrections.pack(room=room, known=known), quotes, newest, room=room)
     pace.end.check()
+    if not passage_tokens and not kept_facts and not quotes:
+        return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
     return _compose(kept_facts, quotes, query=query, marks=marks, found=found, newest=newest, nothing=nothing)
+
+
+def _quote_best(
+    store: Store, query: RecallQuery, found: _Found, pace: _Pace, *, room: float, known: Sequence[str]
+) -> list[Quote]:
+    """Quote the best passages by words alone, then those that rank best.
+
+    Vectors may rank passages higher that only sound like the question, so the best by words are always quoted.
+    """
+    alone = _search_by_words(store, query, found)
+    chat = measure_chat(found.candidates)
+    part = min(room, max(_interpolate(_AGENT_LEAD_TOKENS, _CHAT_LEAD_TOKENS, chat), room / 4))
+    excerpt_chars = MAX_EXCERPT_CHARS
+    if room < _SMALL_ROOM:
+        excerpt_chars = round(_interpolate(MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, chat))
+    leads = _Quoter(store, query, alone, pace.end, excerpt_chars=excerpt_chars, best=1)
+    quotes = leads.pack(room=min(room, max(_FIRST_LEAD_TOKENS, 2 * part)), known=known, limit=1)
+    quotes = leads.pack(room=part, known=known, after=quotes, limit=_MAX_LEADS)
+    # A large gap in scores ends the block, but not before it is as large as one for a weak match.
+    strong = _Quoter(store, query, found, pace.end, excerpt_chars=excerpt_chars, min_score=_CHAT_MIN_SCORE * chat)
+    quotes = strong.pack(room=room, known=known, after=quotes)
+    weak = _Quoter(store, query, found, pace.end, excerpt_chars=excerpt_chars)
+    return weak.pack(room=min(room, _MAX_WEAK_TOKENS), known=known, after=quotes)
 
 
 def _interpolate(start: float, stop: float, share: float) -> float:
@@ -385,13 +416,16 @@ def _search(store: Store, query: RecallQuery, embedder: Embedder | None, pace: _
     )
     candidates, missing = _drop_sparse_vectors(store.search(question))
     pace.end.check()
+    is_asking = asks_something(last)
     signals = Signals(
         candidates=candidates,
         dates=_find_periods(last, candidates.times, now=query.now),
         length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
         words=count_words(weights),
         vector_weight=vector_weight(embedder, last),
-        reference=measure_reference(last),
+        # A statement is about something known by nature: only of a question it says what is wanted.
+        reference=measure_reference(last) if is_asking else 0.0,
+        is_asking=is_asking,
         now=query.now,
     )
     warnings = [warning for warning in (embedded.warning, missing) if warning]
@@ -499,19 +533,21 @@ def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranki
 # --- the newest statement ----------------------------------------------------------------
 
 _MIN_SEED: Final = 0.3
-"""A quote is about the question if it matches this much of what the best passage does."""
+"""A quote is about the question if it matches at least this share of what the best passage matches."""
 _MAX_SEEDS: Final = 5
-"""The number of such quotes that are compared with later statements,"""
+"""The number of quotes for which a later statement is looked for."""
 _MAX_SEED_TERMS: Final = 12
-"""with no more terms once there are this many,"""
+"""With this many terms to search for, no terms of further quotes are added."""
 _SEED_DECAY: Final = 0.7
-"""each of which counts this much less than the one before it when they are looked for,"""
+"""The weight of the terms of a quote, relative to those of the better quote before it."""
 _MAX_LATER: Final = 8
-"""the number of passages that are looked at because they have words of those quotes,"""
+"""The number of passages with such terms that are read."""
 _MAX_RANKED_LATER: Final = 10
-"""the number of those that match the question best and are looked at as well, if they were read anyway,"""
+"""The number of passages that match the question best and are compared as well, if they were read before."""
 _MAX_FIRST: Final = 3
-"""and the number of them that are quoted before anything else."""
+"""The number of later statements that are quoted before anything else."""
+_CORRECTION_TOKENS: Final = 250
+"""The room for corrections of the system prompt if no passage matches the question."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -543,9 +579,10 @@ def _find_newest(
     quotes: Sequence[Quote],
     *,
     facts: Sequence[FactHit],
+    instructed: Sequence[Statement],
     hidden: Collection[int],
 ) -> _Newest:
-    """Find the statements that take the place of what is quoted, or of what the window shows.
+    """Find the statements that take the place of what is quoted, or of what the window or its instructions say.
 
     A correction may have no word of the question: "Unleash is no longer used" after "feature flags live in Unleash". So
     passages are searched again, for the words of the best statements that are not in the question.
@@ -554,61 +591,108 @@ def _find_newest(
     is_open = candidates.human & ~np.isin(candidates.messages, list(hidden))
     seeds = _choose_seeds(candidates, quotes, is_open=is_open)
     _read_more(store, query, found, seeds)
-    chosen: dict[int, Statement] = {}
-    terms: dict[str, float] = {}
-    for place in seeds:
-        if place not in found.texts:
-            continue
-        statement = choose_statement(split_statements(found.texts[place].text), found.weights)
-        if statement is None:
-            continue
-        weight = _SEED_DECAY ** len(chosen)
-        chosen[place] = statement
-        if len(terms) < _MAX_SEED_TERMS:
-            answer = [term for term in statement.terms if term not in found.weights]
-            terms |= dict.fromkeys(answer, weight) | terms
+    statements = _choose_statements(found, seeds)
+    oldest = min((int(candidates.times[place]) for place in statements), default=0)
+    terms = _find_answer_terms(statements.values(), asked=found.weights)
     again = store.search(SearchQuery(scope=query.scope, across=query.across, terms=terms))
-    near = again.passages[top(again.keyword * again.human, _MAX_LATER)]
-    later = np.flatnonzero(np.isin(candidates.passages, near)).tolist()
-    oldest = min((int(candidates.times[place]) for place in chosen), default=0)
-    later = [place for place in later if is_open[place] and candidates.times[place] >= oldest]
-    _read_more(store, query, found, later)
-    said: dict[int, Later] = {}
-    for place in [*seeds, *later, *found.ranking.order[:_MAX_RANKED_LATER].tolist()]:
-        if place in found.texts and is_open[place] and place not in said:
-            said[place] = Later.read(found.texts[place].text)
-    rarity = Rarity.of({**candidates.rarity, **again.rarity})
-    moments = {place: (int(candidates.times[place]), place) for place in said}
+    near = _find_places(again, candidates, is_open=is_open, since=oldest)
+    rarity = {**candidates.rarity, **again.rarity}
+    if instructed:  # a search of their own: weak quotes, of which there may be many, have other words
+        more = _find_answer_terms(instructed, asked=found.weights)
+        again = store.search(SearchQuery(scope=query.scope, across=query.across, terms=more))
+        near += _find_places(again, candidates, is_open=is_open, since=0)
+        terms = {**terms, **more}
+        rarity |= again.rarity
+    _read_more(store, query, found, near)
 
-    def find_later(statement: Statement, moment: tuple[int, int], *, speaker: str | None = None) -> list[int]:
-        earlier = Earlier.read(statement, rarity, asked=found.weights)
+    texts: dict[int, Later] = {}
+    for place in [*seeds, *near, *found.ranking.order[:_MAX_RANKED_LATER].tolist()]:
+        if place in found.texts and is_open[place] and place not in texts:
+            texts[place] = Later.read(found.texts[place].text)
+
+    def find_superseding(statement: Statement, moment: tuple[int, int], *, speaker: str | None = None) -> list[int]:
+        """Find the texts that take the place of a statement of that moment."""
+        earlier = Earlier.read(statement, Rarity.of(rarity), asked=found.weights)
         places: list[int] = []
-        for place, text in said.items():
-            is_later = moments[place] > moment and speaker in {None, found.texts[place].speaker}
-            if is_later and earlier.is_superseded(text):
+        for place, text in texts.items():
+            if (int(candidates.times[place]), place) <= moment:
+                continue
+            if speaker is not None and found.texts[place].speaker != speaker:
+                continue
+            if earlier.is_superseded(text):
                 places.append(place)
         return places
 
-    passages = {
-        place: find_later(statement, moments[place], speaker=found.texts[place].speaker)
-        for place, statement in chosen.items()
-    }
-    # Many statements that differ in a number, such as the lines of a log, are a series.
-    many = [[place, *later] for place, later in passages.items() if len(later) > _MAX_FIRST]
-    series = set(chain.from_iterable(many))
-    passages = {place: later for place, later in passages.items() if place not in series}
-    lines = {
-        hit.fact.id: find_later(Statement.read(hit.fact.content), (hit.fact.time, len(candidates)))
-        for hit in facts
-        if hit.fact.time
-    }
-    every = dict.fromkeys(chain(*passages.values(), *lines.values()))
+    passages: dict[int, list[int]] = {}
+    for place, statement in statements.items():
+        moment = (int(candidates.times[place]), place)
+        passages[place] = find_superseding(statement, moment, speaker=found.texts[place].speaker)
+    passages = _leave_out_series(passages)
+    lines: dict[str, list[int]] = {}
+    for hit in facts:
+        if hit.fact.time:
+            moment = (hit.fact.time, len(candidates))
+            lines[hit.fact.id] = find_superseding(Statement.read(hit.fact.content), moment)
+
+    changed = [find_superseding(statement, (-1, -1)) for statement in instructed]
+    every = dict.fromkeys(chain(*changed, *passages.values(), *lines.values()))
     order = [place for place in every if candidates.eligible[place]][:_MAX_FIRST]
     scores = found.ranking.scores.copy()
     scores[order] = max(1.0, float(scores.max(initial=0)))
     ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
     first = replace(found, ranking=ranking, quote_weights={**terms, **found.quote_weights})
     return _Newest(found=first, passages=passages, facts=lines)
+
+
+def _choose_statements(found: _Found, seeds: Iterable[int]) -> dict[int, Statement]:
+    """Return the sentence of each passage that has most of the question, by place."""
+    statements: dict[int, Statement] = {}
+    for place in seeds:
+        if place not in found.texts:
+            continue
+        statement = choose_statement(split_statements(found.texts[place].text), found.weights)
+        if statement is not None:
+            statements[place] = statement
+    return statements
+
+
+def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str]) -> dict[str, float]:
+    """Weigh the terms of statements that are not in the question; those of the best statement count most."""
+    found: dict[str, float] = {}
+    weight = 1.0
+    for statement in statements:
+        if len(found) >= _MAX_SEED_TERMS:
+            break
+        for term in statement.terms:
+            if term not in asked:
+                found.setdefault(term, weight)
+        weight *= _SEED_DECAY
+    return found
+
+
+def _find_places(again: Candidates, candidates: Candidates, *, is_open: Bools, since: int) -> list[int]:
+    """Return the places in the first search of the best passages of a second one, best first.
+
+    Args:
+        again: The passages of the second search.
+        candidates: The passages of the first one.
+        is_open: Which of those may be quoted, or are in the window.
+        since: The time of the oldest statement; earlier passages take the place of none.
+    """
+    places: list[int] = []
+    for best in top(again.keyword * again.human, _MAX_LATER).tolist():
+        same = np.flatnonzero(candidates.passages == again.passages[best])
+        places += same.tolist()
+    return [place for place in places if is_open[place] and candidates.times[place] >= since]
+
+
+def _leave_out_series(passages: Mapping[int, list[int]]) -> dict[int, list[int]]:
+    """Leave out statements with many later ones: sentences that differ in a number, such as in a log, are a series."""
+    series: set[int] = set()
+    for place, later in passages.items():
+        if len(later) > _MAX_FIRST:
+            series.update([place, *later])
+    return {place: later for place, later in passages.items() if place not in series}
 
 
 def _choose_seeds(candidates: Candidates, quotes: Sequence[Quote], *, is_open: Bools) -> list[int]:
@@ -687,6 +771,12 @@ _FIRST_LEAD_TOKENS: Final = 600
 _SMALL_ROOM: Final = 700
 """In a block of a chat with less room than this, the best passages get no longer excerpts than the others."""
 _ONE: Final = np.ones(1, np.float32)
+_CHAT_MIN_SCORE: Final = 0.3
+"""The score, relative to the best passage, below which passages of a chat are quoted only in a small block. In sessions
+of agents there is no such limit: their passages are longer, and their scores closer to each other
+(`python -m benchmarks recall`, `other-words`)."""
+_MAX_WEAK_TOKENS: Final = 500
+"""The size up to which such passages are quoted."""
 NO_WORDS: Final = "the question has no words"
 SHOWN: Final = "earlier blocks in the window have most of it"
 _NOTHING: Final = "no stored fact or passage matches the question"
@@ -717,6 +807,7 @@ class _Quoter:
         *,
         excerpt_chars: int,
         best: int | None = None,
+        min_score: float = 0.0,
     ) -> None:
         self._store, self._query, self._found, self._deadline = store, query, found, deadline
         self._excerpt_chars = excerpt_chars
@@ -729,6 +820,9 @@ class _Quoter:
         # A passage that has most of the question in one window is worth its tokens, whatever others score.
         scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
         self._values = dict(zip(places, scores, strict=True))
+        if min_score and query.fill == "adaptive":
+            ranked = relative(found.ranking.scores)
+            self._values = {place: value for place, value in self._values.items() if ranked[place] >= min_score}
         if is_recipe and query.neighbours > 0:
             self._values = _add_answers(self._values, found.candidates, questions=self._find_questions())
         if query.fill == "adaptive":
@@ -792,6 +886,8 @@ class _Quoter:
         passage = passages.get(place)
         if passage is None:
             return None
+        if candidates.human[place] and _repeats_question(passage.text, self._found.weights):
+            return None
         session = int(candidates.sessions[place])
         is_best = place in self._best
         return Quotable(
@@ -804,6 +900,22 @@ class _Quoter:
             room=self._excerpt_chars if is_best else MIN_EXCERPT_CHARS,
             min_room=SHORTEST_EXCERPT_CHARS if place == self._lead else MIN_EXCERPT_CHARS,
         )
+
+
+_MAX_QUESTION_CHARS: Final = 300
+_MAX_NEW_SHARE: Final = 0.34
+"""A question with no more words than this share that are not in the question of the recall is the same question."""
+
+
+def _repeats_question(text: str, weights: Mapping[str, float]) -> bool:
+    """Tell whether a text only asks what the question of the recall asks: it has no answer."""
+    if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(("?", "？")):
+        return False
+    if not all(sentence.endswith(("?", "？")) for sentence in sentences(text)):
+        return False
+    own = set(terms(text))
+    new = [term for term in own if term not in weights]
+    return len(new) <= _MAX_NEW_SHARE * len(own)
 
 
 def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, Floats]:

@@ -150,6 +150,7 @@ class Signals:
         words: The number of words in the query, in any script.
         vector_weight: How much vectors count for this query, 0 to 1.
         reference: How much the query refers to something that both sides know, 0 to 1.
+        is_asking: Whether the query asks something, and does not only state it.
         now: The time of the query, in Unix milliseconds.
     """
 
@@ -159,6 +160,7 @@ class Signals:
     words: float = 0.0
     vector_weight: float = 1.0
     reference: float = 0.0
+    is_asking: bool = True
     now: int | None = None
 
     def without_vectors(self) -> Signals:

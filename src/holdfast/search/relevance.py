@@ -131,11 +131,17 @@ _AGENT_FACTOR: Final = 0.8
 _REFERENCE_FACTOR: Final = 2.4
 """How much larger the smallest block is for each unit of reference of the query."""
 
+_STATEMENT_FACTOR: Final = 0.5
+"""How large it is for a message that asks nothing and only states something."""
+
 
 def scale_smallest_block(signals: Signals) -> float:
     """Return how much larger than usual the block for a weak match is."""
     agent = 1 - measure_chat(signals.candidates)
-    return 1 + _AGENT_FACTOR * agent + _REFERENCE_FACTOR * signals.reference
+    scale = 1 + _AGENT_FACTOR * agent + _REFERENCE_FACTOR * signals.reference
+    if not signals.is_asking:
+        scale *= _STATEMENT_FACTOR
+    return scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
