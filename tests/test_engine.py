@@ -153,7 +153,7 @@ class TestAssemble:
         assert engine.session("s").timeline() == [report]
 
     def test_what_is_not_in_a_block_is_not_reported_as_recalled(self, engine: Engine) -> None:
-        """A question whose answer is in an earlier block gets none, and the report says why."""
+        """A question whose answer is in an earlier block gets none, and the report gives the reason."""
         keeper, reasons = "lighthouse keeper on shift", set[str]()
         conversation = list[dict[str, Any]]()
         for n in range(80):
@@ -217,7 +217,7 @@ class TestAssemble:
             )
 
     def test_memory_trouble_does_not_block_a_request(self, engine: Engine) -> None:
-        """With the store gone the request passes as it came, and the report says why."""
+        """With the store gone the request passes as it came, and the report gives the reason."""
         conversation = long_talk(2)
         engine.session("s").assemble(conversation, limit=LIMIT)
         engine._memory.store.close()

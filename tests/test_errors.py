@@ -76,7 +76,7 @@ class TestMessages:
         assert str(error) == text
 
     def test_what_an_error_is_about_is_data(self) -> None:
-        """Nobody has to take the message apart."""
+        """No one has to take the message apart."""
         assert (FORMAT.where, FORMAT.format) == ("messages[3].content", "pi")
         assert (TRANSCRIPT.path, TRANSCRIPT.line) == (Path("a.jsonl"), 7)
         assert (SETTINGS.source, SETTINGS.key, SETTINGS.nearest) == (

@@ -609,7 +609,7 @@ class TestComplete:
             raise ModelOverflowError("too long", model="m", status=400)
 
         def fail(**_: Any) -> None:
-            """Leave the window to trimming, which could go on for longer."""
+            """Leave the window to trimming, which could continue for longer."""
             raise CompactionError("nothing shorter could be made")
 
         model = Scripted(refuse)

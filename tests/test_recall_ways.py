@@ -284,7 +284,7 @@ class TestAgent:
         assert Answer.read(block, report.recall_reason) == Answer(quoted=(*PASSAGES, FACT), reason="")
 
     def test_a_tool_returns_no_fact_that_is_excluded(self, tmp_path: Path) -> None:
-        """A tool asks memory like everybody else."""
+        """A tool asks memory like everyone else."""
         agent = AgentFixture(tmp_path).agent(["Hello."])
         fact = agent.session.remember(FACT)
         assert FACT in run_tool(agent, "memory_recall")

@@ -122,7 +122,7 @@ class TestReport:
         assert (shown.kind, shown.ids, shown.reason, shown.tokens_before) == ("trimmed", (3, 4), "oldest", 70)
 
     def test_the_breakdown_adds_up_by_speaker_and_by_tool(self) -> None:
-        """Every token of the messages is somebody's; what is no message is left out."""
+        """Every token of the messages is someone's; what is no message is left out."""
         items = [
             item("system", "You are careful.", kind="system"),
             item("user", "read it"),

@@ -32,7 +32,7 @@ SETTINGS = Settings(
 
 @pytest.mark.parametrize("conversation", TALKS.values(), ids=TALKS.keys())
 def test_each_past_request_is_the_one_that_was_sent(conversation: Talk, tmp_path: Path) -> None:
-    """Also the requests of an earlier process, and of one beside it."""
+    """Also the requests of an earlier process, and of one next to it."""
     sent, requests, reports = [], {}, []
     with (
         Engine.open(tmp_path, settings=SETTINGS, background=False) as first,

@@ -125,7 +125,7 @@ class TestCountParts:
         assert count_part(part, count=words) == tokens
 
     def test_a_conversation_is_the_sum_of_its_messages(self) -> None:
-        """Each costs something beside its parts."""
+        """Each costs something next to its parts."""
         message = Message(role="user", parts=(Text(text="one two"), Text(text="three")))
 
         assert count_message(message, count=words) == MESSAGE_TOKENS + 3
@@ -274,7 +274,7 @@ class TestCounter:
 
 
 def test_the_counter_of_a_file_reads_it_once(tokenizer_file: Path) -> None:
-    """A counter goes on counting when its file is gone."""
+    """A counter continues counting when its file is gone."""
     count = counter(f"tokenizers:{tokenizer_file}")
     assert "hello" in json.loads(tokenizer_file.read_text())["model"]["vocab"]
     tokenizer_file.unlink()

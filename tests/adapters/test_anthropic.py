@@ -118,7 +118,7 @@ def test_errors_are_those_of_the_sdk(model_server: ScriptedProvider, engine: Eng
 def test_memory_that_fails_does_not_stop_the_agent(
     model_server: ScriptedProvider, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What memory cannot hold in a window passes unchanged, and the log says why."""
+    """What memory cannot hold in a window passes unchanged, and the log gives the reason."""
     model_server.set_script(["ok"])
     reply = say(client(model_server, engine, limit=1_000), [], "x " * 5_000)
     assert reply.content[0].type == "text"
@@ -126,7 +126,7 @@ def test_memory_that_fails_does_not_stop_the_agent(
 
 
 def test_a_stream_that_is_cut_or_left_is_not_archived(model_server: ScriptedProvider, engine: Engine) -> None:
-    """Half a reply is no message; the conversation goes on."""
+    """Half a reply is no message; the conversation continues."""
     anthropic, history = client(model_server, engine), list[MessageParam]()
     model_server.set_script([Cut(ScriptedReply(text="one two three"), after=4), "whole"])
     with pytest.raises(Exception, match="peer closed"):

@@ -107,7 +107,7 @@ def test_the_store_passes_the_suite_of_the_sdk(engine: Engine) -> None:
 def test_a_session_is_resumed_where_its_files_are_gone(
     sdk: Any, model_server: ScriptedProvider, engine: Engine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A session goes on from the store alone, with what was said, after its local transcript was deleted."""
+    """A session continues from the store alone, with what was said, after its local transcript was deleted."""
     monkeypatch.setenv("HOME", str(tmp_path))  # the SDK looks for transcripts in the home of both processes
     model_server.set_script(lambda _: "Noted.")
     store = HoldfastSessionStore(engine)

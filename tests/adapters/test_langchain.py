@@ -142,7 +142,7 @@ def test_a_run_without_a_session_is_an_error_with_the_fix(model_server: Scripted
 def test_a_store_that_is_deleted_keeps_the_limit(
     model_server: ScriptedProvider, engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The newest messages that fit are sent, and the log says why."""
+    """The newest messages that fit are sent, and the log gives the reason."""
     model_server.set_script(["Fine."])
     agent = open_agent(model_server, HoldfastMiddleware(engine, limit=16_000))
     shutil.rmtree(engine._memory.home)

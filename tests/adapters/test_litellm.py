@@ -61,7 +61,7 @@ async def authenticate(request, api_key):
 
 @pytest.fixture
 def proxy(model_server: ScriptedProvider, tmp_path: Path) -> Iterator[str]:
-    """The address of a proxy with the hook, for everybody."""
+    """The address of a proxy with the hook, for everyone."""
     (tmp_path / "config.yaml").write_text(CONFIG.format(url=model_server.url), "utf-8")
     with start_proxy(tmp_path) as url:
         yield url

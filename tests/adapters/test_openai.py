@@ -157,7 +157,7 @@ def test_the_asynchronous_client(model_server: ScriptedProvider, engine: Engine)
 def test_a_store_that_is_deleted_keeps_the_limit(
     model_server: ScriptedProvider, engine: Engine, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
-    """The newest messages that fit are sent, also after a refusal, and the log says why."""
+    """The newest messages that fit are sent, also after a refusal, and the log gives the reason."""
     history: list[Any] = []
     for number in range(60):
         history += [{"role": "user", "content": f"{number}?"}, {"role": "assistant", "content": "word " * 300}]

@@ -57,7 +57,7 @@ class TestTurn:
         assert agent.conversation.entry.total_tokens > 0
 
     def test_a_workspace_that_cannot_be_prepared(self, tmp_path: Path) -> None:
-        """The user is told, and the conversation goes on."""
+        """The user gets a notice, and the conversation continues."""
         (tmp_path / "work").mkdir()
         (tmp_path / "work" / "memory").touch()
         fixture = AgentFixture(tmp_path, ChatSettings(embedding=Embedding(provider="none"), recall=UNHURRIED))
@@ -93,7 +93,7 @@ class TestTurn:
         assert fixture.view.results[0].is_error
 
     def test_it_goes_on_where_it_was(self, fixture: AgentFixture) -> None:
-        """Another process goes on with the same conversation: the model sees all that was said."""
+        """Another process continues with the same conversation: the model sees all that was said."""
         fixture.agent(["One."]).say("First?")
         agent = fixture.agent(["Two."])
         agent.say("Second?")
@@ -174,7 +174,7 @@ class TestMemory:
 
 class TestInterrupt:
     def test_a_reply_that_is_broken_off_is_kept_as_such(self, fixture: AgentFixture) -> None:
-        """What was heard of it stays, marked; the session is valid and goes on."""
+        """What was heard of it stays, marked; the session is valid and continues."""
         agent = fixture.agent([ScriptedReply(pieces=("Let me ", "think ", "about it"), delay=0.05)])
         fixture.view.on_text = agent.cancel.set
         turn = agent.say("Well?")
@@ -231,7 +231,7 @@ class TestRoom:
         assert "Pre-compaction" not in agent.conversation.transcript.file.read_text()
 
     def test_trimming_spares_compactions(self, fixture: AgentFixture) -> None:
-        """Where trimming keeps the windows that are sent below the threshold, nobody waits for a summary."""
+        """Where trimming keeps the windows that are sent below the threshold, no one waits for a summary."""
         agent = fixture.agent(talker(lambda text: f"Noted: {text[:30]} " + "filler words " * 150), window=16_000)
         for number in range(40):
             agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
@@ -262,7 +262,7 @@ class TestRoom:
         assert agent.conversation.entry.compaction_count == 1
 
     def test_a_flush_that_fails_does_not_stop_anything(self, fixture: AgentFixture) -> None:
-        """After so many failures the compaction goes on without notes, and the user is told."""
+        """After so many failures the compaction continues without notes, and the user gets a notice."""
         fixture.settings = replace(BASE, compaction=Compaction(memory_flush=MemoryFlush(max_failures=1)))
 
         def answer(prompt: Prompt) -> Answer:
@@ -314,7 +314,7 @@ class TestReset:
         assert any("6543" in fact.content for fact in old.facts())
 
     def test_what_ended_while_nothing_ran_is_learned_from_too(self, fixture: AgentFixture) -> None:
-        """A conversation that is over when the next process begins leaves its facts, and the user is told."""
+        """A conversation that is over when the next process begins leaves its facts, and the user gets a notice."""
         before = fixture.agent(["Noted."])
         before.say("Remember that the staging database listens on port 6543.")
         before.close()
@@ -326,7 +326,7 @@ class TestReset:
         assert any("A new conversation begins (daily reset)" in notice for notice in fixture.view.notices)
 
     def test_the_day_ends(self, fixture: AgentFixture) -> None:
-        """After the hour of the daily reset the next word begins a new conversation, and the user is told."""
+        """After the hour of the daily reset the next word begins a new conversation, and the user gets a notice."""
         agent = fixture.agent(["One.", "Two."])
         agent.say("First.")
         fixture.now += 48 * 3_600_000

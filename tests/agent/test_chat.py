@@ -108,7 +108,7 @@ class TestOnce:
         assert "There is no message" in done.stderr
 
     def test_there_is_no_shell_unless_it_is_allowed(self, home: Home) -> None:
-        """Nobody can be asked, so commands run only with --yes."""
+        """No one can be asked, so commands run only with --yes."""
         call = {"calls": [{"name": "bash", "arguments": {"command": "touch made"}}]}
         home.chat("--model", home.script(call, "Done."), "-p", "Make it.")
         assert not (home.folder / "work" / "made").exists()
@@ -136,7 +136,7 @@ class TestOnce:
 
 class TestLines:
     def test_each_line_is_answered_and_the_conversation_continues(self, home: Home) -> None:
-        """Lines are said one after the other; another process goes on where the first one ended."""
+        """Lines are said one after the other; another process continues where the first one ended."""
         done = home.chat("--model", home.script("One.", "Two."), "--plain", stdin="first\n\nsecond\n")
         assert done.stdout == "One.\nTwo.\n"
         done = home.chat("--model", "echo", stdin="third\n")
@@ -162,7 +162,7 @@ class TestLines:
         assert done.returncode == 1
 
     def test_compaction_by_hand(self, home: Home) -> None:
-        """`/compact` tells how much was gained, and the conversation goes on."""
+        """`/compact` tells how much was gained, and the conversation continues."""
         summary = "## Goal\nTalk.\n"
         long = ["words and more words. " * 300] * 8
         steps: list[str | dict[str, Any]] = [*long, "NO_REPLY", {"text": summary, "repeat": True}]
@@ -212,7 +212,7 @@ class TestOpening:
     def test_a_memory_that_cannot_be_opened_is_an_error_of_one_line(
         self, arguments: Sequence[str], words: str, home: Home
     ) -> None:
-        """The message says what to do; the exit code is 1."""
+        """The message includes the fix; the exit code is 1."""
         done = home.chat(*arguments, "-p", "Hello?")
         assert done.returncode == 1
         assert words in done.stderr

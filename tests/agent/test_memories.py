@@ -66,7 +66,7 @@ class TestTools:
         assert len(memories.rows()) == 2
 
     def test_nothing_cannot_be_stored(self, memories: Memories) -> None:
-        """Blank text is an error that says what to do."""
+        """Blank text is an error that includes the fix."""
         assert "give the fact in a sentence" in use(memories, "memory_store", text="  ")
 
     def test_a_long_text_is_shown_short(self, memories: Memories) -> None:
@@ -161,7 +161,7 @@ class TestByMeaning:
         assert Memories(memories.engine, memories.settings, "other").recall("any pets?") == []
 
     def test_an_embedder_out_of_order_leaves_the_words(self, memories: Memories) -> None:
-        """Search by words goes on."""
+        """Search by words continues."""
         memories.engine._memory.choice = Choice(embedder=Near(broken=True), reasons=())
         memories.store("Momo is a cat")
         assert len(memories.recall("Momo")) == 1

@@ -162,7 +162,7 @@ class TestAgent:
         assert holds(fixture.folder / "own", "called Momo")
 
     def test_a_store_that_fails_stops_nothing(self, fixture: AgentFixture) -> None:
-        """The user is told, the talk goes on, and the facts of the archive are shown all the same."""
+        """The user gets a notice, the conversation continues, and the facts of the archive are shown all the same."""
         (fixture.folder / "own").write_text("in the way")
         agent = fixture.agent(["Hello!"])
         run(agent, "/memory add Deploys are on Fridays.")
@@ -225,7 +225,7 @@ class TestEmbedder:
         return Engine.open(folder, settings=known, background=False)
 
     def test_memories_are_found_by_it(self, tmp_path: Path) -> None:
-        """Other words find a memory, each text is sent once, and the archive is embedded by nobody."""
+        """Other words find a memory, each text is sent once, and the archive is embedded by no one."""
         with endpoint(Reply(body=pets)) as server, self.opened(tmp_path, server) as engine:
             kept = open_memories(engine)
             kept.store("Momo is a cat")
@@ -256,7 +256,7 @@ class TestEmbedder:
         agent.close()
 
     def test_one_that_is_missing_is_reported(self, tmp_path: Path) -> None:
-        """A model that nobody has leaves the words, and says why; `none` was asked for, and is no trouble."""
+        """A model that no one has leaves the words, and gives the reason; `none` was asked for, and is no trouble."""
         lost = LongTermEmbedding(provider="onnx", model=str(tmp_path / "none"))
         for embedding, has_failed in ((lost, True), (LongTermEmbedding(provider="none"), False)):
             with Engine.open(tmp_path, settings=settings(embedding=embedding), background=False) as engine:

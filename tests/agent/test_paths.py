@@ -12,7 +12,7 @@ from holdfast_agent.paths import Bounds, append_bytes, locate, open_file, read_b
 
 @pytest.fixture
 def bounds(tmp_path: Path) -> Bounds:
-    """A workspace with a file, beside a secret."""
+    """A workspace with a file, next to a secret."""
     root = tmp_path / "ws"
     root.mkdir()
     (root / "a.md").write_text("inside", "utf-8")
@@ -93,7 +93,7 @@ class TestReading:
         assert b"secret" not in seen
 
     def test_only_plain_files_are_opened(self, bounds: Bounds) -> None:
-        """A folder and a pipe are refused at once; nobody waits for the other end."""
+        """A folder and a pipe are refused at once; no one waits for the other end."""
         os.mkfifo(bounds.root / "pipe")
         for name, fix in (
             ("pipe", "plain files"),
@@ -112,7 +112,7 @@ class TestReading:
 
 
 class TestAllowed:
-    """What the user allowed beside the workspace."""
+    """What the user allowed next to the workspace."""
 
     def test_a_folder_and_a_file(self, bounds: Bounds, tmp_path: Path) -> None:
         """An allowed folder opens what is in it, an allowed file itself alone."""
@@ -141,7 +141,7 @@ class TestWriting:
         assert path.read_text("utf-8") == "计划"
 
     def test_a_file_keeps_its_permissions(self, bounds: Bounds) -> None:
-        """A script that is written over stays a script, and nothing is left beside it."""
+        """A script that is written over stays a script, and nothing is left next to it."""
         (bounds.root / "a.md").chmod(0o750)
         write_bytes(bounds, "a.md", b"new")
         assert (bounds.root / "a.md").stat().st_mode & 0o777 == 0o750
@@ -163,7 +163,7 @@ class TestWriting:
         assert not (tmp_path / "made.txt").exists()
 
     def test_what_was_changed_meanwhile_is_not_written_over(self, bounds: Bounds) -> None:
-        """An edit of what was read before fails when somebody else was faster."""
+        """An edit of what was read before fails when someone else was faster."""
         with pytest.raises(InputError, match="read it again"):
             write_bytes(bounds, "a.md", b"new", expected=b"older")
         assert read_bytes(bounds, "a.md") == b"inside"

@@ -144,7 +144,7 @@ class TestPrompt:
         assert [completion.text for completion in found] == words
 
     def test_the_past_is_private(self, tmp_path: Path) -> None:
-        """What was typed comes back, with secrets masked, from a file that nobody else can read."""
+        """What was typed comes back, with secrets masked, from a file that no one else can read."""
         past = MaskedHistory(lambda: tmp_path / "home")
         past.store_string("one\ntwo")
         past.store_string("export GITHUB_TOKEN=ghp_" + "x1Y2" * 9)

@@ -1,4 +1,4 @@
-"""Markdown that arrives in pieces, from somebody who may mean no good."""
+"""Markdown that arrives in pieces, from someone who may mean no good."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TestBlocks:
         assert blocks([text]) == [text]
 
     def test_the_end_of_a_long_block_is_shown_as_code(self) -> None:
-        """What is shown of code that goes on begins with its fence, and is never long."""
+        """What is shown of code that continues begins with its fence, and is never long."""
         growing = MarkdownBlocks()
         list(growing.feed("```\n" + "a line of code\n" * 2_000))
         assert growing.tail.startswith("```\na line")

@@ -83,7 +83,7 @@ class TestLife:
         assert not entry.is_flushed
 
     def test_failures_end_the_cycle_after_a_while(self) -> None:
-        """After the third failure in a row the cycle goes on without notes; the next one starts to count anew."""
+        """After the third failure in a row the cycle continues without notes; the next one starts to count again."""
         entry = SessionEntry(session_id="s")
         for _ in range(2):
             entry = entry.with_failed_flush("x" * 900, now=NOW, max_failures=3)
@@ -96,7 +96,7 @@ class TestLife:
         assert entry.memory_flush_failure_count == 0
 
     def test_a_new_conversation_keeps_the_model_only(self) -> None:
-        """Counters begin anew; what the user chose stays."""
+        """Counters begin again; what the user chose stays."""
         old = SessionEntry(session_id="a", model="m", compaction_count=3, input_tokens=9, other={"label": "work"})
         new = old.successor(session_id="b", session_file="b.jsonl", now=NOW)
         assert (new.session_id, new.model, new.compaction_count, new.input_tokens) == ("b", "m", 0, 0)
@@ -138,7 +138,7 @@ class TestDue:
         assert not reset_reason(entry, at("2026-02-10T12:01"), settings())
 
     def test_never(self) -> None:
-        """A conversation may go on for years, and one that never began is not over."""
+        """A conversation may continue for years, and one that never began is not over."""
         assert not reset_reason(SessionEntry(session_id="s", updated_at=1), NOW, settings(mode="never"))
         assert not reset_reason(SessionEntry(), NOW, settings())
 

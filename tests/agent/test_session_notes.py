@@ -67,7 +67,7 @@ class TestNote:
 
     @pytest.mark.skipif(sys.platform == "win32", reason="modes are of other systems")
     def test_it_is_for_the_user_alone(self, fixture: AgentFixture) -> None:
-        """Nobody else can read it."""
+        """No one else can read it."""
         agent = fixture.agent(["Hello!", "greeting"])
         agent.say("Hi.")
         agent.reset()
@@ -84,7 +84,7 @@ class TestNote:
         assert fixture.view.work == []
 
     def test_a_conversation_without_a_word_leaves_none(self, fixture: AgentFixture) -> None:
-        """Nobody is asked for its name either."""
+        """No one is asked for its name either."""
         agent = fixture.agent([])
         agent.reset()
         assert left(fixture) == {}
@@ -257,7 +257,7 @@ class TestWords:
         assert found == [f"user: word {number}" for number in range(25, 40)]
 
     def test_nothing_that_was_recalled(self, tmp_path: Path) -> None:
-        """A block that comes back with a message is in no transcript, and the user is told."""
+        """A block that comes back with a message is in no transcript, and the user gets a notice."""
         fixture = AgentFixture(tmp_path)
         agent = fixture.agent(["Noted.", "It is 6543.", "Yes."])
         agent.session.remember("The zanzibar database listens on port 6543")

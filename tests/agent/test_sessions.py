@@ -80,7 +80,7 @@ class TestOpening:
             first.transcript.append_message(says("too late"))
 
     def test_a_transcript_that_is_gone(self, sessions: Sessions) -> None:
-        """An entry without its file begins anew, and nothing is put away."""
+        """An entry without its file begins again, and nothing is put away."""
         sessions.open(KEY, FOREVER).transcript.file.unlink()
         session = sessions.open(KEY, FOREVER)
         assert (session.is_new, session.why, session.archived) == (True, "", None)
@@ -133,7 +133,7 @@ class TestDamage:
 
     @pytest.mark.parametrize("data", [b"{broken", b"[1, 2]", b"\xff\xfe"])
     def test_a_store_that_cannot_be_read_is_kept_and_made_anew(self, sessions: Sessions, data: bytes) -> None:
-        """The newest transcript goes on, a copy of the damage stays, and the user is told."""
+        """The newest transcript continues, a copy of the damage stays, and the user gets a notice."""
         before = sessions.open(KEY, FOREVER)
         before.transcript.append_message(says("still here"))
         sessions.file.write_bytes(data)
@@ -146,7 +146,7 @@ class TestDamage:
         assert [copy.read_bytes() for copy in copies] == [data]
 
     def test_damage_without_a_transcript(self, sessions: Sessions) -> None:
-        """With nothing to go on with, a conversation begins."""
+        """With nothing to continue with, a conversation begins."""
         sessions.folder.mkdir(parents=True)
         sessions.file.write_bytes(b"{broken")
         assert sessions.open(KEY, FOREVER).is_new

@@ -66,7 +66,7 @@ def test_a_command_can_be_called_off(tmp_path: Path) -> None:
 
 
 def test_an_interruption_leaves_nothing_behind(tmp_path: Path) -> None:
-    """Ctrl-C goes on to the caller, and the command is gone."""
+    """Ctrl-C continues to the caller, and the command is gone."""
     interrupt = partial(os.kill, os.getpid(), signal.SIGINT)
     command = "echo $$ > pid; head -c 200000 /dev/zero; touch ready; sleep 300"  # ready when much of it was read
     with pytest.raises(KeyboardInterrupt), when((tmp_path / "ready").exists, interrupt):

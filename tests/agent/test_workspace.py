@@ -53,7 +53,7 @@ class TestFirstRun:
         assert (tmp_path / "ws").exists() is ("skip_bootstrap" in off)
 
     def test_a_folder_that_cannot_be_written(self, tmp_path: Path) -> None:
-        """The error says which folder it is; the agent shows it and goes on."""
+        """The error says which folder it is; the agent shows it and continues."""
         (tmp_path / "file").touch()
         with pytest.raises(StorageError, match="ws: cannot be written"):
             prepare(tmp_path / "file" / "ws", settings())
@@ -73,7 +73,7 @@ class TestFiles:
         assert found["USER.md"] == ("ok", "用户")
 
     def test_the_greeting_is_for_the_first_run_only(self, tmp_path: Path) -> None:
-        """Later runs do not see BOOTSTRAP.md, and nobody misses it."""
+        """Later runs do not see BOOTSTRAP.md, and no one misses it."""
         fill(tmp_path, BOOTSTRAP="hello")
         assert "BOOTSTRAP.md" not in [file.name for file in context_files(tmp_path, settings(), first_run=False)]
 
@@ -113,7 +113,7 @@ class TestFiles:
         assert "No room was left for TOOLS.md" in system_prompt(tmp_path, settings=known, now=NOW)
 
     def test_a_link_out_of_the_workspace_is_not_followed(self, tmp_path: Path) -> None:
-        """A workspace that somebody else made cannot put other files of the user into a prompt."""
+        """A workspace that someone else made cannot put other files of the user into a prompt."""
         root = tmp_path / "ws"
         root.mkdir()
         (tmp_path / "secret").write_text("secret", "utf-8")

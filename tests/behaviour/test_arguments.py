@@ -427,7 +427,7 @@ class TestOpen:
 
     @pytest.mark.parametrize("fault", [ValueError("no network"), 42])
     def test_a_function_that_fails_harms_nothing(self, tmp_path: Path, fault: Any) -> None:
-        """The summary is put together by rule, and the warnings say why."""
+        """The summary is put together by rule, and the warnings give the reason."""
 
         def fail(_: object) -> Any:
             if isinstance(fault, Exception):
@@ -448,7 +448,7 @@ class TestOpen:
 
 
 class TestNewcomers:
-    """What somebody tries who has only read the documentation."""
+    """What someone tries who has only read the documentation."""
 
     @pytest.mark.parametrize("ids", [["3"], "1", 1, [True], [1.0]])
     def test_ids_that_are_no_numbers_change_nothing(self, engine: Engine, ids: Any) -> None:

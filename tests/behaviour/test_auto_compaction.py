@@ -118,7 +118,7 @@ class TestModes:
 
     @pytest.mark.parametrize("off", [{"auto": "off"}, {"enabled": False}])
     def test_it_can_be_switched_off(self, tmp_path: Path, off: dict[str, Any]) -> None:
-        """Then windows are trimmed, and nobody is asked."""
+        """Then windows are trimmed, and no one is asked."""
         model = Scripted(lambda _: SUMMARY)
         with Engine.open(tmp_path, settings=settings(**off), model=model, background=False) as engine:
             windows = talk_to(engine, 40)

@@ -97,7 +97,7 @@ def test_commands_show_what_has_no_date(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("time", CLOCKS)
 def test_an_agent_takes_any_clock(tmp_path: Path, time: int) -> None:
-    """A conversation in the terminal is kept, ended and begun anew whatever the machine's clock says."""
+    """A conversation in the terminal is kept, ended and begun again whatever the machine's clock says."""
     settings = change_agent(BASE, session=SessionSettings(memory_file=True), timezone="Asia/Tokyo")
     fixture = AgentFixture(tmp_path, settings=settings, now=time)
     agent = fixture.agent(talker(lambda _: "Noted."))

@@ -77,7 +77,7 @@ def test_one_session_that_is_larger_than_the_bound_is_kept_until_the_next(tmp_pa
 
 
 def test_a_session_in_use_is_not_dropped(tmp_path: Path) -> None:
-    """Its user goes on with the same object, and so does everybody who asks for it."""
+    """Its user continues with the same object, and so does everyone who asks for it."""
     with Engine.open(tmp_path, settings=make_settings(100 * KB), background=False) as engine:
         used = engine.session("used")
         used.assemble(conversation("used", turns=2, chars=50 * KB), limit=LIMIT)

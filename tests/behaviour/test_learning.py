@@ -189,7 +189,7 @@ class TestTheEnd:
             assert engine._memory.store.waiting(EXTRACT, limit=9) == []
 
     def test_imported_messages_wait_until_somebody_asks(self, tmp_path: Path) -> None:
-        """Nobody has made a request of such a session."""
+        """No one has made a request of such a session."""
         clock = Clock()
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
@@ -204,7 +204,7 @@ class TestTheEnd:
 
 class TestFailures:
     def test_six_hours_without_a_model_lose_nothing(self, tmp_path: Path) -> None:
-        """It is asked a few times, the user is told once, and all is read when it is back."""
+        """It is asked a few times, the user gets a notice once, and all is read when it is back."""
         clock = Clock()
         is_down = True
 

@@ -77,7 +77,7 @@ class TestForgotten:
 
     @pytest.mark.parametrize("place", range(6))
     def test_a_history_read_from_the_archive_continues(self, tmp_path: Path, opener: Opener, place: int) -> None:
-        """Forget a message, start again, and go on as docs/agent-loop.md says."""
+        """Forget a message, start again, and continue as docs/agent-loop.md says."""
         messages = conversation(3)
         with opener(tmp_path) as engine:
             for stop in range(1, len(messages), 2):

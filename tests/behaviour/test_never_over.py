@@ -46,7 +46,7 @@ def engine_at(path: Path, *, model: str | None = None, tokens: Tokens | None = N
 @pytest.mark.parametrize("model", [None, "openai/gpt-5"])
 @pytest.mark.parametrize("kind", ["hex", "base64", "CSV of numbers", "UUIDs", "hexdump", "logs with timestamps"])
 def test_a_history_of_tool_output_fits_by_real_tokenizers(tmp_path: Path, kind: str, model: str | None) -> None:
-    """The session grows turn by turn; the last windows are cut, and each is counted anew."""
+    """The session grows turn by turn; the last windows are cut, and each is counted again."""
     whole = talk_about(kind)
     with engine_at(tmp_path, model=model) as engine:
         windows = [engine.session("s").assemble(whole[:end], limit=LIMIT) for end in (1, 41, 81, 121)]
@@ -103,7 +103,7 @@ def test_usage_that_comes_with_an_ingested_reply_counts(tmp_path: Path) -> None:
 
 
 def test_usage_of_an_openai_reply_that_is_appended_counts(tmp_path: Path) -> None:
-    """It is beside the message in the JSON of the reply."""
+    """It is next to the message in the JSON of the reply."""
     with engine_at(tmp_path) as engine:
         conversation = [{"role": "user", "content": "words and numbers 1 2 3 " * 5_000}]
         sent = engine.session("s").assemble(conversation, limit=LIMIT).report.total_tokens

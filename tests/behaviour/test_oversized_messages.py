@@ -136,7 +136,7 @@ def test_a_pinned_message_does_not_yield(session: Session) -> None:
 
 
 def test_tools_that_leave_no_room_are_named(session: Session) -> None:
-    """The error has no negative number of tokens, and says what to do."""
+    """The error has no negative number of tokens, and includes the fix."""
     tools = [{"name": f"tool{number}", "description": "words " * 200, "input_schema": {}} for number in range(20)]
     with pytest.raises(WindowTooSmallError, match=r"leave no room for messages.*offer fewer tools") as caught:
         session.assemble([user("Which port?")], limit=4_000, tools=tools)

@@ -113,7 +113,7 @@ class TestFallbacks:
         assert any("200 ms (recall.deadline_ms): by words alone" in warning for warning in report.warnings)
 
     def test_fewer_passages_after_twice_the_deadline(self, tmp_path: Path) -> None:
-        """Only the best are looked at."""
+        """Only the best are examined."""
         whole = recall_late(tmp_path / "a", searching=0.1).report
         report = recall_late(tmp_path / "b", searching=2.2).report
         assert "8841-tulip" in " ".join(hit.text for hit in report.recalled)

@@ -70,7 +70,7 @@ def test_a_compaction_makes_room(tmp_path: Path, reason: str, has_model: bool) -
     ],
 )
 def test_the_oldest_are_removed_if_nothing_compacts(tmp_path: Path, reason: str, compaction: Compaction) -> None:
-    """Only once the window is full, in their order, and the report says why."""
+    """Only once the window is full, in their order, and the report gives the reason."""
     settings = msgspec.structs.replace(BASE, compaction=compaction, **SWITCHES[reason])
     with Engine.open(tmp_path, settings=settings, background=False) as engine:
         windows = make_conversation(engine, reason)

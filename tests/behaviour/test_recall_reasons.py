@@ -1,4 +1,4 @@
-"""A report says why there is no block, and which model the request goes to."""
+"""A report gives the reason there is no block, and which model the request goes to."""
 
 from __future__ import annotations
 

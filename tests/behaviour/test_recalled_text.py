@@ -113,7 +113,7 @@ def test_a_block_of_another_memory_is_text(tmp_path: Path) -> None:
 
 
 def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None:
-    """It lies in the store's own file, in nobody's scope: no session, no export of a scope, no statistics show it."""
+    """It lies in the store's own file, in no one's scope: no session, no export of a scope, no statistics show it."""
     with open_engine(tmp_path) as engine:
         taught(engine)
         assert engine.stats().sessions == 1
@@ -121,7 +121,7 @@ def test_the_key_of_the_marks_is_as_private_as_the_store(tmp_path: Path) -> None
 
 
 def test_a_repair_does_not_index_recalled_text(tmp_path: Path) -> None:
-    """What a call handed on of a block stays out of the index and of the facts when the index is made anew."""
+    """What a call handed on of a block stays out of the index and of the facts when the index is made again."""
     with open_engine(tmp_path) as engine:
         said, _, block = taught(engine)
         said += [reply("", call("w1", "write", text=block)), results(answer("w1")), user("Go on. 继续。")]

@@ -84,7 +84,7 @@ def test_a_settings_file_that_is_a_pipe_is_refused(tmp_path: Path) -> None:
 @needs_pipes
 @pytest.mark.parametrize("command", [("show",), ("import",), ("tokens",)])
 def test_a_command_on_a_pipe_is_refused(call: Callable[..., Result], tmp_path: Path, command: tuple[str, ...]) -> None:
-    """It does not wait for somebody to write into it."""
+    """It does not wait for someone to write into it."""
     os.mkfifo(tmp_path / "talk.jsonl")
     done = call(*command, tmp_path / "talk.jsonl")
     assert "not a regular file" in f"{done.output}\n{done.exception}"
@@ -114,7 +114,7 @@ def test_a_line_of_100_megabytes_is_skipped_and_reported(call: Callable[..., Res
 
 
 def test_a_document_that_is_one_huge_line_is_refused(call: Callable[..., Result], tmp_path: Path) -> None:
-    """The error says why."""
+    """The error gives the reason."""
     with gzip.open(tmp_path / "talk.json.gz", "wb", compresslevel=1) as file:
         file.write(b'["')
         for _ in range(9):

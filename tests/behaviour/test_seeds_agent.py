@@ -89,7 +89,7 @@ class TestOverflow:
         return answer
 
     def test_a_new_conversation_begins_with_the_digest(self, tmp_path: Path) -> None:
-        """The request is answered in it, the old one is kept, and the user is told."""
+        """The request is answered in it, the old one is kept, and the user gets a notice."""
         fixture = AgentFixture(tmp_path)
         agent = fixture.agent(self.overflowing(times=4))
         for number in range(8):
@@ -145,7 +145,7 @@ class TestReset:
     """When a conversation starts afresh."""
 
     def test_triggers_start_a_new_conversation(self, shell: Shell) -> None:
-        """`session.resetTriggers`: whole lines, in any case; `/new` works beside them."""
+        """`session.resetTriggers`: whole lines, in any case; `/new` works next to them."""
         openclaw(shell, {"session": {"resetTriggers": ["Start over", "重新开始"]}})
         text = "Hello.\nstart over\nHello.\n重新开始\nHello, start over later.\n/new\n"
         code, shown, _ = shell.chat(text, "One.", "Two.", "Three.")
@@ -163,7 +163,7 @@ class TestReset:
             assert loaded.without_effect == ()
 
     def test_settings_without_effect_are_reported_with_the_reason(self, shell: Shell) -> None:
-        """One line each, at the start of `holdfast chat`; the settings beside them count."""
+        """One line each, at the start of `holdfast chat`; the settings next to them count."""
         openclaw(
             shell,
             {

@@ -109,7 +109,7 @@ class TestWorkspace:
         assert (shell.folder / "here" / "AGENTS.md").exists()
 
     def test_notes_that_cannot_be_written_are_reported_and_not_done(self, tmp_path: Path) -> None:
-        """The user is told, sessions.json has the failure, and the flush stays due."""
+        """The user gets a notice, sessions.json has the failure, and the flush stays due."""
         fixture = AgentFixture(tmp_path)
         agent = fixture.agent(talker(lambda _: "filler words " * 300))
         for number in range(8):
@@ -125,7 +125,7 @@ class TestWorkspace:
         assert agent.conversation.entry.to_json()["memoryFlushCompactionCount"] == 0
 
     def test_a_workspace_that_cannot_be_made_is_reported(self, shell: Shell) -> None:
-        """The user is told at the start."""
+        """The user gets a notice at the start."""
         (shell.folder / "file").write_text("in the way")
         shell.openclaw(workspace=str(shell.folder / "file" / "workspace"))
         code, _, output = shell.chat("Hello.\n", "Hi.")

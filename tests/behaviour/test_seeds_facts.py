@@ -105,7 +105,7 @@ def test_a_fact_of_the_same_slot_is_superseded(engine: Engine) -> None:
 
 
 def test_a_fact_does_not_hide_the_rest_of_its_message(engine: Engine) -> None:
-    """The answer stands beside a fact that was learned, in a message that has left the window."""
+    """The answer stands next to a fact that was learned, in a message that has left the window."""
     session, conversation = engine.session("s1"), list[Any]()
     asked = "The beta launch code is PURPLE-RHINO. Remember that the beta launch happens on May 5."
     for turn in range(40):
@@ -282,7 +282,7 @@ def test_the_agent_has_the_tool_that_its_window_names(tmp_path: Path) -> None:
 
 
 def test_no_memory_plugin_means_no_recall(tmp_path: Path) -> None:
-    """`plugins.slots.memory: "none"` of openclaw.json turns recall off, and the report says why."""
+    """`plugins.slots.memory: "none"` of openclaw.json turns recall off, and the report gives the reason."""
     file = tmp_path / "openclaw.json"
     for slot, recalled in (("memory-core", True), ("none", False)):
         file.write_text(json.dumps({"plugins": {"slots": {"memory": slot}}}))

@@ -53,7 +53,7 @@ def pruned(engine: Engine, conversation: list[dict[str, Any]], provider: str) ->
 
 
 class TestCacheTtl:
-    """`contextPruning` that nobody set."""
+    """`contextPruning` that no one set."""
 
     @pytest.mark.parametrize(
         ("provider", "settings", "is_pruned"),
@@ -67,7 +67,7 @@ class TestCacheTtl:
     def test_it_is_on_for_anthropic(
         self, tmp_path: Path, provider: str, settings: dict[str, Any], *, is_pruned: bool
     ) -> None:
-        """Unset, `cache-ttl` after five minutes, also where another process goes on; what is set counts."""
+        """Unset, `cache-ttl` after five minutes, also where another process continues; what is set counts."""
         clock = Clock()
         with open_engine(tmp_path, clock, **settings) as engine:
             conversation = grow(engine, provider)

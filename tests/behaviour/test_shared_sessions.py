@@ -99,7 +99,7 @@ class TestThreads:
                 assert [row.message.text for row in archived(engine, f"s{session}")] == [f"session {session}", "ok"]
 
     def test_a_task_that_times_out_and_tries_again_adds_nothing(self, tmp_path: Path) -> None:
-        """The first try goes on in its thread; the second one gets the same window."""
+        """The first try continues in its thread; the second one gets the same window."""
         messages = conversation(30)
         with open_engine(tmp_path) as engine:
 
@@ -196,7 +196,7 @@ class TestTheSameWordsAgain:
         engine.close()
 
     def test_three_times_in_a_row(self, tmp_path: Path) -> None:
-        """Nobody needs to answer in between."""
+        """No one needs to answer in between."""
         with open_engine(tmp_path) as engine:
             for _ in range(3):
                 engine.session("s").append([{"role": "user", "content": "好"}])

@@ -419,7 +419,7 @@ class TestAReadOnlyStore:
     def test_one_that_was_not_closed_is_read_with_its_log(
         self, tmp_path: Path, see: Callable[..., Any], home: Path
     ) -> None:
-        """What a crash left in the log is read too, though nothing can be written beside it."""
+        """What a crash left in the log is read too, though nothing can be written next to it."""
         copy = tmp_path / "copy"
         copy.mkdir()
         with open_engine(home) as engine:

@@ -136,7 +136,7 @@ class TestFormats:
         assert window.request("gemini") == {"systemInstruction": instruction, "contents": [asked]}
 
     def test_a_block_that_is_not_understood_is_carried_and_reported(self, engine: Engine) -> None:
-        """In a message without any mark as well as beside known blocks, inside a result, and in an unknown item."""
+        """In a message without any mark as well as next to known blocks, inside a result, and in an unknown item."""
         novelty = {"type": "novelty", "data": [1, {"deep": "值"}]}
         plain = {"role": "user", "content": [{"type": "text", "text": "see"}, novelty]}
         inside = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t1", "content": [novelty]}]}

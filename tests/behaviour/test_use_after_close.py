@@ -50,7 +50,7 @@ def call(thing: Engine | Session | AsyncEngine | AsyncSession, name: str) -> Any
 
 @pytest.mark.parametrize("name", methods(Session))
 def test_a_session_of_a_closed_engine(tmp_path: Path, name: str) -> None:
-    """Also `assemble`, which goes on without a memory that fails."""
+    """Also `assemble`, which continues without a memory that fails."""
     with Engine.open(tmp_path, settings=QUIET, background=False) as engine:
         session = engine.session("s")
         session.assemble(ASKED)
@@ -60,7 +60,7 @@ def test_a_session_of_a_closed_engine(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", methods(Engine))
 def test_a_closed_engine(tmp_path: Path, name: str) -> None:
-    """The error says what to do."""
+    """The error includes the fix."""
     with Engine.open(tmp_path, settings=QUIET, background=False) as engine:
         pass
     with pytest.raises(ClosedError, match=r"Engine\.open"):

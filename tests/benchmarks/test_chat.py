@@ -1,4 +1,4 @@
-"""What a conversation costs beside the model."""
+"""What a conversation costs next to the model."""
 
 from __future__ import annotations
 

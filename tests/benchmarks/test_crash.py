@@ -18,7 +18,7 @@ QUIET = Settings(embedding=Embedding(provider="none"))
 
 
 def test_nothing_acknowledged_is_lost_in_9_kills() -> None:
-    """Killed once during each kind of work, every store opens, keeps what it promised, and goes on where it was."""
+    """Killed once during each kind of work, every store opens, keeps what it promised, and continues where it was."""
     received: list[int] = []
     found = measure(kills=len(TRIALS), seed=7, progress=received.append)
     assert sum(received) == len(TRIALS) == 9

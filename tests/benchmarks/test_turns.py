@@ -16,7 +16,7 @@ def make_message(role: Role, text: str = "words") -> Message:
 
 
 def test_a_request_is_before_each_reply_and_at_the_end() -> None:
-    """A reply in two messages is one reply, and what nobody asked for is none."""
+    """A reply in two messages is one reply, and what no one asked for is none."""
     conversation = [
         make_message("assistant"),
         make_message("user"),

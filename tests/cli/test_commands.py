@@ -284,7 +284,7 @@ class TestShow:
 
 class TestContext:
     def test_repeated_repairs_are_one_line(self, tmp_path: Path) -> None:
-        """Five results that nobody asked for are one line with their number."""
+        """Five results that no one asked for are one line with their number."""
         file = tmp_path / "orphans.json"
         orphans = [{"role": "tool", "tool_call_id": f"c{n}", "content": "lost"} for n in range(5)]
         file.write_text(json.dumps([{"role": "user", "content": "Hi"}, *orphans, {"role": "user", "content": "Go on"}]))
@@ -485,7 +485,7 @@ class TestDoctor:
         assert any(one["what"].endswith(counted) for one in data("doctor", home=tmp_path)["findings"])
 
     def test_it_looks_at_everything_without_a_memory(self, tmp_path: Path) -> None:
-        """On a new machine doctor finds nothing wrong and says what to do next."""
+        """On a new machine doctor finds nothing wrong and prints what to do next."""
         done = run("doctor", home=tmp_path)
         assert done.returncode == 0, done.stdout
         assert "holdfast import --discover" in done.stdout

@@ -136,7 +136,7 @@ class TestSession:
             assert {item.id for item in window.items}.isdisjoint(found["ids"])
 
     def test_unknown_sessions_and_wrong_calls_are_reported(self, home: Path) -> None:
-        """A session that nobody knows, and a call with neither or both."""
+        """A session that no one knows, and a call with neither or both."""
         assert isinstance(run("--session", "nobody").exception, InputError)
         for arguments in ((), (home / "x.json", "--session", "s")):
             done = run(*arguments)

@@ -1,4 +1,4 @@
-"""Nothing that somebody else wrote moves the cursor: not in any field, of any command, on stdout or stderr."""
+"""Nothing that someone else wrote moves the cursor: not in any field, of any command, on stdout or stderr."""
 
 from __future__ import annotations
 

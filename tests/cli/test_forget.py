@@ -69,7 +69,7 @@ def test_words_go_from_the_index_of_notes(tmp_path: Path) -> None:
 
 
 def test_words_go_from_the_index_of_qmd(tmp_path: Path) -> None:
-    """Exports of sessions and QMD's index of them are made anew when QMD next looks; other exports stay."""
+    """Exports of sessions and QMD's index of them are made again when QMD next looks; other exports stay."""
     fixture = AgentFixture(tmp_path, memory=tmp_path)
     agent = fixture.agent(["Noted.", "Fine."])
     agent.say("The vault word is zanzibar9876.")

@@ -348,7 +348,7 @@ class TestLearning:
         assert file.stat().st_mode & 0o077 == 0
 
     def test_what_the_user_wrote_is_not_changed(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nor is a model that nobody knows written, or anything of the host changed then."""
+        """Nor is a model that no one knows written, or anything of the host changed then."""
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
         file = home / "config" / "holdfast" / "holdfast.toml"
         file.parent.mkdir(parents=True)

@@ -98,7 +98,7 @@ def test_a_person_reads_one_line(call: Run) -> None:
 
 
 def test_nothing_to_learn_from_is_an_error(call: Run) -> None:
-    """A session that nobody knows, and a model that nobody knows."""
+    """A session that no one knows, and a model that no one knows."""
     unknown = call("learn", "--session", "nobody")
     assert unknown.exit_code == 1
     assert "no message of session nobody is archived" in str(unknown.exception)

@@ -112,7 +112,7 @@ class TestMissing:
         assert call("reindex").stdout == "18 passages indexed, 0 embedded.\n"
 
     def test_without_an_embedder_everything_warns_of_it(self, data: Run, call: Callable[..., Result]) -> None:
-        """The reason is in every answer, and search goes on by words."""
+        """The reason is in every answer, and search continues by words."""
         none = {"HOLDFAST_EMBEDDING__PROVIDER": "none"}
         reason = 'embedding.provider is "none": search uses words alone'
         assert reason in data("import", EXAMPLE, **none)["warnings"]
@@ -177,7 +177,7 @@ class TestAsking:
         assert (missing.exit_code, "Not found: #999" in missing.stderr) == (1, True)
 
     def test_a_reply_that_broke_off_is_marked(self, data: Run, call: Callable[..., Result], tmp_path: Path) -> None:
-        """To people and to programs, beside that it is not recalled."""
+        """To people and to programs, next to that it is not recalled."""
         broken = Message(role="assistant", parts=(Text(text="Port 54"),), stop="aborted")
         with Engine.open(tmp_path / "memory", settings=Settings()) as engine:
             engine.session("s1").append([broken, Message(role="user", parts=(Text(text="Which port?"),))])

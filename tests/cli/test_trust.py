@@ -1,4 +1,4 @@
-"""`holdfast trust`, and what a hostile folder can do to somebody who runs our commands in it."""
+"""`holdfast trust`, and what a hostile folder can do to someone who runs our commands in it."""
 
 from __future__ import annotations
 

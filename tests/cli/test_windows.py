@@ -136,7 +136,7 @@ class TestContext:
         assert "--turn takes 1 to" in str(done.exception)
 
     def test_a_request_that_does_not_fit_is_an_error(self, tmp_path: Path) -> None:
-        """It says what to do."""
+        """It includes the fix."""
         file = tmp_path / "large.json"
         file.write_text(json.dumps([{"role": "user", "content": "x " * 9_000}]), "utf-8")
         assert "--limit" in str(run("context", file, "--limit", "2000").exception)

@@ -38,7 +38,7 @@ def test_the_last_request_is_first() -> None:
 
 
 def test_a_short_request_is_quoted_with_the_one_it_continues() -> None:
-    """To go on means nothing without the request before it."""
+    """To continue means nothing without the request before it."""
     lines = parse(made([user(REQUEST), reply("ok"), user("go on")]))[HEADINGS[0]]
     assert lines == ["go on", f"(after: {REQUEST})"]
     assert parse(made([user("hi")]))[HEADINGS[0]] == ["hi"]
@@ -183,7 +183,7 @@ def test_failures_are_listed_until_their_command_succeeds() -> None:
 
 
 def test_recalled_text_is_never_summarised() -> None:
-    """What was recalled beside a message is no part of history: neither the digest nor a model sees it."""
+    """What was recalled next to a message is no part of history: neither the digest nor a model sees it."""
     window = [replace(item, block=Block("SECRET RECALL", 9)) for item in items(conversation(5))]
     made_plan = planned(window, keep=30)
     model = Summariser(lambda _number, _prompt: good())
@@ -207,7 +207,7 @@ def test_a_request_without_a_final_reply_is_not_done() -> None:
 
 
 def test_decisions_are_whole_sentences() -> None:
-    """A sentence goes on after an abbreviation and on the next line of wrapped text."""
+    """A sentence continues after an abbreviation and on the next line of wrapped text."""
     text = "We decided to sign the body, e.g. with\na hash, because parsers\nreorder keys. Yes.\n\n决定改用请求体。好。"
     assert parse(made([user("Which way?"), reply(text)]))["## Key Decisions"] == [
         "- We decided to sign the body, e.g. with a hash, because parsers reorder keys.",

@@ -131,7 +131,7 @@ def test_wrong_answers_from_any_call_on(kind: str, mode: str) -> None:
 
 @pytest.mark.parametrize("kind", NO_SUMMARY)
 def test_a_model_that_never_answers_ends_in_the_digest(kind: str) -> None:
-    """No summary of it is ever kept: the digest stands for the history, and the warnings say why."""
+    """No summary of it is ever kept: the digest stands for the history, and the warnings give the reason."""
     plan = two_stages("default")
     summary = summed_up(plan, model_that(lambda _number: NO_SUMMARY[kind]()))
     assert summary.rung == "digest"
@@ -149,7 +149,7 @@ def test_called_off_at_any_call(mode: str) -> None:
 
 
 def called_off_at(position: int, mode: str) -> Summariser:
-    """A model during whose call somebody has had enough."""
+    """A model during whose call someone has had enough."""
     stop = Event()
     model = wrong_at(position, lambda: stop)
     with pytest.raises(ModelCancelledError):

@@ -58,7 +58,7 @@ class TestDue:
         assert due(Cycle(), used=0, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS, forced=True) == "due"
 
     def test_failures_are_bounded(self) -> None:
-        """A cycle whose flush was given up goes on without one; the next compaction begins anew."""
+        """A cycle whose flush was given up continues without one; the next compaction begins again."""
         given_up = Cycle(compactions=1, flushed_at=1, failures=3)
         assert due(given_up, used=190_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "failed"
         again = Cycle(compactions=2, flushed_at=1)

@@ -118,7 +118,7 @@ def test_one_giant_result_at_the_end_is_kept_and_reported() -> None:
 
 
 def test_a_giant_unit_further_up_goes() -> None:
-    """A unit that does not fit beside newer ones is summarised, and told to be oversized."""
+    """A unit that does not fit next to newer ones is summarised, and told to be oversized."""
     giant = [reply("", call("g", "bash", command="cat log")), results(answer("g", long(size=16_000)))]
     made = planned([*conversation(2), *giant, user("and now?")])
     assert made.summarised[-1].message == giant[-1]

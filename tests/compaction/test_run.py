@@ -332,7 +332,7 @@ class TestRunningTurn:
 
 
 def test_a_summary_of_a_summary_has_every_list_once(tmp_path: Path) -> None:
-    """The lists below a summary are written anew each time, also where the model says nothing and turns are split."""
+    """The lists below a summary are written again each time, also where the model says nothing and turns are split."""
     settings = Settings(embedding=Embedding(provider="none"))
     with Engine.open(
         tmp_path, model=lambda _: "Various things were done.", settings=settings, background=False

@@ -129,7 +129,7 @@ def test_safeguard_summarises_parts_separately_and_merges_them() -> None:
 
 
 def test_dropped_history_is_summarised_first() -> None:
-    """What is too much for one go is summarised apart, and the rest goes on from it."""
+    """What is too much for one go is summarised apart, and the rest continues from it."""
     made = planned(conversation(120), keep=30, mode="safeguard")
     stages: list[Progress] = []
     model = Summariser(lambda number, _prompt: good() + f"\n\ncall {number}")

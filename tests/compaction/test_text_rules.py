@@ -64,7 +64,7 @@ def test_the_language_is_detected_by_its_script(text: str, found: Language | Non
     ],
 )
 def test_identifiers_are_found_exactly(text: str, found: list[str]) -> None:
-    """Paths, addresses, ids, hashes, ports and numbers, also right beside Chinese; plain words are none."""
+    """Paths, addresses, ids, hashes, ports and numbers, also right next to Chinese; plain words are none."""
     assert list(find_identifiers([text], limit=9)) == found
 
 
@@ -74,7 +74,7 @@ def test_identifiers_come_once_in_order_up_to_the_limit() -> None:
 
 
 def test_endless_text_is_looked_at_in_part() -> None:
-    """Of a huge text the beginning and the end are looked at, in linear time."""
+    """Of a huge text the beginning and the end are examined, in linear time."""
     text = f"first/a.py {'a/b+' * 200_000} last/z.py"
     assert {"first/a.py", "last/z.py"} <= set(find_identifiers([text], limit=50))
 

@@ -78,7 +78,7 @@ def test_an_exit_code_in_the_output_is_a_failure_too() -> None:
 
 
 def test_a_search_without_a_hit_is_no_failure() -> None:
-    """Grep ends with 1 where it finds nothing: nobody has to remember that."""
+    """Grep ends with 1 where it finds nothing: no one has to remember that."""
     found = find_activity(done("bash", "exit code 1", is_error=True, command='grep -n "a|b" src | head -3'))
     assert found.failures == ()
 
@@ -168,7 +168,7 @@ def test_the_plan_as_it_was_last_written_down() -> None:
 
 
 def test_an_id_that_is_used_again_takes_the_next_result() -> None:
-    """Some agents count their calls anew in each turn."""
+    """Some agents count their calls again in each turn."""
     messages = [*done("bash", "boom", is_error=True, command="make"), *done("bash", "fine", command="test")]
     found = find_activity(messages)
     assert [failure.about for failure in found.failures] == ["make"]

@@ -13,7 +13,7 @@ class TestWindow:
     """How much a model can hold."""
 
     def test_the_default_window_has_200_000_tokens(self) -> None:
-        """A model that nobody knows holds 200,000 tokens."""
+        """A model that no one knows holds 200,000 tokens."""
         assert budget(Settings()).window == 200_000
         assert budget(Settings(), model="house/secret-model").window == 200_000
 

@@ -24,7 +24,7 @@ from holdfast.context.edits import (
 )
 from holdfast.errors import FormatError
 from holdfast.messages import RedactedThinking, Text, Thinking
-from support.conversations import answer, call, items, messages_of, reply, results, said, system, texts, user
+from support.conversations import answer, call, ids_of, items, messages_of, reply, results, system, texts, user
 
 WINDOW = items(
     [
@@ -121,7 +121,7 @@ class TestApply:
 
     def test_trimmed_messages_are_gone(self) -> None:
         """And only they."""
-        assert said(apply(WINDOW, [trimmed(2, 3, 4)])) == [1, 5, 6]
+        assert ids_of(apply(WINDOW, [trimmed(2, 3, 4)])) == [1, 5, 6]
 
     def test_a_summary_is_after_the_system_prompt(self) -> None:
         """For what it replaced."""

@@ -30,7 +30,7 @@ class TestUntouched:
             [],
             [ASK, DONE],
             [ASK, reply("", call("a")), results(answer("a")), DONE],
-            [ASK, reply("", call("a"), call("b")), results(answer("b"), answer("a"), said="and?"), DONE],
+            [ASK, reply("", call("a"), call("b")), results(answer("b"), answer("a"), text="and?"), DONE],
             [ASK, reply("", call("a"), call("b")), results(answer("a")), results(answer("b")), DONE],
             [
                 ASK,
@@ -79,8 +79,8 @@ class TestResults:
     """Results without a call, twice, out of place, or missing."""
 
     def test_a_result_without_a_call_is_dropped(self) -> None:
-        """And what the user said beside it is kept."""
-        repaired = repair([ASK, results(answer("ghost"), said="go on"), DONE])
+        """And what the user said next to it is kept."""
+        repaired = repair([ASK, results(answer("ghost"), text="go on"), DONE])
         assert repaired.messages == (ASK, user("go on"), DONE)
         assert repaired.repairs == (
             Repair(rule="orphan-result", where=1, what="dropped a result of call 'ghost', which is missing"),
@@ -109,7 +109,7 @@ class TestResults:
     def test_a_result_is_moved_back_over_other_turns(self) -> None:
         """Also when the assistant has spoken since."""
         asked = reply("", call("a"))
-        repaired = repair([asked, user("hurry"), DONE, results(answer("a"), said="at last")])
+        repaired = repair([asked, user("hurry"), DONE, results(answer("a"), text="at last")])
         assert repaired.messages == (asked, results(answer("a")), user("hurry"), DONE, user("at last"))
 
     def test_a_missing_result_becomes_a_marked_error(self) -> None:

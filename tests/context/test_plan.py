@@ -30,7 +30,7 @@ class TestPlan:
     """Replay, prune, trim."""
 
     def test_a_window_that_fits_is_left_alone(self) -> None:
-        """And nobody is asked for scores."""
+        """And no one is asked for scores."""
 
         def never() -> Mapping[int, float]:
             raise AssertionError

@@ -252,7 +252,7 @@ class TestSticky:
         conversation = [
             user("x"),
             reply("", call("a"), call("b")),
-            results(answer("a", LONG), answer("b", LONG), said="look"),
+            results(answer("a", LONG), answer("b", LONG), text="look"),
         ]
         window = items([*conversation, reply("y")])
         edits = run(window, mode="aggressive", keep_last_assistants=1)

@@ -14,7 +14,7 @@ from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import read
 from holdfast.settings import Trim
-from support.conversations import answer, call, items, limits, reply, results, said, system, user
+from support.conversations import answer, call, ids_of, items, limits, reply, results, system, user
 
 WORDS = "a sentence about the matter at hand, of some length. " * 5
 
@@ -33,7 +33,7 @@ def kept(
     """What is left after trimming to a limit, with no step below it unless asked for."""
     wanted = Trim(**({"hysteresis": 0.0} | settings))
     edits = trim(window, budget=limits(safe), settings=wanted, query=query, scores=lambda: scores or {})
-    return said(apply(window, edits))
+    return ids_of(apply(window, edits))
 
 
 class TestWhen:
@@ -88,7 +88,7 @@ class TestProtected:
         assert 2 in kept(window, 1_500)
 
     def test_pinned_messages(self) -> None:
-        """However old and beside the point, with all that belongs to them."""
+        """However old and next to the point, with all that belongs to them."""
         window = items([user("x"), reply("", call("a")), results(answer("a", WORDS)), *chat()[1:]], pinned=[3])
         assert {2, 3} <= set(kept(window, 1_500))
 
@@ -116,7 +116,7 @@ class TestProtected:
 
     def test_words_next_to_results_are_words(self) -> None:
         """They count among the newest messages."""
-        conversation = [*chat(5), reply("", call("a")), results(answer("a"), said="and then?"), reply("x"), user("y")]
+        conversation = [*chat(5), reply("", call("a")), results(answer("a"), text="and then?"), reply("x"), user("y")]
         assert 13 in kept(items(conversation), 400, protected_recent=3)
 
     def test_what_no_edit_can_name(self) -> None:
@@ -151,7 +151,7 @@ class TestProtected:
         with pytest.raises(WindowTooSmallError):
             trim(window, budget=budget, settings=Trim())
         edits = trim(window, budget=budget, settings=Trim(hysteresis=0.0), yields=True)
-        left = said(apply(window, edits))
+        left = ids_of(apply(window, edits))
         assert 8 not in left
         assert {1, 9, 10, 11} <= set(left)
         assert edits[0].reason == "too large to stay next to what is new"

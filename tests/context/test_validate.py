@@ -123,7 +123,7 @@ class TestAnyProvider:
 
     @pytest.mark.parametrize("provider", FORMATS)
     def test_an_error_names_the_only_message_if_it_is_empty(self, provider: str) -> None:
-        """And says what to do."""
+        """And includes the fix."""
         with pytest.raises(InvalidWindowError, match=r"messages\[0\] \(user\) is empty: give it text"):
             validate([user(" ")], provider)
         with pytest.raises(InvalidWindowError, match=r"messages\[0\] \(user\), messages\[1\] \(assistant\) are empty"):

@@ -194,7 +194,7 @@ NAMED = {
     ],
 )
 def test_words_survive_whatever_comes_before_the_answer(stage: str, environ: dict[str, str], tmp_path: Path) -> None:
-    """Kill -9 while a model is asked for something else: what was typed is in transcript and archive, and goes on."""
+    """Kill -9 while a model is asked for something else: what was typed is in transcript and archive, and continues."""
     words = "The harbour code is 7741，记住港口代码。"
     long = "word and another one, " * 2_300 + "\n\n"
     model = script(tmp_path, f"{long}One.", f"{long}Two.", {"hang": True})
@@ -248,7 +248,7 @@ def test_a_kill_while_a_conversation_is_named_loses_neither_messages_nor_names(t
 
 
 def test_leaving(tmp_path: Path) -> None:
-    """Ctrl-C breaks off an answer: what was heard is kept. Where nothing goes on, two of them leave."""
+    """Ctrl-C breaks off an answer: what was heard is kept. Where nothing continues, two of them leave."""
     slow = {"pieces": ["Let me think.\n\n", "More."] + ["."] * 500, "delay": 0.1}
     with Terminal(tmp_path, "--model", script(tmp_path, slow, {"hang": True})) as terminal:
         terminal.type("Well?")
@@ -274,7 +274,7 @@ def test_leaving(tmp_path: Path) -> None:
 
 
 def test_a_hasty_interrupt(tmp_path: Path) -> None:
-    """Ctrl-C right behind Enter is for the answer, though nobody could hear it yet; what follows is typed ahead."""
+    """Ctrl-C right behind Enter is for the answer, though no one could hear it yet; what follows is typed ahead."""
     with Terminal(tmp_path, "--model", script(tmp_path, "One.", "Two.")) as terminal:
         terminal.say("Hi.", until="One.")
         terminal.child.send("Well?\r\x03And?\r")

@@ -44,7 +44,7 @@ class TestCache:
         assert not np.array_equal(ask(cache, "where"), ask(cache, "when"))
 
     def test_blanks_at_the_ends_do_not_matter(self) -> None:
-        """Questions are told apart by their trimmed text."""
+        """Questions are distinguished by their trimmed text."""
         counting = Counting()
         cache = CachedEmbedder(counting)
         ask(cache, "  where ")

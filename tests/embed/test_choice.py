@@ -152,7 +152,7 @@ class TestAsked:
     def test_a_name_is_not_looked_up_in_the_working_directory(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """A folder there may be somebody else's; a path to it has to be written as one."""
+        """A folder there may be someone else's; a path to it has to be written as one."""
         static_folder(tmp_path / "clone" / "fetched")
         monkeypatch.chdir(tmp_path / "clone")
         assert choose(Embedding(provider="local", model="fetched"), environ={}).embedder is None

@@ -96,7 +96,7 @@ def test_an_embedder_passes_every_check(kind: str, check: Check, makers: Callabl
 
 
 class _Forgetful:
-    """An embedder whose rows depend on what stands beside them."""
+    """An embedder whose rows depend on what stands next to them."""
 
     space = HashEmbedder().space
 

@@ -34,7 +34,7 @@ def test_a_model_is_fetched_file_by_file(tmp_path: Path) -> None:
 
 
 def test_what_is_there_is_not_fetched_again(tmp_path: Path) -> None:
-    """A second call asks nobody; a file that was damaged since is fetched anew."""
+    """A second call asks no one; a file that was damaged since is fetched again."""
     with endpoint(Reply(body=b"right")) as server:
         wanted = {"below/file.bin": digest(b"right")}
         for _ in range(2):

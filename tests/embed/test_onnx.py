@@ -24,14 +24,14 @@ needs_onnx = pytest.mark.skipif(bool(MISSING), reason=f"not installed: {', '.joi
 
 
 def save_json(path: Path, value: Any) -> None:
-    """Write a file of settings beside a model."""
+    """Write a file of settings next to a model."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(value))
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A model beside a tokenizer that puts `dog` before every text, as others put [CLS]."""
+    """A model next to a tokenizer that puts `dog` before every text, as others put [CLS]."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     save_model(folder / "model.onnx")
@@ -123,7 +123,7 @@ class TestModel:
         assert repr(OnnxEmbedder(folder)) == "OnnxEmbedder('tiny')"
 
     def test_it_is_chosen_for_its_folder(self, folder: Path) -> None:
-        """`onnx`, `local` and `auto` know a sentence model; a static table beside it goes first."""
+        """`onnx`, `local` and `auto` know a sentence model; a static table next to it goes first."""
         for provider in ("onnx", "local", "auto"):
             choice = choose(Embedding(provider=provider, model=str(folder)), environ={})
             assert isinstance(choice.embedder, CachedEmbedder)

@@ -61,7 +61,7 @@ def remote(
 
 
 def trouble(embedder: RemoteEmbedder, why: str) -> EmbeddingError:
-    """The error of a question, which says why and never shows the key."""
+    """The error of a question, which gives the reason and never shows the key."""
     with pytest.raises(EmbeddingError, match=why) as caught:
         embedder.embed(["where"], kind="query")
     assert KEY not in f"{caught.value} {caught.value!r} {caught.value.__cause__!r}"
@@ -130,7 +130,7 @@ class TestWire:
         assert "taskType" not in server.seen[0].body["requests"][0]
 
     def test_voyage(self) -> None:
-        """Questions and passages are told apart, and shorter vectors asked for under its own name."""
+        """Questions and passages are distinguished, and shorter vectors asked for under its own name."""
         with endpoint(GOOD) as server:
             embedder = remote(server, "voyage")
             embedder.embed(["a"], kind="query")
@@ -139,7 +139,7 @@ class TestWire:
         assert server.seen[0].body["output_dimension"] == 3
 
     def test_mistral(self) -> None:
-        """Nothing beside model and texts."""
+        """Nothing next to model and texts."""
         with endpoint(GOOD) as server:
             remote(server, "mistral").embed(["a"], kind="query")
         assert server.seen[0].body == {"model": "tiny", "input": ["a"]}

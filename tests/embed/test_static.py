@@ -152,7 +152,7 @@ class TestIdentity:
 
 
 def broken(folder: Path, why: str) -> None:
-    """The model in a folder is refused, and the error says why."""
+    """The model in a folder is refused, and the error gives the reason."""
     with pytest.raises(EmbeddingError, match=why) as caught:
         StaticEmbedder.from_folder(folder)
     assert caught.value.provider == "static"

@@ -130,7 +130,7 @@ class TestSame:
     @pytest.mark.parametrize("text", ["", "x <s>y", "ab [SEP] ab", "<unk>", "a a.b c"])
     @pytest.mark.parametrize("name", ["pieces", "bert"])
     def test_special_tokens_keep_a_text_whole(self, name: str, text: str) -> None:
-        """A special token in a text changes what stands beside it, so such a text is not cut."""
+        """A special token in a text changes what stands next to it, so such a text is not cut."""
         made = chunked(TINY[name])
         check_same(made, text)
         assert not made._cache

@@ -163,7 +163,7 @@ class TestTelling:
 
 
 def test_the_rarest_terms_are_afforded_first() -> None:
-    """In a large store, common terms are left out once enough windows are looked at; the rarest is always asked."""
+    """In a large store, common terms are left out once enough windows are examined; the rarest is always asked."""
     most = bm25.MAX_POSTINGS
     assert select_cheapest([most, 5, 10, 0]) == [3, 1, 2]
     assert sorted(select_cheapest([most // 2, 3, most // 2 - 3])) == [0, 1, 2]

@@ -157,7 +157,7 @@ class TestPostings:
 
 
 def test_terms_have_stable_numbers() -> None:
-    """A term has the same number on every machine, whatever stands beside it, half a character included."""
+    """A term has the same number on every machine, whatever stands next to it, half a character included."""
     numbers = [term_ids(words).tolist()[-1] for words in (["webhook"], ["", "a" * 300, "证书", "webhook"])]
     assert numbers == [-4_598_337_629_493_767_478] * 2
     assert len(set(term_ids([a + b for a in "ab證书0" for b in "ab證书0"] + ["", "a", "aba"]).tolist())) == 28

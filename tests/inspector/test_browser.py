@@ -96,7 +96,7 @@ def test_a_running_session_is_followed(page: Page, running: Running) -> None:
 
 
 def test_what_was_stored_before_the_page_followed_appears(page: Page, running: Running) -> None:
-    """A conversation may go on while the page loads."""
+    """A conversation may continue while the page loads."""
     session = running.engine.session("loading")
     history = [{"role": "user", "content": "first words"}]
     session.assemble(history, limit=8_000)

@@ -60,7 +60,7 @@ class TestAccess:
             assert "set-cookie" not in client.get(path).headers
 
     def test_other_pages_and_names_are_refused(self, client: httpx.Client, running: Running) -> None:
-        """A page of another origin, and a name that somebody resolves to this machine."""
+        """A page of another origin, and a name that someone resolves to this machine."""
         assert client.get("/", headers={"Origin": "http://example.com"}).status_code == 403
         assert client.get("/", headers={"Host": "example.com"}).status_code == 403
         assert client.get("/", headers={"Origin": running.url}).status_code == 200
@@ -122,7 +122,7 @@ class TestPages:
         assert client.get("/session?session=nosuch").status_code == 404
 
     def test_ask(self, client: httpx.Client) -> None:
-        """The block, with other settings beside it, and the error where a setting does not exist."""
+        """The block, with other settings next to it, and the error where a setting does not exist."""
         text = client.get("/ask?q=Which+port+has+part+1+of+the+ledger%3F&b=recall.neighbours%3D0").text
         assert text.count('<section class="answer"') == 2
         assert "recalled-context" in text

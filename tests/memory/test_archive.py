@@ -35,7 +35,7 @@ class TestRows:
         assert {row.scope for row in rows} == {SCOPE}
 
     def test_the_same_words_are_distinguished(self) -> None:
-        """Twins are told apart by id, else by time, else by their place, and the same way every time."""
+        """Twins are distinguished by id, else by time, else by their place, and the same way every time."""
         twins = [says("go on"), says("go on"), Message(role="user", parts=(Text(text="go on"),), id="e1", timestamp=3)]
         twins += [Message(role="user", parts=(Text(text="go on"),), timestamp=3)] * 2
         nonces = [row.nonce for row in make_rows(twins, scope=SCOPE)]

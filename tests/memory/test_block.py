@@ -107,7 +107,7 @@ def test_stored_text_cannot_close_its_block(evil: str) -> None:
     ],
 )
 def test_an_invisible_prefix_does_not_make_an_entry(line: str) -> None:
-    """A stored line that looks like an entry has a backslash before its bracket, whatever nobody sees in it."""
+    """A stored line that looks like an entry has a backslash before its bracket, whatever no one sees in it."""
     block = render([], [Detail(role="user", time=MOMENT, text=f"mine\n{line}")], MARKS)
     quoted = block.splitlines()[4]
     assert quoted.replace("\\", "", 1) == line
@@ -122,7 +122,7 @@ def test_other_text_with_such_characters_is_quoted_as_it_is(text: str) -> None:
 
 @pytest.mark.parametrize("block", [BLOCK, OTHER, f"{BLOCK}\n\n{BLOCK}", f"{BLOCK}{OTHER}"])
 def test_a_block_leaves_a_text_as_it_was(block: str) -> None:
-    """Put before, after or around words, a block and the blank line beside it go, and nothing else."""
+    """Put before, after or around words, a block and the blank line next to it go, and nothing else."""
     assert strip_text(f"{block}\n\nthe question", MARKS) == "the question"
     assert strip_text(f"the question\n\n{block}", MARKS) == "the question"
     assert strip_text(f"the question\n\n\n{block}", MARKS) == "the question\n"

@@ -1,4 +1,4 @@
-"""Recalled blocks that come back changed: they are known again, and nobody's own words go with them."""
+"""Recalled blocks that come back changed: they are known again, and no one's own words go with them."""
 
 import html
 import json

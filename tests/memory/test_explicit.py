@@ -9,12 +9,12 @@ from holdfast.memory.block import Fact, render
 from holdfast.memory.extract import read_explicit
 from holdfast.memory.facts import Draft
 from support.conversations import MARKS
-from support.fact_scripts import learn, rows, said
+from support.fact_scripts import learn, make_row, rows
 
 
 def only(text: str) -> Draft:
     """Return the one fact that a message of the user states."""
-    (found,) = read_explicit([said(1, text)])
+    (found,) = read_explicit([make_row(1, text)])
     return found
 
 
@@ -124,7 +124,7 @@ def test_everything_else_needs_a_model(text: str) -> None:
 
 def test_only_the_user_states_facts() -> None:
     """What an assistant writes is not read without a model."""
-    assert read_explicit([said(1, "We decided to drop support for Windows 7.", role="assistant")]) == []
+    assert read_explicit([make_row(1, "We decided to drop support for Windows 7.", role="assistant")]) == []
 
 
 def test_recalled_text_is_not_extracted_from() -> None:

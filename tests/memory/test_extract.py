@@ -15,7 +15,7 @@ from holdfast.messages import Message, Text
 from holdfast.models.base import Reply
 from holdfast.settings import Settings
 from support.conversations import MARKS
-from support.fact_scripts import NOW, SCOPE, Script, fact, facts_json, learn, rows, said, shell
+from support.fact_scripts import NOW, SCOPE, Script, fact, facts_json, learn, make_row, rows, shell
 
 TALK = rows("Let us keep it simple: the API listens on port 8080.", "And the cache is Redis.")
 PORT = {
@@ -61,7 +61,7 @@ def test_a_fact_has_its_proof() -> None:
     ],
 )
 def test_what_cannot_be_proved_is_dropped_and_reported(change: dict[str, str], reason: str) -> None:
-    """A fact without its quote, of no type, with a number nobody said, or with a secret is not kept."""
+    """A fact without its quote, of no type, with a number no one said, or with a secret is not kept."""
     found = learn(TALK, model=Script(facts_json({**PORT, **change})))
     assert found.rows_to_add == ()
     (dropped,) = found.dropped
@@ -248,7 +248,7 @@ def test_a_model_can_only_choose_among_rivals(answer: str) -> None:
 
 
 def test_a_model_that_fails_while_judging_costs_nothing() -> None:
-    """The new fact stands beside the old one, and the report says why."""
+    """The new fact stands next to the old one, and the report gives the reason."""
     conversation = rows("We should run the API on port 8080. Yes, do it.")
     known = [fact("The API listens on port 7070.", id="old", subject="API", slot="port")]
     model = Script(facts_json({**PORT, "quote": "run the API on port 8080"}), ModelBusyError("later"))
@@ -260,7 +260,7 @@ def test_a_model_that_fails_while_judging_costs_nothing() -> None:
 def test_recalled_text_is_not_shown_to_the_model() -> None:
     """Blocks that memory placed are taken out before anything is asked, and noise is left out."""
     block = render([], [Detail(role="user", time=0, text="old words")], MARKS)
-    conversation = [said(1, block), said(2, "ok"), *rows("The rest.", first=3)]
+    conversation = [make_row(1, block), make_row(2, "ok"), *rows("The rest.", first=3)]
     model = Script('{"facts": []}')
     learn(conversation, model=model, marks=MARKS)
     shown = model.asked[0].messages[1].text
@@ -271,7 +271,7 @@ def test_tool_output_is_shown_by_its_ends() -> None:
     """A long result is shortened, and the call is shown with it."""
     conversation = [
         *shell(1, "make", "start " + "x" * 5_000 + " the end"),
-        said(3, "Thanks, that is what I needed.", name="Ann"),
+        make_row(3, "Thanks, that is what I needed.", name="Ann"),
     ]
     model = Script('{"facts": []}')
     learn(conversation, model=model)
@@ -355,7 +355,7 @@ def test_a_correction_replaces_what_a_model_read() -> None:
 
 
 def test_extraction_can_be_turned_off() -> None:
-    """With the setting off nothing is read and nobody is asked."""
+    """With the setting off nothing is read and no one is asked."""
     settings = Settings()
     off = msgspec.structs.replace(settings, knowledge=msgspec.structs.replace(settings.knowledge, extraction=False))
     model = Script(facts_json(PORT))
@@ -365,5 +365,5 @@ def test_extraction_can_be_turned_off() -> None:
 
 def test_a_message_without_a_time_is_dated_now() -> None:
     """Facts always have a time, so that they can be asked for as of a moment."""
-    (row,) = learn([said(1, "API_PORT=8080", timed=False)]).rows_to_add
+    (row,) = learn([make_row(1, "API_PORT=8080", timed=False)]).rows_to_add
     assert row.time == NOW

@@ -97,5 +97,5 @@ def test_slots_have_one_name() -> None:
     ],
 )
 def test_a_value_has_a_sort(value: str, kind: str) -> None:
-    """Addresses, paths, versions, numbers, dates and words are told apart, in time however long they are."""
+    """Addresses, paths, versions, numbers, dates and words are distinguished, in time however long they are."""
     assert kind_of(value) == kind

@@ -200,7 +200,7 @@ class TestGoingOn:
             assert not in_window(other, [*messages, user("Go on.")], "zebraquartz")
 
     def test_a_client_that_sends_it_again_is_not_blocked(self, tmp_path: Path) -> None:
-        """A session that was forgotten goes on with what is asked now, however long the history that comes along."""
+        """A session that was forgotten continues with what is asked now, however long the history that comes along."""
         with open_engine(tmp_path) as engine:
             messages = make_conversation(300)
             engine.session("s").assemble(messages, limit=LIMIT)

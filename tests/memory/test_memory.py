@@ -65,7 +65,7 @@ def test_vectors_are_made_in_steps(opened: Callable[[Embedder | None], Memory]) 
 
 
 def test_a_new_model_starts_over_and_continues_where_it_stopped(opened: Callable[[Embedder | None], Memory]) -> None:
-    """After a change of the model all is embedded anew, in batches that last: a failure costs one of them."""
+    """After a change of the model all is embedded again, in batches that last: a failure costs one of them."""
     opened(Counting("one")).embed()
     broken = opened(Counting("two", most=300))
     with pytest.raises(EmbeddingError, match="the provider is gone"):
@@ -135,7 +135,7 @@ def test_loading_the_index_is_not_charged_to_a_question(opened: Callable[[Embedd
 
 
 def test_a_provider_that_fails_costs_the_vectors_alone(opened: Callable[[Embedder | None], Memory]) -> None:
-    """Search goes on by words, and the note says what the provider said."""
+    """Search continues by words, and the note says what the provider said."""
     found = opened(Counting("gone", most=0))
     recalled = found.recall(("topic5 port",), scope=SCOPE)
     assert "topic5" in recalled.block

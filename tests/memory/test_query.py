@@ -134,7 +134,7 @@ def test_messages_without_a_time_are_never_too_old(tmp_path: Path) -> None:
 
 
 def test_neighbours_come_along_as_far_as_allowed(store: SqliteStore) -> None:
-    """`recall.neighbours` says how far: a passage with none of the words comes with the one beside it, or not."""
+    """`recall.neighbours` says how far: a passage with none of the words comes with the one next to it, or not."""
 
     def texts(fusion: str, neighbours: int, question: str = "8080") -> list[str]:
         found = recalled(

@@ -94,7 +94,7 @@ def test_a_curt_answer_comes_with_its_question(store: SqliteStore, answer: str, 
 
 
 def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> None:
-    """Memory keeps silent, and says why."""
+    """Memory keeps silent, and gives the reason."""
     say(store, "We deploy to Frankfurt on Tuesdays.", "Lunch was good today, thanks.")
     question = asking("Explain quantum chromodynamics to a child")
     found = recall(store, question)

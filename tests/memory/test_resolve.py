@@ -75,7 +75,7 @@ def test_the_same_value_is_known_already() -> None:
 
 
 def test_a_pinned_fact_is_not_retired() -> None:
-    """What somebody pinned stays until somebody unpins it."""
+    """What someone pinned stays until someone unpins it."""
     decision = decide(NEW, replace(PORT, pinned=True))
     assert (decision.action, decision.rivals) == ("ADD", (PORT.id,))
 

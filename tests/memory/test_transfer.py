@@ -70,7 +70,7 @@ def test_a_line_that_is_none_is_named(tmp_path: Path, line: str) -> None:
 
 
 def test_other_files_are_no_export(tmp_path: Path) -> None:
-    """A folder, a missing file and somebody else's lines are left to others."""
+    """A folder, a missing file and someone else's lines are left to others."""
     (tmp_path / "other.jsonl").write_text('{"type":"session"}\n', "utf-8")
     assert not any(transfer.claims(tmp_path / name) for name in ("", "missing", "other.jsonl"))
 

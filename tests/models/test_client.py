@@ -99,7 +99,7 @@ def test_a_slow_trickle_does_not_outlast_the_deadline() -> None:
 
 
 def test_nothing_begins_that_is_over() -> None:
-    """Where the time is over, or it was called off before, nobody is asked."""
+    """Where the time is over, or it was called off before, no one is asked."""
     asked = Event()
 
     async def never() -> AsyncIterator[int]:

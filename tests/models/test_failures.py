@@ -58,7 +58,7 @@ def openai(message: str, *, code: str | None = None, kind: str = "invalid_reques
     ],
 )
 def test_an_answer_becomes_the_matching_error(status: int | None, body: object, kind: type[ModelError]) -> None:
-    """Too long, busy and refused are told apart, whatever shape the body has; the status goes along."""
+    """Too long, busy and refused are distinguished, whatever shape the body has; the status goes along."""
     error = error_from_response("m", status=status, body=body)
     assert type(error) is kind, str(error)
     assert (error.model, error.status) == ("m", status)

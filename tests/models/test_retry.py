@@ -1,4 +1,4 @@
-"""Asking again, and asking somebody else."""
+"""Asking again, and asking someone else."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_an_attempt_has_its_own_time() -> None:
 
 
 def test_a_wait_can_be_called_off() -> None:
-    """A cancellation while waiting ends the waiting, and nobody is asked again."""
+    """A cancellation while waiting ends the waiting, and no one is asked again."""
     cancel = Event()
     model = Scripted([ModelBusyError("busy", retry_after=60.0), "hello"])
     patient = Retrying(model=model, on_retry=lambda *_: cancel.set())
@@ -134,7 +134,7 @@ def test_a_wait_can_be_called_off() -> None:
 
 
 def test_a_retry_is_reported() -> None:
-    """Whoever shows text hears that it begins anew, why, and when."""
+    """Whoever shows text hears that it begins again, why, and when."""
     received: list[tuple[str, int, float]] = []
     patient = Retrying(
         model=Scripted([ModelBusyError("busy"), "hello"]),
@@ -162,7 +162,7 @@ def test_the_next_model_is_asked(error: ModelError) -> None:
 
 
 def test_an_overflow_is_not_handed_on() -> None:
-    """A request that is too long is to be made shorter, not to be sent to somebody else."""
+    """A request that is too long is to be made shorter, not to be sent to someone else."""
     second = Scripted(["I am here"])
     with pytest.raises(ModelOverflowError):
         Fallback([Scripted([ModelOverflowError("long")]), second]).ask(HELLO)
@@ -170,14 +170,14 @@ def test_an_overflow_is_not_handed_on() -> None:
 
 
 def test_all_failures_are_reported() -> None:
-    """Where nobody answers, the error is the last one's, with the others noted."""
+    """Where no one answers, the error is the last one's, with the others noted."""
     with pytest.raises(ModelRefusedError, match="no key") as caught:
         Fallback([Scripted([ModelBusyError("busy")]), Scripted([ModelRefusedError("no key")])]).ask(HELLO)
     assert caught.value.__notes__ == ["before that: busy"]
 
 
 def test_no_other_model_is_asked_after_a_cancellation() -> None:
-    """A request that was called off meanwhile goes to nobody else."""
+    """A request that was called off meanwhile goes to no one else."""
     cancel = Event()
     second = Scripted(["I am here"])
 

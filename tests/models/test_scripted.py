@@ -24,7 +24,7 @@ LS = Tool(name="ls", description="List.", parameters={"type": "object"})
 
 
 def test_steps_come_in_order_and_prompts_are_kept() -> None:
-    """Each prompt gets the next step, and every prompt can be looked at afterwards."""
+    """Each prompt gets the next step, and every prompt can be examined afterwards."""
     model = Scripted(["one", lambda prompt: f"{len(prompt.messages)} message", ScriptedReply(text="three")])
     assert [model.ask(HELLO).text for _ in range(3)] == ["one", "1 message", "three"]
     assert model.prompts == [HELLO] * 3

@@ -18,7 +18,7 @@ def drawn() -> list[str]:
 
 
 def test_examples_are_the_same_in_every_run() -> None:
-    """A failure in CI is one that everybody has; `make fuzz` looks for others."""
+    """A failure in CI is one that everyone has; `make fuzz` looks for others."""
     if settings.get_current_profile_name() == "fuzz":
         pytest.skip("a random profile was asked for")
     assert drawn() == drawn()

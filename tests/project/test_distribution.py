@@ -58,7 +58,7 @@ def find_install_lines_of_the_stranger(text: str) -> Iterator[str]:
 
 
 def _first_statement(rest: str) -> str:
-    """The first line, and those after it while a line of shell, JSON or YAML goes on."""
+    """The first line, and those after it while a line of shell, JSON or YAML continues."""
     lines = rest.split("\n")
     kept: list[str] = []
     for line in lines[:4]:

@@ -33,7 +33,7 @@ def say(role: str, text: str) -> Message:
 
 @dataclass
 class Client:
-    """A client with a conversation, and the words that nobody else says."""
+    """A client with a conversation, and the words that no one else says."""
 
     name: str
     history: list[Message] = field(default_factory=list)

@@ -383,7 +383,7 @@ def variants(character: str) -> st.SearchStrategy[str]:
 
 @st.composite
 def disguised_tags(draw: st.DrawFn) -> str:
-    """A tag of the block in letters that read like its own, with characters between them that nobody sees."""
+    """A tag of the block in letters that read like its own, with characters between them that no one sees."""
     name = draw(st.sampled_from(TAG_NAMES))
     shown = [draw(st.sampled_from(ANGLES)), *[draw(variants(character)) for character in name], ">"]
     return "".join(character + draw(st.sampled_from(UNSEEN)) for character in shown)

@@ -12,7 +12,7 @@ from holdfast.memory.extract import is_quoted, parse_objects, plain, read_explic
 from holdfast.memory.facts import same_subject
 from holdfast.store.base import FactRow
 from support.conversations import MARKS
-from support.fact_scripts import NOW, SCOPE, Script, facts_json, learn, rows, said
+from support.fact_scripts import NOW, SCOPE, Script, facts_json, learn, make_row, rows
 from support.strategies import examples
 
 _THINGS = st.sampled_from(["the API", "the staging API", "the worker", "Kafka"])
@@ -33,7 +33,7 @@ def told(texts: list[str], *, timed: bool = True) -> list[FactRow]:
     """Every row that a conversation leaves behind, message by message."""
     known: list[FactRow] = []
     for number, text in enumerate(texts, 1):
-        known += learn([said(number, text, timed=timed)], known=known).rows_to_add
+        known += learn([make_row(number, text, timed=timed)], known=known).rows_to_add
     return known
 
 
@@ -41,7 +41,7 @@ def told(texts: list[str], *, timed: bool = True) -> list[FactRow]:
 @settings(max_examples=examples(60))
 def test_reading_the_same_messages_again_adds_nothing(texts: list[str], timed: bool) -> None:  # noqa: FBT001
     """However a conversation was read before, all at once or message by message, reading it again changes nothing."""
-    conversation = [said(number, text, timed=timed) for number, text in enumerate(texts, 1)]
+    conversation = [make_row(number, text, timed=timed) for number, text in enumerate(texts, 1)]
     known = list(learn(conversation).rows_to_add)
     assert learn(conversation, known=known).rows_to_add == ()
     again = told(texts, timed=timed)
@@ -111,5 +111,5 @@ def test_as_of_any_moment_there_is_one_value() -> None:
     texts = [f"We moved the API to port {8000 + number % 3}." for number in range(9)]
     known = told(texts)
     for number, text in enumerate(texts, 1):
-        held = facts.as_of(known, time=said(number, text).message.timestamp or 0)
+        held = facts.as_of(known, time=make_row(number, text).message.timestamp or 0)
         assert [row.content for row in held] == [text]

@@ -213,7 +213,7 @@ HASTY = Settings(embedding=NO_VECTORS, recall=UNHURRIED, archive=Archive(timeout
 
 
 def test_a_session_that_hangs_does_not_take_the_memory_of_others() -> None:
-    """Its own requests go on without memory; another session of the same caller is archived."""
+    """Its own requests continue without memory; another session of the same caller is archived."""
     conversation = [system(), user("Which port does the staging database listen on?")]
     with temporary_folder() as folder:
         store = HangingStore(folder / STORE_NAME, kinds=frozenset(["read"]))

@@ -124,7 +124,7 @@ class TestEdits:
     @slow
     @given(data=st.data())
     def test_an_edited_text_changes_nothing_else(self, name: str, data: st.DataObject) -> None:
-        """Of a list in which one text was replaced, only that text is rendered anew."""
+        """Of a list in which one text was replaced, only that text is rendered again."""
         wires = [wire for wire in data.draw(WIRE[name]) if not is_told(wire)]
         read_back = read(wires, format=name)
         places = [(at, place) for at, message in enumerate(read_back) for place in text_places(message.parts)]
@@ -143,7 +143,7 @@ class TestEdits:
     @slow
     @given(data=st.data())
     def test_a_replaced_result_keeps_the_fields_around_it(self, name: str, data: st.DataObject) -> None:
-        """Pruning a tool result down to a note keeps its id, its error flag and every field that nobody knows."""
+        """Pruning a tool result down to a note keeps its id, its error flag and every field that no one knows."""
         wires = data.draw(WIRE[name])
         read_back = read(wires, format=name)
         pruned = [_pruned(message) for message in read_back]

@@ -70,7 +70,7 @@ def turns(draw: st.DrawFn, *, most: int = 5, mark: str = "") -> Talk:
 
 @st.composite
 def branches(draw: st.DrawFn) -> list[Talk]:
-    """Draw a conversation, and others that go back in it and go on with other questions."""
+    """Draw a conversation, and others that go back in it and continue with other questions."""
     talks = [draw(turns())]
     for number in range(draw(st.integers(0, 2))):
         first = draw(st.sampled_from(talks))

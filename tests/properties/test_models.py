@@ -60,7 +60,7 @@ ITEMS = shaped(type=ITEM_KINDS, delta=WORDS, item=ITEM, response=RESPONSE)
 
 
 def drafted(draft: Draft, events: list[dict[str, Any]], *, provider: str) -> None:
-    """Draft a reply; what comes of it can be rendered for everybody."""
+    """Draft a reply; what comes of it can be rendered for everyone."""
     heard = [draft.add(event) for event in events]
     assert all(isinstance(text, str) for text in heard)
     try:
@@ -115,7 +115,7 @@ def test_any_refusal_is_one_of_our_errors(status: int | None, body: Any, headers
 @given(st.text(), st.none() | st.integers(100, 599))
 @settings(max_examples=examples(40))
 def test_any_text_can_be_judged(text: str, status: int | None) -> None:
-    """No text is too strange to be looked at, and figures are positive where there are any."""
+    """No text is too strange to be examined, and figures are positive where there are any."""
     assert is_overflow(text, status=status) in {True, False}
     found = numbers(text)
     assert all(figure is None or figure >= 0 for figure in (found.limit, found.requested))

@@ -44,7 +44,7 @@ TARGETS = st.sampled_from(["..", ".", "a", "../outside", "../outside/secret", "/
 
 
 def world(folder: Path, links: dict[str, str]) -> Bounds:
-    """A workspace with links that lead anywhere, beside a secret."""
+    """A workspace with links that lead anywhere, next to a secret."""
     (folder / "outside").mkdir()
     (folder / "outside" / "secret").write_bytes(SECRET)
     (folder / "secret").write_bytes(SECRET)

@@ -71,7 +71,7 @@ mixtures = st.lists(pieces, max_size=12).map("".join)
 
 @given(template=shaped, rng=seeds, around=surroundings)
 def test_a_token_never_survives(template: str, rng: random.Random, around: tuple[str, str, str, str]) -> None:
-    """A secret in a known format is masked in any surroundings, CJK letters and escapes right beside it included."""
+    """A secret in a known format is masked in any surroundings, CJK letters and escapes right next to it included."""
     left, start, end, right = around
     secret = fill(template, rng)
     assert _hidden(secret, f"{left}{start}{secret}{end}{right}")

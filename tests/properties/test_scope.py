@@ -1,4 +1,4 @@
-"""I9 and I12 through memory's own face: nobody sees another's rows, and no model another's vectors."""
+"""I9 and I12 through memory's own face: no one sees another's rows, and no model another's vectors."""
 
 import tempfile
 from dataclasses import replace

@@ -93,7 +93,7 @@ def check(session: Session) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.lists(STEP, max_size=12))
 def test_reopened_session_is_the_same(steps: list[tuple[str, int, str]]) -> None:
-    """Whatever was done, the file read anew holds the same entries, leaf and context."""
+    """Whatever was done, the file read again holds the same entries, leaf and context."""
     with a_session() as session:
         play(session, steps)
         check(session)
@@ -109,7 +109,7 @@ def test_reopened_session_is_the_same(steps: list[tuple[str, int, str]]) -> None
 @settings(max_examples=examples(80), deadline=None)
 @given(st.lists(st.tuples(st.lists(STEP, max_size=5), st.floats(0, 1)), min_size=1, max_size=3))
 def test_crash_at_any_byte(lives: list[tuple[list[tuple[str, int, str]], float]]) -> None:
-    """A file cut anywhere loses no whole entry, the torn one is reported, and the session goes on."""
+    """A file cut anywhere loses no whole entry, the torn one is reported, and the session continues."""
     with a_session() as session:
         file = session.file
         for steps, share in lives:

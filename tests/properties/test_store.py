@@ -37,7 +37,7 @@ batches = st.lists(st.tuples(scopes, bodies, st.sampled_from(["", "twin"])), max
 
 
 class StoreMachine(RuleBasedStateMachine):
-    """A store beside a model of it: the rows that were kept, by number, and what was forgotten."""
+    """A store next to a model of it: the rows that were kept, by number, and what was forgotten."""
 
     opener: Callable[[Path], Store]
 

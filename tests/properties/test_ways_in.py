@@ -1,4 +1,4 @@
-"""I9 through every way in: whatever a scope is called, a reader sees its own rows and those of nobody else."""
+"""I9 through every way in: whatever a scope is called, a reader sees its own rows and those of no one else."""
 
 from __future__ import annotations
 

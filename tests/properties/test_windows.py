@@ -196,7 +196,7 @@ def test_without_a_recorded_edit_the_last_request_is_a_prefix_of_the_next(
 def test_a_request_that_is_sent_again_gets_the_same_window(
     requests: Requests, settings_: Settings, window: int
 ) -> None:
-    """Nothing new is recorded, apart from the block at the head, which each request has anew."""
+    """Nothing new is recorded, apart from the block at the head, which each request has again."""
     with open_session(settings_) as session:
         for conversation in requests:
             made = request(session, conversation, window)

@@ -83,7 +83,7 @@ class TestRead:
         )
 
     def test_a_user_message_with_results_is_a_tool_message(self) -> None:
-        """Results sit inside user messages there; beside them, words may stand."""
+        """Results sit inside user messages there; next to them, words may stand."""
         message = read_one(RESULTS)
 
         assert message.role == "tool"
@@ -223,7 +223,7 @@ class TestRenderEdited:
         assert render([replace(message, parts=(Text(text=" \n"),))], "anthropic") == []
 
     def test_an_empty_message_of_the_client_is_its_own_affair(self) -> None:
-        """What nobody edited is handed back, refused or not."""
+        """What no one edited is handed back, refused or not."""
         wires: list[dict[str, Any]] = [{"role": "assistant", "content": []}, {"role": "user", "content": ""}]
 
         assert render(read(wires, format="anthropic"), "anthropic") == wires

@@ -23,7 +23,7 @@ class TestAnthropic:
 
     def test_results_of_one_batch_go_into_one_message(self) -> None:
         """Whoever sent them one by one."""
-        messages = [ASK, reply("", call("a"), call("b")), results(answer("a")), results(answer("b"), said="and?")]
+        messages = [ASK, reply("", call("a"), call("b")), results(answer("a")), results(answer("b"), text="and?")]
         content = validate(messages, "anthropic").wire[2]["content"]
         assert [block["type"] for block in content] == ["tool_result", "tool_result", "text"]
 
@@ -62,7 +62,7 @@ class TestAnthropic:
         assert list(finished(wires, "anthropic").wire) == wires
 
     def test_a_thought_that_ends_up_behind_words_goes(self) -> None:
-        """Two replies that are both written anew are written as one."""
+        """Two replies that are both written again are written as one."""
         envelope = {"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": "so"}]}
         call_ = {"type": "tool_use", "id": "t1", "name": "f", "input": {}}
         wires = [

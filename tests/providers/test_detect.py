@@ -102,7 +102,7 @@ class TestDetect:
         assert read_as == ["plain", "anthropic", "pi"]
 
     def test_a_message_with_marks_of_two_formats_loses_neither(self) -> None:
-        """The calls beside the content are read, and the block of the other format is carried."""
+        """The calls next to the content are read, and the block of the other format is carried."""
         block = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
         function = {"name": "f", "arguments": "{}"}
         both = {"role": "assistant", "content": [block], "tool_calls": [{"id": "a", "function": function}]}

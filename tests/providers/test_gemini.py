@@ -45,7 +45,7 @@ class TestRead:
     """Reading."""
 
     def test_calls_thoughts_and_signatures(self) -> None:
-        """Calls without an id are told apart by their name and place; a lone signature is a thought."""
+        """Calls without an id are distinguished by their name and place; a lone signature is a thought."""
         message = read_one(CALLS)
 
         assert message.role == "assistant"
@@ -147,7 +147,7 @@ class TestRender:
         assert wire["role"] == "function"
 
     def test_results_of_others_are_named_by_their_calls(self) -> None:
-        """And their pictures stand beside them."""
+        """And their pictures stand next to them."""
         picture = Image(media_type="image/png", data="aGk=")
         called = Message(role="assistant", parts=(ToolCall(id="c", name="shot", arguments={}),))
         answered = Message(role="tool", parts=(ToolResult(call_id="c", content=(Text(text="ok"), picture)),))

@@ -143,7 +143,7 @@ class TestUsage:
     """What a request cost."""
 
     def test_cached_tokens_are_part_of_the_prompt(self) -> None:
-        """They are told apart, not counted twice."""
+        """They are distinguished, not counted twice."""
         details = {"prompt_tokens_details": {"cached_tokens": 60}}
 
         usage = read_usage({"prompt_tokens": 100, "completion_tokens": 7, **details})
@@ -182,7 +182,7 @@ class TestRenderEdited:
         }
 
     def test_a_renamed_call_keeps_its_arguments_letter_by_letter(self) -> None:
-        """Only what was edited is written anew, inside the function object too."""
+        """Only what was edited is written again, inside the function object too."""
         message = read_one(REPLY)
         renamed = replace(message.calls[0], name="open")
 

@@ -41,7 +41,7 @@ class TestChat:
 
     def test_words_next_to_results_follow_them(self) -> None:
         """As a message of the user."""
-        messages = [ASK, reply("", call("a"), call("b")), results(answer("a"), said="and?"), results(answer("b"))]
+        messages = [ASK, reply("", call("a"), call("b")), results(answer("a"), text="and?"), results(answer("b"))]
         assert [message["role"] for message in validate(messages, "openai_chat").wire] == [
             "user",
             "assistant",
@@ -85,7 +85,7 @@ class TestChat:
         assert len(done.wire) == 3
 
     def test_old_function_calls_stay_if_they_were_answered_as_such(self) -> None:
-        """Nobody has to change a working program."""
+        """No one has to change a working program."""
         legacy = {"role": "assistant", "content": None, "function_call": {"name": "f", "arguments": "{}"}}
         wires = [{"role": "user", "content": "why"}, legacy, {"role": "function", "name": "f", "content": "1"}]
         assert list(finished(wires, "openai_chat").wire) == wires

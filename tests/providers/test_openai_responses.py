@@ -148,7 +148,7 @@ class TestRenderEdited:
         ],
     )
     def test_an_edited_call_keeps_its_kind(self, item: dict[str, Any], key: str, value: object) -> None:
-        """So its result, which nobody edited, still answers it."""
+        """So its result, which no one edited, still answers it."""
         message = read_one(item)
         call = replace(message.calls[0], arguments={"masked": True})
 

@@ -249,7 +249,7 @@ class TestRenderForeign:
     """Rendering what came from elsewhere."""
 
     def test_each_result_is_a_message_of_its_own(self) -> None:
-        """Several results of one message, and what was said beside them, become one message each."""
+        """Several results of one message, and what was said next to them, become one message each."""
         results = tuple(ToolResult(call_id=name, content=(Text(text="1"),), name="f") for name in "ab")
         message = Message(role="tool", parts=(*results, Text(text="next")), timestamp=7, model="m")
 

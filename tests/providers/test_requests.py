@@ -81,7 +81,7 @@ class TestRenderRequest:
         ],
     )
     def test_unedited_messages_keep_their_places(self, name: str, body: dict[str, Any]) -> None:
-        """A system message in the list is not moved beside it, nor the other way round."""
+        """A system message in the list is not moved next to it, nor the other way round."""
         assert render_request(read_request(body, format=name), name) == body
 
     def test_an_edited_system_prompt_keeps_the_marks_of_the_rest(self) -> None:

@@ -267,7 +267,7 @@ class TestValues:
         }
 
     def test_headers_and_name_value_pairs_are_keys_too(self) -> None:
-        """An Authorization header keeps its scheme; the value beside a telling name is masked."""
+        """An Authorization header keeps its scheme; the value next to a telling name is masked."""
         value: JSON = {
             "headers": {"Authorization": f"Bearer {KEY}"},
             "env": [{"name": "DB_PASSWORD", "value": PASSWORD}, {"name": "DB_USER", "value": "me"}],

@@ -41,7 +41,7 @@ def test_a_persons_words_weigh_more() -> None:
 
 
 def test_a_question_takes_over_from_its_answer() -> None:
-    """A person's message beside one that matches comes along; a reply does not."""
+    """A person's message next to one that matches comes along; a reply does not."""
     messages = [Said("what was it again?"), Said("the port is 8080", human=False), Said("I see", human=False)]
     assert rank(signals(messages, "port 8080")).order.tolist() == [1, 0]
 
@@ -136,7 +136,7 @@ def test_every_hit_has_its_score() -> None:
 
 
 def test_in_a_large_archive_only_what_may_be_best_is_weighed() -> None:
-    """The best passages, and those beside them, are the same in the same order as if all were weighed."""
+    """The best passages, and those next to them, are the same in the same order as if all were weighed."""
     conversation = [Said(f"filler {n}", session=n % 7, human=n % 2 == 0) for n in range(5000)]
     for n in range(0, 5000, 50):
         conversation[n] = Said("cat " * (1 + n % 4) + "word " * (n % 11), session=n % 7, human=n % 3 == 0)

@@ -48,7 +48,7 @@ def test_of_a_long_passage_the_answer_is_quoted() -> None:
 
 
 def test_of_a_log_the_lines_around_the_answer_are_quoted() -> None:
-    """Where windows are a few lines, more of them are looked at, so that an excerpt is as long as any other."""
+    """Where windows are a few lines, more of them are examined, so that an excerpt is as long as any other."""
     text = line_archives.outputs("logs", ENGLISH[:1], count=1)[0]
     line = ENGLISH[0].line
     best = next(place for place, (start, stop) in enumerate(windows(text)) if line in text[start:stop])

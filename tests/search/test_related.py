@@ -52,7 +52,7 @@ def test_words_of_one_meaning_are_related(word: str, near: str) -> None:
 
 
 def test_the_thesaurus_is_that_of_its_groups() -> None:
-    """The table in the package is what the groups make: nobody edits it by hand."""
+    """The table in the package is what the groups make: no one edits it by hand."""
     lines = CliRunner().invoke(bench, ["thesaurus"], catch_exceptions=False).output.splitlines()
     assert lines == THESAURUS
     assert lines == sorted(lines)

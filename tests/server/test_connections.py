@@ -1,4 +1,4 @@
-"""Clients that do not finish what they ask: they are not held for ever, and hold up nobody."""
+"""Clients that do not finish what they ask: they are not held for ever, and hold up no one."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def ignore(_: Request) -> Response:
 
 @contextmanager
 def serving(**more: Route) -> Iterator[str]:
-    """Run a server that waits for nobody."""
+    """Run a server that waits for no one."""
     routes = [Route("/upload", upload, methods=["POST"]), Route("/ignore", ignore, methods=["POST"]), *more.values()]
     with serve(Starlette(routes=routes), limits=QUICK) as url:
         yield url

@@ -79,7 +79,7 @@ class TestAfterAResponse:
             assert texts(server.engine) == ["ok"] * 10
 
     def test_two_requests_after_one_response_are_two_messages(self, start: Start) -> None:
-        """A client may go on from an earlier response."""
+        """A client may continue from an earlier response."""
         with start(lambda _: "Fine.", settings=PLAIN) as server:
             ask(server, PATH, "hello")
             for text in ("cats", "dogs"):

@@ -506,7 +506,7 @@ class TestUnnamed:
 
     @pytest.mark.parametrize("number", [*range(4)], ids=["edited", "dropped", "summarised", "rewritten"])
     def test_a_history_with_an_id_of_the_provider_continues(self, start: Start, number: int) -> None:
-        """Nobody else can have the id of a tool call. Also after a restart."""
+        """No one else can have the id of a tool call. Also after a restart."""
         call = ToolCall(id="call_9fK2mQ7xB4tR8vLp3ZsD6wYn", name="ls", arguments={})
         tools = {"tools": [{"type": "function", "function": {"name": "ls"}}]}
         asked, reply = {"role": "user", "content": "List it."}, ScriptedReply(text="Looking.", calls=(call,))
@@ -603,7 +603,7 @@ class TestUnnamed:
             assert session_of(ask(server, "messages", "hello", "Hi.", "more")) != first
 
     def test_two_servers_with_one_store_see_what_the_other_did(self, tmp_path: Path) -> None:
-        """A conversation goes on at either; what one has added is not missing at the other."""
+        """A conversation continues at either; what one has added is not missing at the other."""
         with ScriptedProvider(lambda _: "Hi.") as provider, ExitStack() as stack:
             servers: list[Running] = []
             for _ in range(2):

@@ -1,4 +1,4 @@
-"""A provider's reply with a malformed part: the rest is archived, and the conversation goes on."""
+"""A provider's reply with a malformed part: the rest is archived, and the conversation continues."""
 
 from __future__ import annotations
 

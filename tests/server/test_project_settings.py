@@ -283,7 +283,7 @@ def test_facts_are_read_by_the_model_of_their_project(machine: Machine) -> None:
 
 
 def test_a_model_that_cannot_be_opened_is_done_without(machine: Machine) -> None:
-    """The requests of the project go on, and their reports say why."""
+    """The requests of the project continue, and their reports give the reason."""
     file = machine.small / "holdfast.toml"
     file.write_text('[compaction]\nmodel = "nobody/knows"\n[tokens]\ncounter = "tokenizers"\nencoding = "none.json"\n')
     record_trust({file: file.read_bytes()})

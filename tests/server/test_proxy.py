@@ -359,7 +359,7 @@ class TestOpenAI:
 
     @pytest.mark.parametrize("stream", [True, False])
     def test_requests_that_continue_each_other_are_one_session(self, start: Start, *, stream: bool) -> None:
-        """Where the client names none: the request names the response that it goes on from."""
+        """Where the client names none: the request names the response that it continues from."""
         with start(lambda _: "Fine.") as server:
             names: set[str] = set()
             previous: dict[str, str] = {}
@@ -405,7 +405,7 @@ class TestSessions:
             assert names[0] == names[1] != names[2]
 
     def test_conversations_that_begin_alike_stay_apart_after_a_restart(self, start: Start) -> None:
-        """Each goes on in its own session, and a new one gets a session of its own."""
+        """Each continues in its own session, and a new one gets a session of its own."""
 
         def ask(url: str, history: list[dict[str, str]]) -> str:
             reply = patient.post(f"{url}/v1/chat/completions", json={"model": "m", "messages": history})

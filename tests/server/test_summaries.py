@@ -89,7 +89,7 @@ class TestHosts:
             assert passed.replace(b"msg_2", b"msg_1") == direct.content
 
     def test_a_conversation_inside_one_message_is_read(self, start: Start) -> None:
-        """As pi sends it, without tools and beside its session."""
+        """As pi sends it, without tools and next to its session."""
         conversation = "".join(f"[{one['role']}]: {one['content']}\n" for one in HISTORY)
         text = f"<conversation>\n{conversation}</conversation>\n\nThe messages above are a conversation to summarize."
         body = {"model": "m", "messages": [{"role": "user", "content": text}]}

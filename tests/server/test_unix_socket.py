@@ -86,7 +86,7 @@ def test_requests_and_calls_go_through_it(tmp_path: Path, folder: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "getuid") or os.getuid() != 0, reason="only root can become another user")
 def test_another_user_cannot_connect(tmp_path: Path, folder: Path) -> None:
-    """Though the folder lets everybody look into it."""
+    """Though the folder lets everyone look into it."""
     path = folder / "holdfast.sock"
     attack = (
         "import os, socket, sys; os.setgroups([]); os.setgid(65534); os.setuid(65534); print(os.stat(sys.argv[1]));"
@@ -137,7 +137,7 @@ def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path, folder: Pa
 
 
 def test_a_path_that_cannot_be_a_socket_is_refused_with_advice(tmp_path: Path, folder: Path) -> None:
-    """One that is too long, and one beside a port."""
+    """One that is too long, and one next to a port."""
     assert "--socket" in refuse(tmp_path, "--socket", str(folder / ("x" * 200)))
     assert "name one of them" in refuse(tmp_path, "--socket", str(folder / "s"), "--port", "0")
 

@@ -222,7 +222,7 @@ class TestUnknown:
         ],
     )
     def test_nearest(self, overrides: dict[str, object], nearest: str) -> None:
-        """The nearest name is a look-alike beside it, or the same name in its own section."""
+        """The nearest name is a look-alike next to it, or the same name in its own section."""
         assert refused(said=overrides).nearest[0] == nearest
 
     def test_nothing_near(self) -> None:

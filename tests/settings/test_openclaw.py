@@ -189,7 +189,7 @@ def test_qmd_paths(tmp_path: Path) -> None:
 
 
 def test_hooks_of_others(tmp_path: Path) -> None:
-    """Of all hooks one is ours; whatever else stands beside it is passed over and reported by name."""
+    """Of all hooks one is ours; whatever else stands next to it is passed over and reported by name."""
     entries = {"boot-md": {"enabled": True}, "session-memory": {"enabled": True, "messages": 20, "llmSlug": False}}
     loaded = read(tmp_path, {"hooks": {"enabled": True, "internal": {"enabled": True, "entries": entries}}})
     assert loaded.settings.agent.session.memory_file

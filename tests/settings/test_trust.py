@@ -229,7 +229,7 @@ class TestWhoseFile:
         assert differing(loaded) == {*REFUSED, "recall.position"}
 
     def test_openclaws_own_file_counts_in_full(self, clone: Clone, monkeypatch: pytest.MonkeyPatch) -> None:
-        """OpenClaw's file is the user's, also while the user stands beside it."""
+        """OpenClaw's file is the user's, also while the user stands next to it."""
         place = clone.home / ".openclaw"
         place.mkdir()
         (place / "openclaw.json").write_text('{"memory": {"backend": "qmd"}}', "utf-8")

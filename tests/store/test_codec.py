@@ -42,7 +42,7 @@ ANTHROPIC: list[dict[str, Any]] = [
 
 @pytest.mark.parametrize("wire", ANTHROPIC, ids=["text", "unknown fields", "thinking and call", "result"])
 def test_a_providers_message_comes_back_byte_for_byte(wire: dict[str, Any]) -> None:
-    """A message nobody edited is kept as its provider wrote it and rendered so again."""
+    """A message no one edited is kept as its provider wrote it and rendered so again."""
     (message,) = providers.read([wire], format="anthropic")
     kept = decode_message(encode_message(message))
     assert kept == message

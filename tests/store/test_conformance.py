@@ -32,7 +32,7 @@ def test_the_postgres_store_passes_every_check(check: Check, tmp_path: Path) -> 
 
 
 class _Leaky(SqliteStore):
-    """A store that shows everybody's messages to everybody."""
+    """A store that shows everyone's messages to everyone."""
 
     def read_messages(self, select: Select, /) -> list[MessageRow]:
         return super().read_messages(replace(select, scope=replace(select.scope, session="a"), across=True))

@@ -363,7 +363,7 @@ class TestTrouble:
         assert b"zanzibar" not in (tmp_path / "segments.jsonl").read_bytes()
 
     def test_forgotten_words_of_the_plugin_are_gone(self, tmp_path: Path) -> None:
-        """Forgetting a segment takes every copy of it out of every file, its vector too; nobody can bring it back."""
+        """Forgetting a segment takes every copy of it out of every file, its vector too; no one can bring it back."""
         write(tmp_path / "segments.jsonl", segment("a", "zanzibar"), segment("b", "zanzibar"), segment("c", "kept"))
         embedder = HashEmbedder()
         rows = embedder.embed(["zanzibar", "kept"], kind="passage")
@@ -414,7 +414,7 @@ class TestTrouble:
         assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
     def test_a_full_disk_is_a_typed_error_and_nothing_is_lost(self, tmp_path: Path) -> None:
-        """A batch that does not fit any more fails whole; what was acknowledged is there, and it goes on later."""
+        """A batch that does not fit any more fails whole; what was acknowledged is there, and it continues later."""
         script = _FULL.format(folder=str(tmp_path))
         ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
         with open_all(tmp_path) as store:

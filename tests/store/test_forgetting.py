@@ -131,7 +131,7 @@ def test_a_reader_who_holds_the_log_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_crash_before_the_file_is_rewritten_is_noticed(tmp_path: Path) -> None:
-    """Where forgetting was cut short, a check says that text may be left, until the file is written anew."""
+    """Where forgetting was cut short, a check says that text may be left, until the file is written again."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store:
         store.add_messages([make_message("zanzibar")])

@@ -297,7 +297,7 @@ class TestTrouble:
     def test_a_lost_connection_is_replaced(
         self, store: PostgresStore, admin: psycopg.Connection[tuple[object, ...]]
     ) -> None:
-        """Reads and writes go on over another connection, and a write is done once."""
+        """Reads and writes continue over another connection, and a write is done once."""
         store.add_messages([make_message("before")])
         for turn in range(3):
             drop_connections(admin, store)
@@ -360,7 +360,7 @@ class TestTrouble:
             assert not caught.value.can_retry
 
     def test_no_free_connection_is_a_typed_error(self, tmp_path: Path) -> None:
-        """Where all connections are in use, a call waits as long as allowed, and says what to do."""
+        """Where all connections are in use, a call waits as long as allowed, and includes the fix."""
         limits: dict[str, Any] = {"connections": 2, "partitions": 1, "wait": PATIENCE}
         store = PostgresStore(start(), home=tmp_path, schema=schema_of(tmp_path), **limits)
         with closing(store), store._connect(), store._connect():

@@ -1,4 +1,4 @@
-"""A server in trouble: typed errors, nothing that was acknowledged is lost, and requests go on."""
+"""A server in trouble: typed errors, nothing that was acknowledged is lost, and requests continue."""
 
 import os
 import random
@@ -70,7 +70,7 @@ def small_disk(admin: Admin) -> Iterator[Path]:
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path, admin: Admin) -> None:
-    """A write that does not fit is a typed error, what was acknowledged stays, and with room it goes on."""
+    """A write that does not fit is a typed error, what was acknowledged stays, and with room it continues."""
     chance = random.Random(1)  # noqa: S311 - nothing that can be compressed
     space = schema_of(tmp_path)
     with closing(open_postgres(tmp_path)) as store, small_disk(admin) as place:
@@ -170,7 +170,7 @@ def test_a_request_passes_while_the_server_is_in_trouble(
     trouble: Callable[[Engine, Admin], AbstractContextManager[None]],
     reason: str,
 ) -> None:
-    """The window has every message, the report says why nothing was archived, and the next turn archives it."""
+    """The window has every message, the report gives the reason nothing was archived, and the next turn archives it."""
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
     login = f"login_{schema_of(tmp_path)}"
     admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER".encode())

@@ -168,7 +168,7 @@ class TestRepair:
         assert report.damaged.with_name(f"{report.damaged.name}-wal").exists()
 
     def test_the_damaged_file_is_kept_and_both_are_private(self, tmp_path: Path) -> None:
-        """The damaged file stays beside the new one under its stamp; only the owner can read either."""
+        """The damaged file stays next to the new one under its stamp; only the owner can read either."""
         path = tmp_path / "store.db"
         fill(path, 50)
         spoil(path, 0)
@@ -181,7 +181,7 @@ class TestRepair:
         assert report.damaged.name in report.summary
 
     def test_files_that_cannot_be_read_are_reported(self, tmp_path: Path) -> None:
-        """A row that cannot be read is named as lost; one whose scope is lost goes where nobody else looks."""
+        """A row that cannot be read is named as lost; one whose scope is lost goes where no one else looks."""
         path = tmp_path / "store.db"
         fill(path, 20)
         change(path, "UPDATE messages SET body = x'01ff' WHERE id = 7")
@@ -226,7 +226,7 @@ class TestRepair:
 
 
 def test_long_rows_and_every_type_of_value_are_read(tmp_path: Path) -> None:
-    """Rows that go on over many pages, and numbers of every width, are read straight from the pages."""
+    """Rows that continue over many pages, and numbers of every width, are read straight from the pages."""
     path = tmp_path / "any.db"
     values = [None, 0, 1, -5, 300, -70_000, 2**31, 2**45, -(2**62), 1.5, "text 文", "x" * 9000, b"y" * 20_000]
     with closing(sqlite3.connect(path)) as connection:

@@ -40,7 +40,7 @@ from support.stores import open_sqlite
 
 
 def rows_of(path: Path, query: str) -> list[tuple[object, ...]]:
-    """What a query says, asked by somebody else."""
+    """What a query says, asked by someone else."""
     with closing(sqlite3.connect(path)) as connection:
         return connection.execute(query).fetchall()
 
@@ -97,7 +97,7 @@ class TestTheFile:
             SqliteStore(tmp_path / "file" / "store.db")
 
     def test_text_that_is_no_database_is_named_so(self, tmp_path: Path) -> None:
-        """A file that is no database at all is refused, and the error says what to do."""
+        """A file that is no database at all is refused, and the error includes the fix."""
         path = tmp_path / "store.db"
         path.write_text("this is not a database, " * 100)
         with pytest.raises(StorageError, match="holdfast doctor --repair"):
@@ -231,7 +231,7 @@ def _read_all(path: Path) -> None:
 
 @contextmanager
 def _not_writable(folder: Path) -> Iterator[None]:
-    """A folder in which nobody may write."""
+    """A folder in which no one may write."""
     for path in (*folder.iterdir(), folder):
         path.chmod(0o555 if path.is_dir() else 0o444)
     parents = [parent for parent in folder.parents if parent.stat().st_uid == os.getuid() and parent != Path("/")]
@@ -260,7 +260,7 @@ def _as_nobody(work: object) -> None:
 
 
 def test_reading_does_not_wait_for_a_writer(tmp_path: Path) -> None:
-    """While a write waits for another process, searches and reads of the same store go on."""
+    """While a write waits for another process, searches and reads of the same store continue."""
     path = tmp_path / "store.db"
     with SqliteStore(path) as store, closing(sqlite3.connect(path, isolation_level=None)) as other:
         store.add_messages([make_message("findable words")])
@@ -439,7 +439,7 @@ class TestWhatIsKept:
             ]
 
     def test_half_a_character_in_a_name_is_a_typed_error(self, tmp_path: Path) -> None:
-        """What no file can hold as a name is refused by its name, and the store goes on."""
+        """What no file can hold as a name is refused by its name, and the store continues."""
         with SqliteStore(tmp_path / "store.db") as store:
             with pytest.raises(InputError, match="text that UTF-8 can represent"):
                 store.add_messages([make_message("x", scope=Scope(session="\ud800"))])

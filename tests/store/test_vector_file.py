@@ -1,4 +1,4 @@
-"""The copy of vectors beside a file: the same answers with it, without it, and whatever happens to it."""
+"""The copy of vectors next to a file: the same answers with it, without it, and whatever happens to it."""
 
 import shutil
 import sqlite3
@@ -71,7 +71,7 @@ def without(path: Path) -> list[list[float]]:
 
 
 def test_the_copy_is_used_and_private(path: Path) -> None:
-    """Answers are the same with it, its vectors are those that are compared, and nobody else may read it."""
+    """Answers are the same with it, its vectors are those that are compared, and no one else may read it."""
     assert copy_of(path).stat().st_mode & 0o777 == 0o600
     assert [int(found[0]) for found in answers(path)] == list(SEEDS)
     assert answers(path) == without(path)
@@ -94,7 +94,7 @@ def test_what_others_add_is_found(path: Path) -> None:
 
 
 def test_a_change_to_a_block_makes_a_new_copy(path: Path) -> None:
-    """Where a block has changed, the copy is written anew with it."""
+    """Where a block has changed, the copy is written again with it."""
     with SqliteStore(path, copied_blocks=1) as store:
         store.add_vectors([vectors(7, [777_777])])
         assert vectors(7, [777_777]).vectors.tobytes() in copy_of(path).read_bytes()

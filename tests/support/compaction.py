@@ -26,7 +26,7 @@ Answer = str | Reply | ModelError | Event | None
 
 
 class Clock:
-    """Seconds that pass only where somebody waits."""
+    """Seconds that pass only where someone waits."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -21,13 +21,13 @@ __all__ = [
     "answer",
     "call",
     "finished",
+    "ids_of",
     "items",
     "kinds",
     "limits",
     "plan",
     "reply",
     "results",
-    "said",
     "system",
     "texts",
     "user",
@@ -66,9 +66,9 @@ def answer(call_id: str, text: str = "done", *, is_error: bool = False, name: st
     return ToolResult(call_id=call_id, content=(Text(text=text),), is_error=is_error, name=name)
 
 
-def results(*answers: ToolResult, said: str = "") -> Message:
-    """A message with answers of tools, and what the user says beside them."""
-    return Message(role="tool", parts=(*answers, *((Text(text=said),) if said else ())))
+def results(*answers: ToolResult, text: str = "") -> Message:
+    """Return a message with results of tools, and text of the user after them."""
+    return Message(role="tool", parts=(*answers, *((Text(text=text),) if text else ())))
 
 
 def items(messages: Iterable[Message], *, pinned: Sequence[int] = ()) -> list[Item]:
@@ -105,8 +105,8 @@ def plan(window: Sequence[Item], edits: Sequence[Edit], *, budget: Budget, **opt
     return plan_edits(apply(window, standing), standing, budget=budget, **options)
 
 
-def said(window: Iterable[Item]) -> list[int]:
-    """The numbers of what is in a window."""
+def ids_of(window: Iterable[Item]) -> list[int]:
+    """Return the archive numbers of the items of a window."""
     return [item.id for item in window]
 
 

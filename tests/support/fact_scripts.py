@@ -15,14 +15,14 @@ from holdfast.models.base import Model, Prompt, Reply
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, MessageRow, Scope
 
-__all__ = ["NOW", "SCOPE", "Script", "fact", "facts_json", "learn", "rows", "said", "shell"]
+__all__ = ["NOW", "SCOPE", "Script", "fact", "facts_json", "learn", "make_row", "rows", "shell"]
 
 SCOPE = Scope(session="s")
 NOW = 1_770_000_000_000
 MINUTE = 60_000
 
 
-def said(number: int, text: str, *, role: Any = "user", name: str | None = None, timed: bool = True) -> MessageRow:
+def make_row(number: int, text: str, *, role: Any = "user", name: str | None = None, timed: bool = True) -> MessageRow:
     """An archived message, said a minute after the one before it."""
     time = NOW + number * MINUTE if timed else None
     message = Message(role=role, parts=(Text(text=text),), timestamp=time, name=name)
@@ -31,7 +31,7 @@ def said(number: int, text: str, *, role: Any = "user", name: str | None = None,
 
 def rows(*texts: str, first: int = 1) -> list[MessageRow]:
     """What the user said, message by message."""
-    return [said(number, text) for number, text in enumerate(texts, first)]
+    return [make_row(number, text) for number, text in enumerate(texts, first)]
 
 
 def shell(

@@ -112,11 +112,11 @@ class HangingStore(_InterceptedStore):
         self._released.clear()
 
     def hang_no_more(self) -> None:
-        """Answer further calls; those that hang go on hanging."""
+        """Answer further calls; those that hang continue hanging."""
         self._kinds = frozenset()
 
     def release(self) -> None:
-        """Let all calls go on."""
+        """Let all calls continue."""
         self._released.set()
 
 

@@ -1,4 +1,4 @@
-"""A project folder of somebody else: whatever runs or imports anything in it leaves a trace."""
+"""A project folder of someone else: whatever runs or imports anything in it leaves a trace."""
 
 from __future__ import annotations
 

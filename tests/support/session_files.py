@@ -17,7 +17,7 @@ START = 1_770_732_000_000
 
 
 class Ticks:
-    """A clock that moves one millisecond each time it is looked at."""
+    """A clock that moves one millisecond each time it is examined."""
 
     def __init__(self) -> None:
         self._ticks = count(START)
@@ -42,7 +42,7 @@ def begin(folder: Path, name: str = "session.jsonl") -> Session:
 
 
 def reopen(file: Path) -> Session:
-    """The same file, read anew, with ids that nobody has used yet."""
+    """The same file, read again, with ids that no one has used yet."""
     return Session.open(file, clock=Ticks(), new_id=Ids(0x1000))
 
 

@@ -1,7 +1,7 @@
 """What hypothesis draws from: JSON as programs write it, wire messages of every format, canonical messages.
 
 Texts hold what breaks naive code: CJK, emoji made of several code points, half surrogates, combining marks,
-control characters. Wire messages carry fields that nobody knows, in any order.
+control characters. Wire messages carry fields that no one knows, in any order.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Give up what lets root write where nobody may, so that file modes count for the rest of the process."""
+"""Give up what lets root write where no one may, so that file modes count for the rest of the process."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def test_a_result_written_before_its_call_follows_it(tmp_path: Path) -> None:
 
 
 def test_a_parent_in_another_file_holds_nothing_back(tmp_path: Path) -> None:
-    """A conversation that goes on from another file is read whole and in file order."""
+    """A conversation that continues from another file is read whole and in file order."""
     records = [spoken(f"m{n}", f"m{n - 1}", "user", f"line {n}") for n in range(200)]
     path = tmp_path / "s.jsonl"
     path.write_text("\n".join(json.dumps(record) for record in records))

@@ -44,7 +44,7 @@ def test_events_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_with_other_events(tmp_path: Path) -> None:
-    """Another program's `events.jsonl` beside a `workspace.yaml` makes no Copilot session."""
+    """Another program's `events.jsonl` next to a `workspace.yaml` makes no Copilot session."""
     (tmp_path / "workspace.yaml").write_text("id: x\n")
     (tmp_path / "events.jsonl").write_text('{"role":"user","content":"hi"}\n')
     assert read(tmp_path / "events.jsonl").format == "message_list"

@@ -30,7 +30,7 @@ def written(file: Path) -> tuple[Session, list[str]]:
 
 
 def test_the_words_go_and_the_session_stays_whole(tmp_path: Path) -> None:
-    """No byte of it is left; every entry is where it was, calls have their results, and it goes on."""
+    """No byte of it is left; every entry is where it was, calls have their results, and it continues."""
     file = tmp_path / "s.jsonl"
     session, ids = written(file)
     other = Session.open(file)

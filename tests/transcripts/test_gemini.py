@@ -158,7 +158,7 @@ def test_a_session_that_was_resumed_and_compressed(tmp_path: Path) -> None:
 
 
 def test_a_session_of_the_cline_cli(tmp_path: Path) -> None:
-    """Its messages are in one file, and what is known about it in another beside it."""
+    """Its messages are in one file, and what is known about it in another next to it."""
     asked = {"id": "u1", "role": "user", "content": [{"type": "text", "text": "列出文件"}], "ts": 1788000000000}
     data = {"version": 1, "sessionId": "178_ab", "messages": [asked, "no message"]}
     file = tmp_path / "178_ab" / "178_ab.messages.json"

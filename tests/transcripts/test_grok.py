@@ -51,7 +51,7 @@ UPDATES = [
 
 
 def written(folder: Path) -> Path:
-    """A session as Grok keeps it, with a file beside it that is no part of the conversation."""
+    """A session as Grok keeps it, with a file next to it that is no part of the conversation."""
     folder.mkdir(parents=True)
     (folder / "summary.json").write_text(json.dumps(SUMMARY))
     (folder / "updates.jsonl").write_text("".join(json.dumps(record) + "\n" for record in UPDATES))

@@ -80,7 +80,7 @@ def test_file_that_is_read_only(tmp_path: Path) -> None:
 
 
 def test_disk_that_fills_up_inside_a_line(tmp_path: Path) -> None:
-    """Half a line is taken back: the file is what it was, the session goes on when there is room again."""
+    """Half a line is taken back: the file is what it was, the session continues when there is room again."""
     session = begin(tmp_path)
     session.append_message(says("first"))
     before = session.file.read_bytes()

@@ -21,7 +21,7 @@ HEADER = {"type": "session", "version": 3, "id": "s", "timestamp": "2026-02-10T1
 
 
 def test_torn_last_line_is_kept_closed_and_reported(tmp_path: Path) -> None:
-    """What a crash left of a line stays in the file, a line break behind it; the conversation goes on before it."""
+    """What a crash left of a line stays in the file, a line break behind it; the conversation continues before it."""
     file = begin(tmp_path).file
     Session.open(file).append_message(says("whole"))
     whole = file.read_bytes()
@@ -84,7 +84,7 @@ def test_entries_that_cannot_be_placed_are_reported(tmp_path: Path) -> None:
 
 
 def test_stream_reports_in_place(tmp_path: Path) -> None:
-    """Streaming yields a problem where a line cannot be read, and beside an entry whose message cannot."""
+    """Streaming yields a problem where a line cannot be read, and next to an entry whose message cannot."""
     file = write_lines(
         tmp_path / "s.jsonl",
         HEADER,
@@ -120,7 +120,7 @@ def test_stream_needs_little_memory(tmp_path: Path) -> None:
 
 
 def test_missing_file_folder_and_archive(tmp_path: Path) -> None:
-    """What is no session file is a typed error that says what to do."""
+    """What is no session file is a typed error that includes the fix."""
     (tmp_path / "packed.jsonl.gz").write_bytes(b"x")
     for name, why in (("none.jsonl", "no such file"), (".", "folder"), ("packed.jsonl.gz", "unpack")):
         with pytest.raises(TranscriptError, match=why):
@@ -160,7 +160,7 @@ def test_two_writers_continue_from_each_other(tmp_path: Path) -> None:
 
 
 def test_branch_of_another_writer_does_not_move_us(tmp_path: Path) -> None:
-    """Somebody who goes back and takes another way leaves us on ours."""
+    """Someone who goes back and takes another way leaves us on ours."""
     ours = begin(tmp_path)
     (root,) = ours.append_message(says("root"))
     ours.append_message(says("ours"))
@@ -173,7 +173,7 @@ def test_branch_of_another_writer_does_not_move_us(tmp_path: Path) -> None:
 
 
 def test_line_that_another_program_tears_is_closed(tmp_path: Path) -> None:
-    """A line that somebody else left unfinished never swallows ours."""
+    """A line that someone else left unfinished never swallows ours."""
     session = begin(tmp_path)
     with session.file.open("ab") as file:
         file.write(b'{"type":"mess')
@@ -184,7 +184,7 @@ def test_line_that_another_program_tears_is_closed(tmp_path: Path) -> None:
 
 
 def test_file_that_another_program_replaces_is_read_anew(tmp_path: Path) -> None:
-    """Where another file has taken the place of ours, we go on with what is there."""
+    """Where another file has taken the place of ours, we continue with what is there."""
     session = begin(tmp_path)
     session.append_message(says("old"))
     other = begin(tmp_path, "other.jsonl")
@@ -214,7 +214,7 @@ def test_file_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_migration_by_another_process(tmp_path: Path) -> None:
-    """Whoever holds a session while another one opens it anew loses nothing."""
+    """Whoever holds a session while another one opens it again loses nothing."""
     old = {"type": "message", "timestamp": "", "message": {"role": "user", "content": "one"}}
     file = write_lines(tmp_path / "s.jsonl", {"type": "session", "id": "s"}, old)
     first, second = reopen(file), Session.open(file, clock=Ticks(), new_id=Ids(0x2000))

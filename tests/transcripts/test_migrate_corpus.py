@@ -2,8 +2,8 @@
 
 `expected-ir.jsonl` lists every message part, call, result and picture, and one row for each piece of metadata that
 the tool carries along. What we read is flattened here into the same rows. Three things are that tool's own choice
-and are told apart below, agent by agent: which records it takes as the session's head or as a repetition and lists
-nowhere (`unlisted`); which fields beside the message it lists as a row (`beside`); and what it will not hand to
+and are distinguished below, agent by agent: which records it takes as the session's head or as a repetition and lists
+nowhere (`unlisted`); which fields next to the message it lists as a row (`next to`); and what it will not hand to
 another agent as words, namely system prompts, injected text and signed reasoning (`withheld`). Its names for the
 reasons (`opaque_reason`, `context_type`) are compared as to the kind of the row alone.
 """
@@ -45,7 +45,7 @@ class Agent:
         native: Where its session lies.
         blocks: The list in a record that a part's index counts in.
         unlisted: Records that have no row.
-        beside: How many rows a record has beyond its parts.
+        next to: How many rows a record has beyond its parts.
         withheld: Records whose words are not listed.
         context: Records and parts that are listed as context.
         prefix: What stands before the record's type.
@@ -161,7 +161,7 @@ def flatten(entries: Sequence[Entry], agent: Agent) -> list[Row]:
 
 
 def entry_rows(entry: Entry, agent: Agent) -> list[Row]:
-    """The rows of a record: its parts in their order, and what stands beside them after the first."""
+    """The rows of a record: its parts in their order, and what stands next to them after the first."""
     if agent is AGENTS["opencode"]:
         return opencode_rows(entry, agent)
     if agent.withheld(entry) or not entry.messages:

@@ -77,7 +77,7 @@ def test_compaction_that_names_no_entry(tmp_path: Path) -> None:
 
 
 def test_old_file_is_kept(tmp_path: Path) -> None:
-    """The file before is saved beside the new one, to the byte, for our eyes only, and reported."""
+    """The file before is saved next to the new one, to the byte, for our eyes only, and reported."""
     file = version_1(tmp_path / "s.jsonl")
     before = file.read_bytes()
     session = Session.open(file, clock=Ticks(), new_id=Ids())

@@ -57,7 +57,7 @@ def test_version_1() -> None:
     ],
 )
 def test_names(name: str, archived: bool, copy: bool) -> None:  # noqa: FBT001
-    """Sessions that were put away are sessions, copies and traces beside them are not."""
+    """Sessions that were put away are sessions, copies and traces next to them are not."""
     assert (ARCHIVED.search(name) is not None, is_copy(Path(name))) == (archived, copy)
 
 

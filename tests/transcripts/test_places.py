@@ -74,7 +74,7 @@ def test_what_is_no_session(tmp_path: Path) -> None:
 
 
 def test_problems(tmp_path: Path) -> None:
-    """A file that cannot be looked into, and a damaged database, are named."""
+    """A file that cannot be examined, and a damaged database, are named."""
     (tmp_path / "broken.jsonl.gz").write_bytes(b"not packed")
     (tmp_path / "opencode.db").write_bytes(b"SQLite format 3\0")
     problems: list[Problem] = []
@@ -91,7 +91,7 @@ def test_no_folder(tmp_path: Path) -> None:
 
 @root_reads_everything
 def test_a_folder_without_permission(tmp_path: Path) -> None:
-    """A folder that may not be looked into is an error; one inside it costs nothing else."""
+    """A folder that may not be examined is an error; one inside it costs nothing else."""
     closed = tmp_path / "closed"
     closed.mkdir(mode=0)
     copyfile(FIXTURES / "clawdbot" / "simple.jsonl", tmp_path / "open.jsonl")
@@ -121,7 +121,7 @@ def test_default_places(tmp_path: Path) -> None:
 
 @needs_data("transcripts/pi")
 def test_real_folder() -> None:
-    """Among the real transcripts every session is found, and nothing beside them; Cursor's chat is named."""
+    """Among the real transcripts every session is found, and nothing next to them; Cursor's chat is named."""
     problems: list[Problem] = []
     formats = [item.format for item in sessions(TRANSCRIPTS, on_problem=problems.append)]
     assert [Path(problem.what.split(":")[0]).name for problem in problems] == ["store.db"]

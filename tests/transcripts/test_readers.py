@@ -141,7 +141,7 @@ def assert_identical(transcript: Transcript) -> int:
 
 
 def is_beside_the_list(message: Message, entry: Entry) -> bool:
-    """Whether this is a system prompt that stands beside the list of messages."""
+    """Whether this is a system prompt that stands next to the list of messages."""
     return message.role == "system" and "system" in entry.data
 
 

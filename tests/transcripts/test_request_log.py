@@ -39,7 +39,7 @@ def test_a_cleared_result_is_no_new_message() -> None:
 
 
 def test_other_conversations_are_flagged() -> None:
-    """Requests beside the longest conversation are entries, and not part of it."""
+    """Requests next to the longest conversation are entries, and not part of it."""
     assert [entry.sidechain for entry in read(FILE).entries] == [True, False, False, False]
 
 

@@ -1,4 +1,4 @@
-"""A session: what is appended, how it hangs together, where it goes on."""
+"""A session: what is appended, how it hangs together, where it continues."""
 
 import json
 import re
@@ -270,7 +270,7 @@ class TestTree:
 
 @needs_data("transcripts/migrate")
 def test_real_version_3_file_is_opened_as_it_is(tmp_path: Path) -> None:
-    """A session that pi 0.80 wrote opens without problems, keeps its bytes, and goes on."""
+    """A session that pi 0.80 wrote opens without problems, keeps its bytes, and continues."""
     (source,) = DATA.glob("transcripts/migrate/pi/*/portable-rich/native/session.jsonl")
     copy = tmp_path / "session.jsonl"
     copy.write_bytes(source.read_bytes())

@@ -59,7 +59,7 @@ class World:
         self.notes = self.open()
 
     def open(self, **embedders: Pets) -> Notes:
-        """Open the index anew; `auto` and `hash` are the providers that the settings may name."""
+        """Open the index again; `auto` and `hash` are the providers that the settings may name."""
         sessions = self.folder / "sessions"
         notes = Notes(self.root, self.settings, self.folder / "index" / "notes.db", sessions, lambda: self.now)
         if embedders:
@@ -206,7 +206,7 @@ class TestUpToDate:
         assert hits == [1] * 8
 
     def test_other_chunks_are_another_index(self, world: World) -> None:
-        """When the size of chunks changes, everything is cut anew."""
+        """When the size of chunks changes, everything is cut again."""
         world.notes.start()
         world.notes.close()
         world.settings = settings(chunking={"tokens": 5, "overlap": 1})
@@ -386,7 +386,7 @@ class TestMeaning:
             assert paths(found) == ["MEMORY.md"]
 
     def test_two_models_never_meet(self, tmp_path: Path) -> None:
-        """With another model everything is embedded anew, in its own space."""
+        """With another model everything is embedded again, in its own space."""
         world = World(tmp_path, settings(provider="hash"))
         world.write("MEMORY.md", "Momo is a kitten")
         first, second = Pets("one"), Pets("two")

@@ -93,7 +93,7 @@ class TestAnswers:
             notes.read("docs/b.py")
 
     def test_two_spellings(self, world: World) -> None:
-        """`memory.md` beside `MEMORY.md` is a collection of its own, though QMD may write both in small letters."""
+        """`memory.md` next to `MEMORY.md` is a collection of its own, though QMD may write both in small letters."""
         world.write("memory.md", "the zebra")
         notes = world.open()
         assert places(notes.search("zebra")) == [("memory.md", 1, 1)]
@@ -206,7 +206,7 @@ class TestFreshness:
     """When QMD looks at the notes."""
 
     def test_the_interval(self, world: World) -> None:
-        """Notes are looked at once in the interval, also by another process, whoever asks."""
+        """Notes are examined once in the interval, also by another process, whoever asks."""
         notes = world.open()
         notes.start()
         background(notes)
@@ -222,7 +222,7 @@ class TestFreshness:
         assert world.calls("embed") == []
 
     def test_the_start(self, world: World) -> None:
-        """At the start notes are looked at, unless that was just now or is not wanted."""
+        """At the start notes are examined, unless that was just now or is not wanted."""
         background(world.open()).start()
         background(world.opened[0])
         world.now += 10_000
@@ -238,7 +238,7 @@ class TestFreshness:
         assert len(world.calls("update")) == 2
 
     def test_notes_that_are_new(self, world: World) -> None:
-        """A note that has come since is told as not looked at, and soon looked at."""
+        """A note that has come since is told as not examined, and soon examined."""
         notes = world.open()
         notes.search("zebra")
         world.write("memory.md", "- the zebra")
@@ -256,7 +256,7 @@ class TestFreshness:
         assert notes.search("deploy").provider == "qmd"
 
     def test_a_state_that_was_lost(self, world: World) -> None:
-        """When our own record is damaged, everything is registered anew."""
+        """When our own record is damaged, everything is registered again."""
         world.open().search("deploy")
         (world.home / "qmd" / "state.json").write_text("{damaged", "utf-8")
         assert world.open().search("deploy").provider == "qmd"

@@ -44,7 +44,7 @@ def reason(found: NoteResults) -> str:
 
 
 class TestFailures:
-    """Our own index answers instead, and says why."""
+    """Our own index answers instead, and gives the reason."""
 
     def test_no_such_command(self, world: World) -> None:
         """A command that is not there is named with what to do, in the answer of the tool too."""
@@ -190,7 +190,7 @@ class TestSessions:
 
     @pytest.mark.parametrize("enabled", [True, False])
     def test_a_state_that_was_lost(self, world: World, *, enabled: bool) -> None:
-        """Exports go with their sessions, or with the switch, also when nobody remembers to have written them."""
+        """Exports go with their sessions, or with the switch, also when no one remembers to have written them."""
         begin(world.home / "sessions", "s.jsonl").append_message(says("zebra"))
         world.open(sessions={"enabled": True}).search("zebra")
         (world.home / "sessions" / "s.jsonl").unlink()

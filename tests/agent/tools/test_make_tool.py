@@ -43,7 +43,7 @@ def test_the_docstring_is_the_description() -> None:
 
 
 def test_arguments_are_read_with_tolerance() -> None:
-    """A number written as text is a number, null is "not given", and what nobody knows is passed over."""
+    """A number written as text is a number, null is "not given", and what no one knows is passed over."""
     given = {"path": "x", "maxLines": "3", "mood": "good"}
     assert OFFER.run(given, Event()).text == "x 3 a"
     assert OFFER.run({"path": "x", "maxLines": None}, Event()).text == "x None a"

@@ -76,7 +76,7 @@ class TestSearch:
             assert set(answer) == {"results", "disabled", "unavailable", "error", "warning", "action"}
 
     def test_skipped_files_are_reported(self, tmp_path: Path) -> None:
-        """A damaged index is made anew, and the answer warns."""
+        """A damaged index is made again, and the answer warns."""
         (tmp_path / "notes.db").write_bytes(b"damage" * 1000)
         with open_notes(tmp_path) as notes:
             assert "built again" in json.loads(use(notes, "memory_search", query="deploy").text)["warning"]
@@ -109,7 +109,7 @@ class TestGet:
             assert self.get(notes, path="MEMORY.md") == ""
 
     def test_a_long_note_continues_with_an_offset(self, tmp_path: Path) -> None:
-        """After 120 lines, or 12,000 characters, the answer says where to go on; one giant line is cut."""
+        """After 120 lines, or 12,000 characters, the answer says where to continue; one giant line is cut."""
         with open_notes(tmp_path) as notes:
             (notes.root / "MEMORY.md").write_text("\n".join(f"line {n}" for n in range(1, 301)), "utf-8")
             assert self.get(notes, path="MEMORY.md").endswith("line 120\n\n[more follows: from=121 continues]")

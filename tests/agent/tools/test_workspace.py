@@ -58,7 +58,7 @@ class TestRead:
         assert use(box, "read", path="a").text == "(empty)"
 
     def test_some_lines(self, box: Toolbox, tmp_path: Path) -> None:
-        """Offset and limit choose lines; the note says how to go on."""
+        """Offset and limit choose lines; the note says how to continue."""
         (tmp_path / "a").write_text("".join(f"line {n}\n" for n in range(1, 11)), "utf-8")
         shown = use(box, "read", path="a", offset=3, limit=2).text
         assert shown == "line 3\nline 4\n\n[lines 3-4 of a; more follows: offset=5 continues]"
@@ -159,7 +159,7 @@ class TestEdit:
     def test_what_is_not_clear_changes_nothing(
         self, box: Toolbox, tmp_path: Path, old: str, new: str, fix: str
     ) -> None:
-        """A passage that stands nowhere, or more than once, is an error that says what to do."""
+        """A passage that stands nowhere, or more than once, is an error that includes the fix."""
         (tmp_path / "a").write_text("x aaa x", "utf-8")
         assert fix in fails(box, "edit", path="a", oldText=old, newText=new)
         assert (tmp_path / "a").read_text("utf-8") == "x aaa x"
@@ -192,7 +192,7 @@ class TestFlush:
         assert (tmp_path / self.NOTE).read_text("utf-8") == "mine\n\nadded\n"
 
     def test_no_secret_gets_into_the_note(self, tmp_path: Path) -> None:
-        """Nobody looks on when it is written, so secrets are masked, where they are to be."""
+        """No one looks on when it is written, so secrets are masked, where they are to be."""
         content = "key AKIAQ3EGRLWM5N7PXJ2K"
         for mask in (True, False):
             use(flush_tools(Bounds(root=tmp_path), note=self.NOTE, mask=mask), "write", path=self.NOTE, content=content)
