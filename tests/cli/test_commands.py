@@ -319,6 +319,13 @@ class TestSessions:
         (one,) = [one for one in found["sessions"] if one["title"] == "Carrier webhook signatures"]
         assert one["agent"] == "pi"
 
+    def test_the_title_of_the_host_is_kept_by_an_import(self, tmp_path: Path) -> None:
+        """It names the session in lists, searches and recalls."""
+        run("import", EXAMPLE, home=tmp_path)
+        assert [one["title"] for one in data("sessions", home=tmp_path)["sessions"]] == ["Carrier webhook signatures"]
+        assert "Carrier webhook signatures" in run("search", "carrier signature", home=tmp_path).stdout
+        assert "Carrier webhook signatures" in run("recall", "carrier signature tolerance?", home=tmp_path).stdout
+
     def test_an_empty_machine_prints_what_to_do(self, tmp_path: Path) -> None:
         """Without any session the command says how to import some, or how to name a folder."""
         done = run("sessions", home=tmp_path)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from benchmarks.archive_rows import make_rows
 from holdfast.engine import Engine
+from holdfast.memory.memory import Memory
 from holdfast.memory.sessions import MAX_TITLE_CHARS, make_title, shorten
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
@@ -38,6 +40,8 @@ def test_the_first_real_sentence_of_the_user_is_the_title(tmp_path: Path) -> Non
     [
         ("Why  does\nit fail? Look.", "Why does it fail?"),
         ("修复导入器。它跳过空行。", "修复导入器。"),
+        ("Morning. Back again! The importer skips rows. Why?", "The importer skips rows."),
+        ("早上好！我回来了。导入器跳过空行。", "导入器跳过空行。"),
         ("Version 2.1 of the importer skips rows", "Version 2.1 of the importer skips rows"),
     ],
 )
@@ -52,6 +56,33 @@ def test_a_title_is_short(text: str) -> None:
     title = shorten(text)
     assert len(title) <= MAX_TITLE_CHARS
     assert title.endswith("…")
+
+
+class TestHostTitle:
+    @pytest.fixture
+    def memory(self, tmp_path: Path) -> Iterator[Memory]:
+        """A memory with one message of a session."""
+        with Memory.open(tmp_path / "m", settings=Settings(embedding=Embedding(provider="none"))) as memory:
+            memory.ingest([user("Morning. The importer skips rows."), user("Also the exporter.")], scope=SCOPE)
+            yield memory
+
+    def test_a_title_of_the_host_comes_first(self, memory: Memory) -> None:
+        """On one line, and without secrets; the newest one counts."""
+        assert make_title(memory.store, SCOPE) == "The importer skips rows."
+        memory.set_title("Importer\n rows", scope=SCOPE)
+        assert make_title(memory.store, SCOPE) == "Importer rows"
+        secret = "ghp_" + "x7Kq2mVn8Rt4Lw9Zb3Yc6Hd1Fs5Gj0Pq2Aef"
+        memory.set_title(f"Importer with {secret}", scope=SCOPE)
+        assert secret not in make_title(memory.store, SCOPE)
+        assert make_title(memory.store, SCOPE).startswith("Importer with")
+
+    @pytest.mark.parametrize("ids", [[1], None], ids=["one message", "the session"])
+    def test_a_title_is_forgotten_with_a_message(self, memory: Memory, ids: list[int] | None) -> None:
+        """It may repeat the message, so the host's titles are not used again."""
+        memory.set_title("Importer rows", scope=SCOPE)
+        memory.forget(scope=SCOPE, ids=ids)
+        memory.set_title("Importer rows", scope=SCOPE)
+        assert "Importer" not in make_title(memory.store, SCOPE)
 
 
 class TestList:

@@ -83,6 +83,8 @@ class _Result:
             elif scope not in stored:  # a session that an earlier version stored without a project stays there
                 scope = replace(scope, project=transcript.cwd or "")
             archived = memory.ingest(transcript.messages, scope=scope)
+            if transcript.title and all(archived):  # the title may repeat a message that was forgotten
+                memory.set_title(transcript.title, scope=scope)
             self.messages += len(archived)
             self.stripped += len(archived.stripped)
             self.sessions += 1

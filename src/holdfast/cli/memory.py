@@ -67,8 +67,9 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
     with read_memory(home) as memory:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
+        titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
         _print_missing(memory)
-    owner = {row.id: owner_of(row.scope) for row in rows}
+    owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
     hidden = {row.id for row in rows if row.excluded}
     if as_json:
         emit_json([asdict(hit) | owner[hit.message] | {"excluded": hit.message in hidden} for hit in hits])
@@ -88,7 +89,8 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
 
 def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
     """Describe the message that a passage is from: its number, time and speaker, and how well it matches."""
-    fields = [minute(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"], note]
+    fields = [minute(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"]]
+    fields += [owner["title"], note]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from threading import Lock, RLock
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cache import LruCache
 from holdfast.memory.block import Detail, render
@@ -21,6 +21,9 @@ from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, RULES, make_ma
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.store.base import Record, Scope, Select
+
+if TYPE_CHECKING:  # prompts do not need it
+    from holdfast.transcripts import Transcript
 
 log = logging.getLogger("holdfast.hooks")
 
@@ -118,10 +121,14 @@ class HostHooks:
         name, known_size, known = host.transcript
         if not size or (name, known_size) == (str(path), size):
             return {}
-        messages = _read(path)
+        transcript = _read(path)
+        messages = transcript.messages
         if name != str(path) or len(messages) < known:  # another file, or one that was rewritten
             known = 0
-        host.messages += host.memory.ingest(messages[known:], scope=host.scope)
+        archived = host.memory.ingest(messages[known:], scope=host.scope)
+        host.messages += archived
+        if transcript.title and all(archived):  # the title may repeat a message that was forgotten
+            host.memory.set_title(transcript.title, scope=host.scope)
         host.transcript = (str(path), size, len(messages))
         self._record(host)
         self._mark(host)
@@ -317,10 +324,10 @@ def _add_context(payload: Payload, context: str) -> Output:
     return {"hookSpecificOutput": {"hookEventName": payload["hook_event_name"], "additionalContext": context}}
 
 
-def _read(path: Path) -> list[Message]:
+def _read(path: Path) -> Transcript:
     from holdfast import transcripts  # noqa: PLC0415 - takes time, and prompts do not need it
 
-    return transcripts.read(path).messages
+    return transcripts.read(path)
 
 
 def _summary(payload: Payload) -> str:
@@ -328,7 +335,7 @@ def _summary(payload: Payload) -> str:
     if isinstance(given := payload.get("compact_summary"), str):
         return given
     path = Path(str(payload.get("transcript_path") or ""))
-    messages = _read(path) if path.is_file() else []
+    messages = _read(path).messages if path.is_file() else []
     return next((message.text for message in reversed(messages) if message.role == "user" and message.text), "")
 
 

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from holdfast.context.edits import EDIT, Edit, Forgotten, to_json
 from holdfast.memory import block
+from holdfast.memory.sessions import TITLE, withhold_title
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest
 
@@ -42,7 +43,9 @@ def forget(
         evidence = set[int]().union(*(row.evidence for row in rows))
         messages = store.read_messages(Select(scope=scope, across=across, ids=tuple(evidence)))
         count = _forget_facts(store, rows, {row.id for row in messages}, own, scope=scope, across=across)
+        titled = store.read_records(Select(scope=scope, across=across), kind=TITLE)
         store.remove_records(Select(scope=scope, across=across))
+        store.add_records([withhold_title(record.scope) for record in titled])
         store.remove_jobs(Select(scope=scope, across=across))
         count += store.remove_messages(Select(scope=scope, across=across))
         return count + _forget_late_facts(store, evidence=None, scope=scope, across=across)
@@ -111,7 +114,8 @@ def _clean_records(
     edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
     key = f"forgotten:{digest(repr((ids, sorted(fact.id for fact in facts))))}"
     owners = sorted(set(map(attrgetter("scope"), (*quoting, *rows))), key=repr)
-    store.add_records([*emptied, *(Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in owners)])
+    changes = [Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in owners]
+    store.add_records([*emptied, *changes, *map(withhold_title, owners)])
 
 
 def _is_summary(record: Record) -> bool:

@@ -193,6 +193,14 @@ class Memory:
         numbers, _ = archive.append(self.store, masked, scope=scope, time=self.clock(), marks=self.marks)
         return archive.AppendResult(numbers, stripped=stripped)
 
+    def set_title(self, title: str, *, scope: Scope) -> None:
+        """Record the title that a host gave to a session, secrets masked."""
+        from holdfast.memory.sessions import record_title  # noqa: PLC0415 - see above
+        from holdfast.redaction import redact  # noqa: PLC0415 - see above
+
+        own = redact(title) if self.settings.archive.redaction else title
+        record_title(self.store, own, scope=scope, time=self.clock())
+
     def embed(self, *, limit: int | None = None) -> int:
         """Embed passages that have no vectors yet, oldest first, and return how many.
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from holdfast.memory.archive import is_noise, unwrap
-from holdfast.store.base import Scope, Select, Store
+from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
+from holdfast.store.base import Record, Scope, Select, Store
 
 TURN: Final = "turn"
 """The kind of the records that hold the reports of past turns."""
+TITLE: Final = "title"
+"""The kind of the record with the title that a host gave to a session."""
 MAX_TITLE_CHARS: Final = 72
 _MAX_READ: Final = 40
 """How many messages at the beginning of a session are examined: a host may put its own before those of the user."""
@@ -25,7 +27,7 @@ class SessionInfo:
         tenant: The tenant that it belongs to.
         project: The project that it belongs to.
         agent: The agent that it belongs to.
-        title: The first real sentence of the user, shortened; empty if there is none.
+        title: The title that its host gave to it, else the first real sentence of the user; empty if there is none.
         first_time: The time of its first message, in Unix milliseconds, if known.
         last_time: The time of its last message, in Unix milliseconds, if known.
         messages: The number of its archived messages.
@@ -92,8 +94,32 @@ def _describe(store: Store, scope: Scope, *, messages: int) -> SessionInfo:
     )
 
 
+def record_title(store: Store, title: str, *, scope: Scope, time: int) -> None:
+    """Record the title that a host gave to a session."""
+    short = _cut(" ".join(title.split()))
+    known = store.read_records(Select(scope=scope), kind=TITLE)
+    if not short or any(record.data.get("title") in {"", short} for record in known):
+        return
+    store.add_records([Record(scope=scope, kind=TITLE, key="", data={"title": short}, time=time)])
+
+
+def withhold_title(scope: Scope) -> Record:
+    """Return the record of a session whose host's titles are not used: they may repeat a message that was forgotten."""
+    return Record(scope=scope, kind=TITLE, key="", data={"title": ""})
+
+
+def read_title(store: Store, scope: Scope) -> str:
+    """Return the title that a host gave to a session; empty if none was recorded."""
+    for record in store.read_records(Select(scope=scope), kind=TITLE):
+        return str(record.data.get("title", ""))
+    return ""
+
+
 def make_title(store: Store, scope: Scope) -> str:
-    """Return the first real sentence of the user in a session, shortened; empty if there is none."""
+    """Return the title of a session: that of its host, else the first real sentence of the user; empty if none."""
+    title = read_title(store, scope)
+    if title:
+        return title
     for row in store.read_messages(Select(scope=scope, limit=_MAX_READ)):
         if row.message.role != "user":
             continue
@@ -104,13 +130,23 @@ def make_title(store: Store, scope: Scope) -> str:
 
 
 def shorten(text: str) -> str:
-    """Return the first sentence of a text, on one line, at most `MAX_TITLE_CHARS` long."""
-    line = " ".join(text.split())
-    stops = [line.find(end) + len(end) for end in _ENDS if end in line]
-    sentence = line[: min(stops, default=len(line))].strip()
-    if len(sentence) <= MAX_TITLE_CHARS:
-        return sentence
-    cut = sentence[: MAX_TITLE_CHARS - 1]
+    """Return the first sentence of a text that is no greeting, on one line, at most `MAX_TITLE_CHARS` long."""
+    rest = " ".join(text.split())
+    sentence = ""
+    while rest:
+        stops = [rest.find(end) + len(end) for end in _ENDS if end in rest]
+        stop = min(stops, default=len(rest))
+        sentence = rest[:stop].strip()
+        rest = rest[stop:].strip()
+        if not is_acknowledgement(sentence):
+            break
+    return _cut(sentence)
+
+
+def _cut(line: str) -> str:
+    if len(line) <= MAX_TITLE_CHARS:
+        return line
+    cut = line[: MAX_TITLE_CHARS - 1]
     space = cut.rfind(" ")
     if space > MAX_TITLE_CHARS // 2:
         cut = cut[:space]

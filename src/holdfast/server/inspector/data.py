@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory import facts as versions
 from holdfast.memory.recall import Hit, Recall
+from holdfast.memory.sessions import make_title, read_title
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.models import cost
 from holdfast.report import ContextReport, Window
@@ -60,6 +61,7 @@ class Summary:
     turns: int = 0
     compactions: int = 0
     cost: float = 0.0
+    title: str = ""
     is_complete: bool = False
     recent: deque[WindowSource] = field(default_factory=lambda: deque(maxlen=SPARK))
 
@@ -71,6 +73,7 @@ class Summary:
     def update(self, engine: Engine, scope: Scope, *, until: float) -> None:
         """Read what is new, until a moment of the monotonic clock."""
         store = engine._memory.store
+        self.title = read_title(store, scope) or self.title or make_title(store, scope)
         for record in store.read_records(Select(scope=scope, after=self.last_record), kind=WINDOW):
             source = msgspec.convert(record.data, WindowSource)
             self.last_record, self.turns = record.id, self.turns + 1
