@@ -43,6 +43,13 @@ def calling(name: str, **arguments: object) -> ScriptedReply:
     return ScriptedReply(calls=(ToolCall(id=f"call_{name}", name=name, arguments=arguments),))
 
 
+PORT_FACT = (
+    '{"facts": [{"type": "config", "content": "The staging database listens on port 6543",'
+    ' "quote": "the staging database listens on port 6543"}]}'
+)
+"""The answer of a model that reads the conversation for facts."""
+
+
 class TestTurn:
     def test_a_word_is_answered_and_both_are_written_down(self, fixture: AgentFixture) -> None:
         """The answer comes piece by piece and as a whole, and the transcript is a session that any reader reads."""
@@ -302,7 +309,7 @@ class TestMemories:
 class TestReset:
     def test_a_new_conversation_gets_only_the_facts_of_the_old_one(self, fixture: AgentFixture) -> None:
         """The old transcript is kept, and what was learned in it is queued."""
-        agent = fixture.agent(["Noted.", "Hi."])
+        agent = fixture.agent(["Noted.", "Hi.", PORT_FACT])
         agent.say("Remember that the staging database listens on port 6543.")
         old = agent.session
         session = agent.reset()
@@ -319,7 +326,7 @@ class TestReset:
         before.say("Remember that the staging database listens on port 6543.")
         before.close()
         fixture.now += 48 * 3_600_000
-        agent = fixture.agent([])
+        agent = fixture.agent([PORT_FACT])
         assert agent.session.id != before.session.id
         agent.engine.work()
         assert any("6543" in fact.content for fact in agent.session.facts())

@@ -22,6 +22,7 @@ from holdfast.memory.learning_queue import (
     find_read,
     make_read_record,
     measure,
+    read_number,
     reader_of,
 )
 from holdfast.memory.memory import Memory
@@ -156,7 +157,7 @@ def run_job(
     The facts are stored together with how far the session is read then, or not at all: if another process has read the
     same meanwhile, or a message was forgotten. With `is_limited` the call counts towards the limits of the settings.
     """
-    if "ids" in job.data:
+    if isinstance(job.data.get("ids"), list):
         return _run_old_job(memory, job)
     reader = reader_of(job)
     pause = load_pause(memory.store, job.scope, reader)
@@ -180,7 +181,7 @@ def run_job(
         read = [row for row in rows if row.id < min(found.unread)]
     if read and not _store(memory, job, found, read, start=start, model=model):
         return Step(found=found)  # the next step reads again what is left
-    is_done = bool(read) and read[-1].id >= int(job.data["until"])
+    is_done = bool(read) and read[-1].id >= read_number(job.data, "until")
     if is_done:
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
     limit = meter.limit if meter is not None else ""
@@ -192,7 +193,7 @@ def run_job(
 
 def _read_batch(memory: Memory, job: Job, *, start: int, model: Model | None, tries: int) -> list[MessageRow]:
     """Read the next messages of a job, as many as are worth one call; fewer after an answer that cannot be used."""
-    until = int(job.data["until"])
+    until = read_number(job.data, "until")
     if model is None:
         select = Select(scope=job.scope, after=start, before=until + 1, limit=_BATCH_MESSAGES)
         return memory.store.read_messages(select)
@@ -293,7 +294,7 @@ def _record_pause(memory: Memory, job: Job, pause: Pause, failure: str, *, is_un
 
 def _run_old_job(memory: Memory, job: Job) -> Step:
     """Run a job of an earlier version, which names its messages, by rule: it does not say which model may read them."""
-    ids = tuple(job.data["ids"])
+    ids = tuple(number for number in job.data["ids"] if type(number) is int)
     rows = memory.store.read_messages(Select(scope=job.scope, ids=ids))
     found = _extract(memory, job, rows, model=None, cancel=None)
     if _are_there(memory.store, job.scope, rows):

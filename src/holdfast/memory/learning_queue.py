@@ -9,8 +9,8 @@ gaps, so nothing is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from holdfast.context.edits import Edit, Item
 from holdfast.messages import Message
@@ -68,8 +68,14 @@ def find_read(store: Store, scope: Scope, reader: str) -> int:
     last = 0
     for record in records:
         if _covers(reader, by=str(record.data.get("reader")), model=str(record.data.get("model"))):
-            last = max(last, int(record.data["last"]))
+            last = max(last, read_number(record.data, "last"))
     return last
+
+
+def read_number(data: Mapping[str, Any], name: str) -> int:
+    """Return a whole number of a stored row; 0 if there is none, because the row was damaged or is of another kind."""
+    value = data.get(name)
+    return value if type(value) is int else 0
 
 
 def _covers(reader: str, *, by: str, model: str) -> bool:
@@ -85,10 +91,10 @@ def find_queued(store: Store, scope: Scope, reader: str) -> int:
     last = find_read(store, scope, reader)
     for record in store.read_records(Select(scope=scope), kind=LEARNED):
         if _covers(reader, by=record.key, model=record.key):
-            last = max(last, int(record.data["last"]))
+            last = max(last, read_number(record.data, "last"))
     for job in store.read_jobs(Select(scope=scope), kind=EXTRACT):
         if reader_of(job) == reader:
-            last = max(last, int(job.data.get("until", 0)))
+            last = max(last, read_number(job.data, "until"))
     return last
 
 

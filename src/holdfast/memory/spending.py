@@ -7,11 +7,13 @@ process that is killed has counted too much rather than too little.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Any, Final
 
 from holdfast.errors import ModelBudgetError, ModelError
+from holdfast.memory.learning_queue import read_number
 from holdfast.memory.memory import Memory
 from holdfast.messages import Usage
 from holdfast.models.base import Model, OnText, Prompt, Reply
@@ -94,8 +96,11 @@ class Spending:
 def load_spending(store: Store, tenant: str) -> Spending:
     """Read what was spent for a tenant."""
     for record in store.read_records(Select(scope=owner_of(tenant)), kind=SPENT, keys=(_KEY,)):
-        hours = {int(number): (int(calls), int(tokens)) for number, calls, tokens in record.data["hours"]}
-        return Spending(hours=hours, calls=record.data["calls"], tokens=record.data["tokens"])
+        hours: dict[int, tuple[int, int]] = {}
+        with suppress(TypeError, ValueError):  # a row that is something else counts as nothing
+            for number, calls, tokens in record.data.get("hours", ()):
+                hours[int(number)] = (int(calls), int(tokens))
+        return Spending(hours=hours, calls=read_number(record.data, "calls"), tokens=read_number(record.data, "tokens"))
     return Spending()
 
 
@@ -208,4 +213,6 @@ def list_pauses(store: Store, tenant: str) -> dict[str, Pause]:
 
 
 def _read_pause(data: Mapping[str, Any]) -> Pause:
-    return Pause(failures=int(data["failures"]), until=int(data["until"]), reason=str(data["reason"]))
+    return Pause(
+        failures=read_number(data, "failures"), until=read_number(data, "until"), reason=str(data.get("reason", ""))
+    )
