@@ -721,5 +721,31 @@ def openclaw(*, host: Path | None, alone: bool, facts: str, keep: Path | None, a
     print_table(found["calls"], first="call")
 
 
+@bench.command()
+@click.option("--turns", type=click.IntRange(min=1), default=92, show_default=True, help="Turns of the chat.")
+@click.option("--kills", type=click.IntRange(min=0), default=20, show_default=True)
+@click.option("--hours", type=click.IntRange(min=0), default=6, show_default=True, help="Hours without a model.")
+@as_json
+def learning(*, turns: int, kills: int, hours: int, as_json: bool) -> None:
+    """What a long chat teaches, which questions in other words find it, and what kills and failures lose."""
+    from benchmarks.learning import measure_chat, measure_kills, measure_outage, measure_questions  # noqa: PLC0415 - as above
+
+    with Progress(turns + 2 + kills) as progress:
+        chat = measure_chat(turns=turns, progress=lambda count: progress.advance(count, "chat"))
+        questions = measure_questions(progress=lambda count: progress.advance(count, "questions"))
+        killed = measure_kills(kills=kills, progress=lambda count: progress.advance(count, "kills"))
+        outage = measure_outage(hours=hours)
+    if as_json:
+        emit_json({"chat": chat, "questions": questions, "kills": killed, "outage": outage, **machine()})
+        return
+    print_table({"chat": chat}, first="")
+    echo("")
+    print_table({name: questions[name] for name in ("without", "with")}, first="questions of facts")
+    echo("")
+    print_table({"kills": killed}, first="")
+    echo("")
+    print_table({"no model": outage}, first="")
+
+
 if __name__ == "__main__":
     bench()

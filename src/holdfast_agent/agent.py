@@ -296,11 +296,16 @@ class Agent:
             self.notes.poll()
         return replace(turn, text=flush.strip_silence(turn.text))
 
-    def _save_progress(self, entry: SessionEntry, *, reply: Reply | None = None) -> SessionEntry:
-        """Record the time of the user's message, once, and a reply."""
+    def _save_progress(
+        self, entry: SessionEntry, *, reply: Reply | None = None, window: Window | None = None
+    ) -> SessionEntry:
+        """Record the time of the user's message, once, a reply, and what was cut from the window that it answers."""
         if self._input_time:
             entry = entry.with_input(self._input_time)
             self._input_time = 0
+        if window is not None:
+            cuts = [change for change in window.report.changes if change.kind in {"trimmed", "pruned"}]
+            entry = entry.with_cut(sum(change.tokens_before - change.tokens_after for change in cuts))
         if reply is None:
             return entry
         return entry.with_reply(
@@ -322,7 +327,7 @@ class Agent:
             reply = completion.reply
             name = reply.message.model or self.model.name
             self.record(replace(reply.message, usage=reply.usage, model=name), reply=True)
-            self.update_entry(partial(self._save_progress, reply=reply))
+            self.update_entry(partial(self._save_progress, reply=reply, window=completion.window))
             turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=_add_usage(turn.usage, reply.usage))
             calls = reply.message.calls
             if not calls:

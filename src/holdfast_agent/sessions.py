@@ -101,6 +101,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
     memory_flush_failure_count: int = 0
     memory_flush_last_failed_at: int = 0
     memory_flush_last_failure_error: str = ""
+    memory_flush_left_tokens: int = 0
     model: str = ""
     model_provider: str = ""
     estimated_cost_usd: float = 0.0
@@ -189,7 +190,12 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
             total_tokens=tokens_after,
             total_tokens_fresh=True,
             memory_flush_failure_count=0,
+            memory_flush_left_tokens=0,
         )
+
+    def with_cut(self, tokens: int) -> Self:
+        """Record that tokens were cut from a window: what leaves it counts towards the next flush."""
+        return replace(self, memory_flush_left_tokens=self.memory_flush_left_tokens + tokens)
 
     def with_flush(self, *, now: int, cycle: int) -> Self:
         """Record that the notes were written; `cycle` is the count of compactions before that turn."""
@@ -201,14 +207,17 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
             memory_flush_failure_count=0,
             memory_flush_last_failed_at=0,
             memory_flush_last_failure_error="",
+            memory_flush_left_tokens=0,
         )
 
     def with_failed_flush(self, error: str, *, now: int, max_failures: int) -> Self:
         """Record a failed flush; after `max_failures` in a row this cycle continues without notes."""
         failures = self.memory_flush_failure_count + 1
         flushed_at = self.memory_flush_compaction_count
+        left = self.memory_flush_left_tokens
         if failures >= max_failures:
             flushed_at = self.compaction_count
+            left = 0
         return replace(
             self,
             updated_at=now,
@@ -216,6 +225,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
             memory_flush_last_failed_at=now,
             memory_flush_last_failure_error=head(error, MAX_ERROR_CHARS),
             memory_flush_compaction_count=flushed_at,
+            memory_flush_left_tokens=left,
         )
 
     @property
@@ -230,6 +240,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True, rename="camel", om
             compactions=self.compaction_count,
             flushed_at=self.memory_flush_compaction_count,
             failures=self.memory_flush_failure_count,
+            left=self.memory_flush_left_tokens,
         )
 
 

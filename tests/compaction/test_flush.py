@@ -29,6 +29,16 @@ class TestDue:
         compacted = Cycle(compactions=3, flushed_at=2)
         assert due(compacted, used=190_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
 
+    def test_what_is_cut_from_windows_counts(self) -> None:
+        """Trimming keeps a window small, and what it removes is gone from it as after a compaction."""
+        cut = Cycle(left=100_000)
+        assert due(cut, used=76_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
+        assert due(cut, used=75_999, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "early"
+        once = Cycle(flushed_at=0, left=175_999)
+        assert due(once, used=150_000, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "done"
+        again = Cycle(flushed_at=0, left=176_000)
+        assert due(again, used=0, coming=0, budget=LIMITS, can_write=True, settings=SETTINGS) == "due"
+
     def test_a_compaction_within_the_flush_does_not_use_up_the_next_one(self) -> None:
         """What counts is how many compactions there had been when the flush began."""
         after = Cycle(compactions=3, flushed_at=2)

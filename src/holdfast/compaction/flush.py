@@ -53,11 +53,13 @@ class Cycle:
         compactions: The number of compactions so far.
         flushed_at: That number when the last flush began or was given up; None before the first.
         failures: How often the flush has failed since then.
+        left: Tokens that were cut from windows since then: they leave as those of a compaction do.
     """
 
     compactions: int = 0
     flushed_at: int | None = None
     failures: int = 0
+    left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +95,10 @@ def due(
         return "read-only"
     if heartbeat:
         return "heartbeat"
-    if cycle.flushed_at == cycle.compactions:
+    has_lost_much = 0 < budget.flush_at <= cycle.left  # as much as a window holds
+    if cycle.flushed_at == cycle.compactions and not has_lost_much:
         return "failed" if cycle.failures >= settings.max_failures else "done"
-    is_full = budget.flush_at > 0 and used + coming >= budget.flush_at
+    is_full = budget.flush_at > 0 and used + coming + cycle.left >= budget.flush_at
     is_long = 0 < settings.force_flush_transcript_bytes <= transcript_bytes
     return "due" if forced or is_full or is_long else "early"
 

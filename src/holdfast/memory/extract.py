@@ -206,7 +206,7 @@ _MAX_ANSWER_TOKENS: Final = 4_096
 _USABLE_SHARE: Final = 0.8
 """The part of a model's window that is used, since token counts are estimates."""
 _KNOWN_SHARE: Final = 0.15
-_MAX_KNOWN_TOKENS: Final = 1_500
+_MAX_KNOWN_TOKENS: Final = 1_000
 """The most tokens of known facts in a prompt, and the most share of the window."""
 _MIN_ROOM: Final = 500
 _MAX_DEPTH: Final = 4
