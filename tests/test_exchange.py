@@ -6,6 +6,7 @@ import asyncio
 import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -331,6 +332,24 @@ class TestARefusedWindow:
 
 class TestTheSizeOfTheNextWindow:
     """How far a window shrinks, by what the provider's error says."""
+
+    def test_the_report_names_the_source_of_the_limit(self, engine: Engine) -> None:
+        """It is an argument only if the caller gave one."""
+        session = engine.session("s")
+        request = ModelRequest(messages=[*tool_conversation(24), user("And now?")], format="anthropic", model="gpt-4o")
+
+        def source(exchange: Exchange | None) -> str:
+            assert exchange is not None
+            assert exchange.window is not None
+            return exchange.window.report.limit_source
+
+        exchanges = Exchanges()
+        assert source(Exchanges(16_000).begin(session, request)) == "argument"
+        assert source(exchanges.begin(session, replace(request, model="house/secret"))) == "default"
+        first = exchanges.begin(session, request)
+        assert source(first) == "model"
+        assert source(first.shrink(Numbers(limit=8_000, requested=16_000))) == "refusal"
+        assert source(exchanges.begin(session, request)) == "refusal"
 
     def shrink(self, engine: Engine, refusal: Numbers, *, limit: int = 16_000) -> tuple[int, Exchange]:
         """Refuse a window; return its tokens and the next exchange."""

@@ -25,7 +25,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from holdfast import providers
 from holdfast.cache import LruCache
-from holdfast.context.budget import budget
+from holdfast.context.budget import LimitSource, budget
 from holdfast.errors import (
     CompactionError,
     HoldfastError,
@@ -39,12 +39,13 @@ from holdfast.messages import Message, Text, Thinking
 from holdfast.models.base import Model, OnText, Prompt, Reply, Tool
 from holdfast.models.naming import FunctionModel
 from holdfast.providers import Incoming
-from holdfast.providers.models import context_tokens
+from holdfast.providers.models import find_tokens
 from holdfast.providers.overflow import Numbers, believe, is_overflow, is_silent_overflow, numbers
 from holdfast.providers.rules import blocks
 from holdfast.providers.wire import leading_system
 from holdfast.report import Window
 from holdfast.session import Session
+from holdfast.settings import DEFAULT_CONTEXT_TOKENS
 from holdfast.store.base import FactRow, Scope
 
 log = logging.getLogger("holdfast.exchange")
@@ -319,13 +320,14 @@ class Exchanges:
 
     def _make(self, session: Session, request: ModelRequest, *, compact: Compact | None = None, warn: Warn) -> Exchange:
         """Make an exchange within the limits that are known."""
-        limit = self.limit or session.settings.model.context_tokens
-        limit = limit or request.model_tokens or context_tokens(request.model)
+        limit, source = self._find_limit(session, request)
         max_prompt = None
         with self._lock:
             learned = self._learned.get((session.scope, request.model))
         if learned is not None:
-            limit = min(limit, learned.limit)
+            if learned.limit < limit:
+                limit = learned.limit
+                source = "refusal"
             max_prompt = learned.max_prompt
         return Exchange(
             exchanges=self,
@@ -334,10 +336,22 @@ class Exchanges:
             body=request.body,
             place=request.after,
             limit=limit,
+            source=source,
             max_prompt=max_prompt,
             compact=compact,
             warn=warn,
         )
+
+    def _find_limit(self, session: Session, request: ModelRequest) -> tuple[int, LimitSource]:
+        """Return the context window of a request, and its source."""
+        if self.limit:
+            return self.limit, "argument"
+        if session.settings.model.context_tokens:
+            return session.settings.model.context_tokens, "settings"
+        known = request.model_tokens or find_tokens(request.model)
+        if known:
+            return known, "model"
+        return DEFAULT_CONTEXT_TOKENS, "default"
 
     def learn(self, exchange: Exchange, *, limit: int, max_prompt: int) -> None:
         """Remember what the provider takes of a conversation."""
@@ -358,6 +372,7 @@ class Exchange:
         window: The window in it; None if the request is sent as it came.
         place: The place of the reply in the conversation; empty if memory failed.
         limit: The context window, in tokens of the provider.
+        source: The source of the limit.
         max_prompt: Tokens that everything in front of the reply may have, because more was refused; None if nothing
             was. They are counted by us: what we know of the provider's way to count may change.
         retries: How many larger windows were refused before.
@@ -372,6 +387,7 @@ class Exchange:
     request: ModelRequest
     body: Json
     limit: int
+    source: LimitSource
     max_prompt: int | None = None
     window: Window | None = None
     place: str = ""
@@ -414,12 +430,15 @@ class Exchange:
         report = self.window.report
         sent = int(report.total_tokens * report.token_scale)
         stated = believe(refusal, sent=sent + report.reserved_tokens)
-        limit = min(self.limit, stated.limit or self.limit)
+        limit, source = self.limit, self.source
+        if stated.limit and stated.limit < limit:
+            limit = stated.limit
+            source = "refusal"
         share = SHRINK
         if stated.limit and stated.requested:
             share *= stated.limit / stated.requested
         max_prompt = max(1, int(share * report.total_tokens))
-        smaller = replace(self, limit=limit, max_prompt=max_prompt, retries=self.retries + 1)
+        smaller = replace(self, limit=limit, source=source, max_prompt=max_prompt, retries=self.retries + 1)
         try:
             _compact(smaller)
             smaller = _assemble(smaller)
@@ -467,19 +486,20 @@ def _assemble_once(exchange: Exchange) -> Exchange:
             provider=request.format,
             tools=request.tools,
             overhead=request.overhead,
+            source=exchange.source,
         )
     else:
-        window = exchange.session.assemble(
-            request.messages,
-            limit=exchange.limit,
-            reserve=exchange.reserve,
+        asked = exchange.session._make_request(
+            exchange.limit,
+            exchange.reserve,
             model=request.model,
             provider=request.format,
             tools=request.tools,
             overhead=request.overhead,
-            facts=request.facts,
-            recall=request.recall,
+            source=exchange.source,
         )
+        asked = replace(asked, facts=request.facts, is_recalling=request.recall)
+        window = exchange.session._assemble_request(request.messages, asked)
     for failure in window.failures:
         exchange.warn(failure)
     body = request.body

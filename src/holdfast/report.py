@@ -65,7 +65,8 @@ class ContextReport:
         turn: The number of the request, from 1.
         total_tokens: All tokens of the request.
         raw_max_tokens: The size of the model's window.
-        limit_source: The source of that size: `argument`, `settings`, `model` or `default`.
+        limit_source: The source of that size: `argument`, `settings`, `model`, `refusal` (the provider refused a larger
+            request) or `default`.
         reserved_tokens: Tokens reserved for the reply.
         percentage: The share of the window in use.
         categories: The tokens by category, including free and reserved ones.

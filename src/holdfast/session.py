@@ -27,7 +27,7 @@ from holdfast.arguments import (
 )
 from holdfast.calls import DeadlineError, Watchdog
 from holdfast.compaction.events import Hooks
-from holdfast.context.budget import Budget, budget
+from holdfast.context.budget import Budget, LimitSource, budget
 from holdfast.context.edits import Edit, Item, Pinned, Restored, tokens
 from holdfast.context.plan import added_tokens_of
 from holdfast.context.validate import ValidationCache, validate
@@ -346,6 +346,11 @@ class Session:
         require_text(question=question)
         request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools, overhead=overhead)
         request = replace(request, facts=facts, is_recalling=recall, question=question)
+        return self._assemble_request(messages, request, format=format)
+
+    def _assemble_request(self, messages: Sequence[Incoming], request: Request, *, format: str | None = None) -> Window:
+        """Make the window of a request; see `assemble`."""
+        self._resources.require_open()
         masks = self._state.history.mask_ahead(messages, format=format)
         if not self._lock.acquire(timeout=self.settings.archive.timeout_seconds):
             reason = "archive: another request of the conversation does not end"
@@ -491,13 +496,16 @@ class Session:
         provider: str | None = None,
         tools: Sequence[Mapping[str, Any]] = (),
         overhead: int = 0,
+        source: LimitSource | None = None,
     ) -> Window:
         """Make the window of the newest messages that fit, as `assemble` does if memory fails.
 
         It is for callers whose memory fails before they know the session; `reason` goes into the report.
         """
         self._resources.require_open()
-        request = self._make_request(limit, reserve, model=model, provider=provider, tools=tools, overhead=overhead)
+        request = self._make_request(
+            limit, reserve, model=model, provider=provider, tools=tools, overhead=overhead, source=source
+        )
         return self._assemble_without_memory(messages, request, format=format, reason=reason)
 
     def preview(
@@ -1109,8 +1117,9 @@ class Session:
         provider: str | None,
         tools: Sequence[Mapping[str, Any]],
         overhead: int = 0,
+        source: LimitSource | None = None,
     ) -> Request:
-        """Make a request of the arguments of `assemble`."""
+        """Make a request of the arguments of `assemble`; `source` is that of a limit that the caller did not choose."""
         require_list(Mapping, "a list of tool definitions, as in the request", tools=tools)
         require_count(overhead=overhead)
         if model is not None:
@@ -1125,8 +1134,11 @@ class Session:
         default_provider = "openai_chat"
         if model and "claude" in model.lower():
             default_provider = "anthropic"
+        limits = self._make_limits(limit, reserve, model=model, overhead=overhead)
+        if source is not None:
+            limits = replace(limits, source=source)
         return Request(
-            limits=self._make_limits(limit, reserve, model=model, overhead=overhead),
+            limits=limits,
             now=self._resources.memory.clock(),
             model=model or self.settings.model.name or "",
             provider=provider,

@@ -16,7 +16,7 @@ from holdfast.settings import (
     Settings,
 )
 
-LimitSource: TypeAlias = Literal["argument", "settings", "model", "default"]
+LimitSource: TypeAlias = Literal["argument", "settings", "model", "refusal", "default"]
 """The source of a window's size: the call, `model.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000
 """Tokens that are left for the reply if protected messages need the rest."""
