@@ -222,6 +222,23 @@ def broad(*, as_json: bool) -> None:
 
 
 @bench.command()
+@click.option("--sessions", type=click.IntRange(min=0), default=0, show_default=True, help="Older sessions as well.")
+@as_json
+def overview(*, sessions: int, as_json: bool) -> None:
+    """What a new session knows by itself: its overview, and answers to 30 questions about past sessions."""
+    from benchmarks.overview import load_sheet, measure  # noqa: PLC0415 - as above
+
+    with Progress(2 * len(load_sheet()["questions"])) as progress:
+        found = measure(more_sessions=sessions, progress=lambda count: progress.advance(count, "questions"))
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    print_table({name: {**row, "missed": len(row["missed"])} for name, row in found["questions"].items()}, first="")
+    echo("")
+    print_table(found["starts"], first="wire format")
+
+
+@bench.command()
 @as_json
 def corrections(*, as_json: bool) -> None:
     """How often the window shows the newest of two statements about one subject, and how often the old one alone."""

@@ -86,7 +86,7 @@ class TestAssemble:
         """Neither the new edits nor the turn: the session does that."""
         world.history.update(make_conversation(60))
         window, outcome = world.assemble()
-        assert {edit.kind for edit in outcome.edits} == {"trimmed", "recalled"}
+        assert {edit.kind for edit in outcome.edits} == {"trimmed", "overview", "recalled"}
         assert window.report.turn == 1
         assert not world.memory.store.read_records(Select(scope=SCOPE), kind=EDIT)
         assert not world.memory.store.read_records(Select(scope=SCOPE), kind=TURN)

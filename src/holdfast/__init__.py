@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.context.edits import Edit as Edit
     from holdfast.context.edits import Forgotten as Forgotten
     from holdfast.context.edits import Item as Item
+    from holdfast.context.edits import OverviewAdded as OverviewAdded
     from holdfast.context.edits import Pinned as Pinned
     from holdfast.context.edits import Pruned as Pruned
     from holdfast.context.edits import Recalled as Recalled
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from holdfast.memory.memory import Stats as Stats
     from holdfast.memory.recall import Hit as Hit
     from holdfast.memory.recall import Recall as Recall
+    from holdfast.memory.session_lines import SessionLine as SessionLine
     from holdfast.memory.sessions import SessionInfo as SessionInfo
     from holdfast.messages import Image as Image
     from holdfast.messages import Message as Message
@@ -123,7 +125,9 @@ _HOMES: Final = {
     "holdfast.compaction.run": "Compaction",
     "holdfast.compaction.summarise": "Progress Summary",
     "holdfast.compaction.tool_calls": "Activity FailedCall PlanStep",
-    "holdfast.context.edits": "Block Edit Forgotten Item Pinned Pruned Recalled Restored Summarised Trimmed",
+    "holdfast.context.edits": (
+        "Block Edit Forgotten Item OverviewAdded Pinned Pruned Recalled Restored Summarised Trimmed"
+    ),
     "holdfast.context.validate": "ValidWindow",
     "holdfast.engine": "Engine",
     "holdfast.errors": "ClosedError CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
@@ -137,6 +141,7 @@ _HOMES: Final = {
     "holdfast.memory.learning": "LearningState",
     "holdfast.memory.memory": "Stats",
     "holdfast.memory.recall": "Hit Recall",
+    "holdfast.memory.session_lines": "SessionLine",
     "holdfast.memory.sessions": "SessionInfo",
     "holdfast.messages": "Image Message Opaque Origin Part RedactedThinking Role Text Thinking ToolCall ToolResult"
     " Usage",

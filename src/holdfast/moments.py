@@ -14,6 +14,11 @@ def utc(milliseconds: int) -> datetime:
     return datetime.fromtimestamp(0, UTC) + timedelta(milliseconds=max(0, min(milliseconds, _MAX_MILLISECONDS)))
 
 
+def local(milliseconds: int) -> datetime:
+    """Convert a time to a date in the time zone of this machine, clamped as `utc` does."""
+    return utc(milliseconds).astimezone()
+
+
 def minute(milliseconds: int | None) -> str:
     """Format a time in UTC, to the minute: `2026-02-10 14:31`. Empty if it is unknown or out of range."""
     if milliseconds is None:

@@ -16,7 +16,7 @@ import msgspec
 
 from holdfast import providers
 from holdfast.context.budget import Budget, LimitSource
-from holdfast.context.edits import Edit, Item, tokens
+from holdfast.context.edits import Block, Edit, Item, tokens
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import FormatError
 from holdfast.memory.recall import Hit
@@ -70,7 +70,8 @@ class ContextReport:
         reserved_tokens: Tokens reserved for the reply.
         percentage: The share of the window in use.
         categories: The tokens by category, including free and reserved ones.
-        changes: The edits of this turn: pruned, trimmed, compacted or recalled.
+        changes: The edits of this turn: pruned, trimmed, compacted, recalled or overview.
+        overview_tokens: The tokens of the overview in the window, part of the category `recall`; 0 without one.
         recalled: The passages in the block, with the parts of their scores. A block may have facts alone.
         recalled_facts: The ids of the facts in the block, as `Session.facts` returns them.
         recall_reason: Why there is no block, if there is none.
@@ -104,6 +105,7 @@ class ContextReport:
     token_scale: float = 1.0
     is_calibrated: bool = False
     recalled_facts: tuple[str, ...] = ()
+    overview_tokens: int = 0
 
     @property
     def over_limit(self) -> int:
@@ -186,6 +188,12 @@ class Window:
         """Its size, by the counter in use."""
         return tokens(self.items)
 
+    @property
+    def overview(self) -> str:
+        """The overview in it; empty if there is none."""
+        found = find_overview(self.items)
+        return found.text if found is not None else ""
+
     def render(self, format: str | None = None) -> list[Mapping[str, Any]]:
         """Render the message list of a request, valid for the provider; by default the one it was made for."""
         return list(self._valid_for(format).wire)
@@ -214,8 +222,8 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
     sums["tools"] = budget.overhead
     for item in items:
         sums[categorise(item)] += item.tokens
-        if item.block:
-            sums["recall"] += item.block.tokens
+        for block in item.blocks:
+            sums["recall"] += block.tokens
     for item, files in _list_files(items):
         in_files = min(sum(file.tokens for file in files), item.tokens)
         sums[categorise(item)] -= in_files
@@ -228,11 +236,21 @@ def categories(items: Sequence[Item], *, budget: Budget) -> tuple[Category, ...]
     )
 
 
+def find_overview(items: Iterable[Item]) -> Block | None:
+    """Return the overview in a window, with its tokens; None if there is none."""
+    for item in items:
+        if item.overview is not None:
+            return item.overview
+        if item.kind == "overview":
+            return Block(item.message.text, item.tokens)
+    return None
+
+
 def categorise(item: Item) -> str:
     """Return the part of the window that an item belongs to."""
     if item.kind == "message":
         return "tool results" if item.message.role == "tool" else "history"
-    return item.kind
+    return "recall" if item.kind == "overview" else item.kind
 
 
 def change(edit: Edit) -> Change:

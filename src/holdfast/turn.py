@@ -1,6 +1,6 @@
 """One turn: from the history of a session to the window that is sent.
 
-    replay the recorded edits -> prune -> trim -> recall -> place -> validate -> report
+    replay the recorded edits -> prune -> trim -> overview -> recall -> place -> validate -> report
 
 `assemble` takes values and returns values: it archives nothing and records nothing. `Session.assemble` archives before
 it and records after it. Between two cuts a window only grows at its end, so the provider's prompt cache holds.
@@ -13,20 +13,33 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from itertools import chain
 from typing import Final
 
 from msgspec import structs
 
 from holdfast import providers
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, apply, branch_edits, drop_forgotten, in_force, tokens
+from holdfast.context.edits import (
+    Edit,
+    Item,
+    apply,
+    begins_window,
+    branch_edits,
+    drop_forgotten,
+    in_force,
+    needs_overview,
+    tokens,
+)
 from holdfast.context.plan import (
     Plan,
     Position,
     clear_blocks,
     explain_no_block,
     find_block_place,
+    overview_room,
     place,
+    place_overview,
     plan_edits,
     recall_room,
 )
@@ -34,14 +47,16 @@ from holdfast.context.validate import ValidationCache, ValidWindow, validate
 from holdfast.edit_log import EditLog
 from holdfast.errors import SPACE_ADVICE, HoldfastError, WindowError
 from holdfast.history import History
-from holdfast.memory.block import Fact, fact_line
+from holdfast.memory.block import Fact, fact_line, session_lines
 from holdfast.memory.memory import Memory
+from holdfast.memory.overview import past_session
 from holdfast.memory.query import Shown, asks_something, find_recall_switch
 from holdfast.memory.recall import NO_WORDS, SHOWN, Hit, Recall, is_searchable
-from holdfast.report import ContextReport, Window, categories, change, warn_opaque, workspace_files
+from holdfast.report import ContextReport, Window, categories, change, find_overview, warn_opaque, workspace_files
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow
 from holdfast.timeline import Timeline
+from holdfast.tokens import MESSAGE_TOKENS
 
 MAX_PAUSE: Final = 10**15
 """The longest pause between two requests, in milliseconds: a wrong clock could give one that does not fit a
@@ -63,6 +78,7 @@ class Request:
         limits: The limits of its window.
         now: When it is made, in Unix milliseconds.
         facts: Facts that the caller chose for it; they go into the block first.
+        standing: Facts that the caller wants in the overview, if this request gets one.
         is_recalling: Whether memory is recalled for it.
         question: The user's question, if the caller sends it after the window.
         model: The name of the model that it goes to, if it is known.
@@ -75,6 +91,7 @@ class Request:
     limits: Budget
     now: int
     facts: Sequence[FactRow] = ()
+    standing: Sequence[FactRow] = ()
     is_recalling: bool = True
     question: str = ""
     model: str = ""
@@ -176,6 +193,11 @@ def assemble(
             # settings and the request as a whole. Whether one question recalls something is decided in `_recall`.
             is_recalling=not switch,
         )
+    if not switch:
+        known_edits = chain(edits.edits, plan.edits)
+        if needs_overview(plan.items, known_edits, is_first=_is_first(history, timeline)):
+            with steps.guard("overview"):
+                plan = plan.add(_make_overview(history, edits, timeline, memory, request, plan=plan))
     recall = Recall(reason=switch or "memory failed")
     with steps.guard("recall"):
         if not switch:
@@ -309,6 +331,59 @@ def _plan(
     )
 
 
+# --- the overview ----------------------------------------------------------------------
+
+
+def _is_first(history: History, timeline: Timeline) -> bool:
+    """Whether a request begins the conversation, or begins it again with another first message."""
+    return timeline.turn == 0 or not any(item.message.role == "assistant" for item in history.messages)
+
+
+def _make_overview(
+    history: History, edits: EditLog, timeline: Timeline, memory: Memory, request: Request, *, plan: Plan
+) -> tuple[Edit, ...]:
+    """Return the edit that places an overview, if there is room for one and something to say.
+
+    It goes into the newest message of the user. If the caller sends the question after the window, or blocks are at the
+    head, it is a message of its own after the system prompt. Nothing that the provider's cache has is changed for it.
+    """
+    unreported = edits.edits[timeline.reported_edits or 0 :]
+    is_cut = any(begins_window(edit) for edit in (*unreported, *plan.edits))
+    into: int | None = None
+    if request.question:
+        if timeline.sent and not is_cut:
+            return ()
+    elif memory.settings.recall.position == "tail":
+        newest = find_block_place(plan.items)
+        if newest is None or not newest.id or (timeline.was_sent(newest) and not is_cut):
+            return ()
+        into = newest.id
+    room = overview_room(plan.items, request.limits, cap=memory.settings.recall.overview_tokens)
+    if not room:
+        return ()
+    overview = memory.make_overview(
+        scope=history.scope,
+        cap=room if into is not None else room - MESSAGE_TOKENS,
+        archive_tool=request.archive_tool,
+        standing=request.standing,
+        count=history.count,
+    )
+    if not overview.text:
+        return ()
+    reason = "after a cut" if is_cut else "at the start"
+    return (
+        place_overview(
+            overview.text,
+            into=into,
+            reason=f"an overview of the project, {reason}",
+            ids=overview.messages,
+            facts=overview.facts,
+            sessions=[line.scope.session for line in overview.sessions],
+            count=history.count,
+        ),
+    )
+
+
 # --- recall ----------------------------------------------------------------------------
 
 
@@ -431,7 +506,7 @@ def _recall_block(
         items,
         recall.block,
         position=memory.settings.recall.position,
-        ids=sorted({hit.message for hit in recall.hits}),
+        ids=recall.messages,
         passages=recall.whole_passages,
         count=history.count,
     )
@@ -451,14 +526,22 @@ def _find_shown(items: Sequence[Item], *, shortened: set[int]) -> Shown:
 
 def _read_blocks(items: Sequence[Item]) -> list[str]:
     """Return the texts of the blocks of a window."""
-    return [item.block.text for item in items if item.block]
+    texts: list[str] = []
+    for item in items:
+        if item.kind == "overview":
+            texts.append(item.message.text)
+        texts += [block.text for block in item.blocks]
+    return texts
 
 
 def _is_new(recall: Recall, items: Sequence[Item]) -> bool:
-    """Return whether a fact, the best passage by score or by words, or half of all passages, is in no earlier block."""
+    """Return whether no earlier block has a fact, a session, the best passage by score or words, or half of them."""
     blocks = "\n".join(_read_blocks(items))
     for hit in recall.facts:
         if fact_line(Fact(type=hit.fact.type, text=hit.fact.content)) not in blocks:
+            return True
+    for line in recall.sessions:
+        if session_lines(past_session(line)) not in blocks:
             return True
     old: list[Hit] = []
     new: list[Hit] = []
@@ -518,6 +601,7 @@ def _report(
     warnings += warn_opaque(items)
     if limits.warning:
         warnings.append(limits.warning)
+    overview = find_overview(items)
     return ContextReport(
         session=timeline.scope.session,
         turn=timeline.turn + 1,
@@ -531,6 +615,7 @@ def _report(
         recalled=outcome.recall.hits,
         recalled_facts=tuple(hit.fact.id for hit in outcome.recall.facts),
         recall_reason=outcome.recall.reason,
+        overview_tokens=overview.tokens if overview is not None else 0,
         model=request.model or None,
         prefix_kept=_measure_kept_prefix(timeline.sent, items),
         repairs=(*request.stripped, *map(str, valid.repairs)),

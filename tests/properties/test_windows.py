@@ -16,6 +16,7 @@ from holdfast import providers
 from holdfast.context.budget import budget
 from holdfast.context.edits import (
     Edit,
+    OverviewAdded,
     Pruned,
     Recalled,
     Summarised,
@@ -35,6 +36,7 @@ from holdfast.session import Session
 from holdfast.settings import Embedding, Pruning, Recall, Settings, Trim
 from holdfast.tokens import count_messages
 from support.conversations import answer, call, items, messages_of, reply, results, system, user
+from support.earlier import add_earlier_session
 from support.strategies import WIRE, conversations, examples
 
 slow = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
@@ -141,7 +143,11 @@ def some_settings(draw: st.DrawFn) -> Settings:
 @contextmanager
 def open_session(settings_: Settings) -> Iterator[Session]:
     """A session over a real store that is deleted afterwards."""
-    with TemporaryDirectory() as folder, Engine.open(folder, settings=settings_, background=False) as engine:
+    with (
+        TemporaryDirectory() as folder,
+        Engine.open(folder, settings=settings_, background=False, personal=True) as engine,
+    ):
+        add_earlier_session(engine)
         yield engine.session("s")
 
 
@@ -152,7 +158,8 @@ def request(session: Session, talk: Sequence[Any], window: int, **options: Any) 
     except WindowTooSmallError:
         return None
     limits = budget(session.settings, window=window)
-    assert sum(item.block.tokens for item in made.items if item.block) <= limits.live_recall
+    assert sum(item.block_tokens for item in made.items) <= limits.live_recall
+    assert made.report.overview_tokens <= session.settings.recall.overview_tokens
     assert tokens(made.items) == count_messages(messages_of(made.items))
     assert tokens(made.items) <= limits.ceiling
     return made
@@ -186,7 +193,7 @@ def test_without_a_recorded_edit_the_last_request_is_a_prefix_of_the_next(
             wires = [dict(wire) for wire in providers.render(conversation, provider)]
             made = request(session, wires, window, format=provider)
             now = [json.dumps(wire, ensure_ascii=False) for wire in made.render()] if made else []
-            if made and before and {change.kind for change in made.report.changes} <= {"recalled"}:
+            if made and before and {change.kind for change in made.report.changes} <= {"recalled", "overview"}:
                 assert now[: len(before)] == before
             before = now
 
@@ -268,7 +275,8 @@ numbers = st.lists(st.integers(0, 7), max_size=3, unique=True).map(tuple)
 spans = st.lists(st.tuples(st.integers(0, 40), st.integers(40, 90)), max_size=2).map(tuple)
 changes = st.one_of(
     st.builds(Pruned, part=st.integers(0, 2), keep=spans, note=st.text(max_size=5)),
-    st.builds(Trimmed, limit=st.integers(0, 9)),
+    st.builds(Trimmed, limit=st.integers(0, 9), keeps_overview=st.booleans()),
+    st.builds(OverviewAdded, text=st.text(min_size=1, max_size=5), into=st.none() | st.integers(1, 7)),
     st.builds(Summarised, summary=st.text(min_size=1, max_size=5), thinking_removed=st.just(()) | st.just(((3, 5),))),
     st.builds(Recalled, text=st.text(min_size=1, max_size=5), into=st.none() | st.integers(1, 7)),
 )

@@ -1,4 +1,4 @@
-"""The commands on memory: search, recall, get, facts, remember, forget, stats, sessions."""
+"""The commands on memory: search, recall, overview, get, facts, remember, forget, stats, sessions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from holdfast.cli.opening import (
     scope_of,
     session_scope,
 )
-from holdfast.cli.options import as_json, home_option, opens_memory
+from holdfast.cli.options import as_json, home_option, opens_memory, owned_by
 from holdfast.cli.output import (
     align_to_words,
     drop_input,
@@ -142,11 +142,46 @@ def recall(*, query: str, cap: int | None, block: bool, home: Path | None, as_js
         _print_recalled(result, {row.id: titles[row.scope] for row in rows}, query_terms=set(terms(query)))
 
 
+@click.command()
+@click.option("--cap", type=click.IntRange(min=1), default=None, help="The maximum tokens of the overview.")
+@owned_by
+@as_json
+def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any) -> None:
+    """Print what a new session gets at its start: what holds, what is open, and the last sessions."""
+    scope, across = scope_of(**whose, session=None)
+    with read_memory(home) as memory:
+        result = memory.make_overview(scope=scope, across=across, cap=cap)
+    if as_json:
+        sessions = [
+            {
+                **owner_of(line.scope),
+                "time": line.time,
+                "title": line.title,
+                "outcome": line.outcome,
+                "message": line.number,
+            }
+            for line in result.sessions
+        ]
+        emit_json({"text": result.text, "tokens": result.tokens, "facts": list(result.facts), "sessions": sessions})
+    elif result.text:
+        echo(result.text)
+    elif cap is None and not memory.settings.recall.overview_tokens:
+        echo("No overview: recall.overview_tokens is 0.", err=True)
+    else:
+        echo("No overview: there are no facts and no sessions yet.", err=True)
+
+
 def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str]) -> None:
     for found in result.facts:
         text = printable(found.fact.content, one_line=True)
         echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}")
-    if result.facts:
+    from holdfast.memory.block import session_lines  # noqa: PLC0415 - only for this
+    from holdfast.memory.overview import past_session  # noqa: PLC0415 - only for this
+
+    for line in result.sessions:
+        text = printable(session_lines(past_session(line)))
+        echo_styled(click.style("session", fg="green", bold=True) + f"  {text.removeprefix('- ')}")
+    if result.facts or result.sessions:
         echo()
     for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True):
         fields = ["", minute(hit.time or None), hit.speaker, titles[hit.message]]

@@ -177,7 +177,7 @@ def select_compactable(items: Sequence[Item], standing: Sequence[Edit]) -> tuple
 
     `items` are a whole history, and `standing` the edits that hold for it.
     """
-    return apply(items, [edit for edit in standing if edit.kind not in {"trimmed", "recalled"}])
+    return apply(items, [edit for edit in standing if edit.kind not in {"trimmed", "recalled", "overview"}])
 
 
 def plan_compaction(

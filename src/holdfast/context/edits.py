@@ -22,7 +22,7 @@ from holdfast.tokens import TokenCounter, count_message
 
 EDIT: Final = "edit"
 """The kind of the records that hold edits, by their number."""
-ItemKind: TypeAlias = Literal["system", "summary", "recall", "message"]
+ItemKind: TypeAlias = Literal["system", "summary", "overview", "recall", "message"]
 
 GAP: Final = "\n[...]\n"
 """The mark between two kept parts of a shortened text."""
@@ -39,7 +39,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Item:
-    """One message of a window, after the edits so far, and the block that was recalled next to it.
+    """One message of a window, after the edits so far, and what memory put next to it: an overview, a recalled block.
 
     `id` is its number in the archive, by which edits name it; 0 if it has none, and negative while it cannot be
     archived. A pinned one may not be edited.
@@ -51,20 +51,32 @@ class Item:
     kind: ItemKind = "message"
     pinned: bool = False
     block: Block | None = None
+    overview: Block | None = None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """What memory put next to the message, in the order in which it is sent."""
+        return tuple(block for block in (self.overview, self.block) if block is not None)
+
+    @property
+    def block_tokens(self) -> int:
+        """The tokens of what memory put next to the message, or in a message of its own."""
+        if self.kind == "overview":
+            return self.tokens
+        return sum(block.tokens for block in self.blocks)
 
     @property
     def total(self) -> int:
-        """The tokens of the item with its block."""
-        if self.block is None:
-            return self.tokens
-        return self.tokens + self.block.tokens
+        """The tokens of the item with its blocks."""
+        return self.tokens + sum(block.tokens for block in self.blocks)
 
     @property
     def sent(self) -> Message:
-        """The message with its block as the last part."""
-        if self.block is None:
+        """The message with its blocks as the last parts."""
+        if self.block is None and self.overview is None:
             return self.message
-        return replace(self.message, parts=(*self.message.parts, Text(text=self.block.text)))
+        added = [Text(text=block.text) for block in self.blocks]
+        return replace(self.message, parts=(*self.message.parts, *added))
 
 
 def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: TokenCounter) -> list[Item]:
@@ -78,7 +90,7 @@ def make_items(messages: Sequence[Message], numbers: Sequence[int], *, count: To
 
 def tokens(items: Iterable[Item]) -> int:
     """Return the tokens of a window."""
-    return sum([item.tokens if item.block is None else item.total for item in items])
+    return sum([item.tokens if item.block is None and item.overview is None else item.total for item in items])
 
 
 # --- changes -----------------------------------------------------------------
@@ -101,9 +113,13 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field=
 
 
 class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_field="kind"):
-    """Messages, and all blocks recalled before, left the window. `limit` is the limit that they did not fit into."""
+    """Messages, and all blocks recalled before, left the window. `limit` is the limit that they did not fit into.
+
+    The overview leaves with them, unless only recalled blocks made room for a new one.
+    """
 
     limit: int
+    keeps_overview: bool = False
 
 
 class Summarised(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_field="kind"):
@@ -131,6 +147,18 @@ class Recalled(msgspec.Struct, frozen=True, kw_only=True, tag="recalled", tag_fi
     passages: tuple[int, ...] = ()
 
 
+class OverviewAdded(msgspec.Struct, frozen=True, kw_only=True, tag="overview", tag_field="kind"):
+    """An overview was placed: in the message with the number `into`, or in one of its own after the system prompt.
+
+    It stays until the next cut. `facts` and `sessions` are the ids of the facts and sessions in it.
+    """
+
+    text: str
+    into: int | None = None
+    facts: tuple[str, ...] = ()
+    sessions: tuple[str, ...] = ()
+
+
 class Restored(msgspec.Struct, frozen=True, kw_only=True, tag="restored", tag_field="kind"):
     """Trimmed messages came back on request."""
 
@@ -145,7 +173,7 @@ class Forgotten(msgspec.Struct, frozen=True, kw_only=True, tag="forgotten", tag_
     """Messages were forgotten and their words removed from earlier edits. Edits that were read before are outdated."""
 
 
-Change: TypeAlias = Pruned | Trimmed | Summarised | Recalled | Restored | Pinned | Forgotten
+Change: TypeAlias = Pruned | Trimmed | Summarised | Recalled | OverviewAdded | Restored | Pinned | Forgotten
 
 
 class Edit(msgspec.Struct, frozen=True, kw_only=True):
@@ -169,7 +197,7 @@ class Edit(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def kind(self) -> str:
-        """`pruned`, `trimmed`, `compacted`, `recalled`, `restored`, `pinned` or `forgotten`."""
+        """`pruned`, `trimmed`, `compacted`, `recalled`, `overview`, `restored`, `pinned` or `forgotten`."""
         return str(self.change.__struct_config__.tag)  # the word that is stored, whatever the class is called
 
 
@@ -198,9 +226,9 @@ MIN_LIMIT: Final = 64
 def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
     """Return the recorded edits that apply to the next request.
 
-    Recalled blocks apply until the next cut; those at the head for one request only. Trimmed messages stay out until a
-    compaction, or until the limit is at least twice the one they did not fit into; the same is true of results that
-    were shortened only because they did not fit.
+    Recalled blocks apply until the next cut; those at the head for one request only. An overview applies until messages
+    leave the window. Trimmed messages stay out until a compaction, or until the limit is at least twice the one they
+    did not fit into; the same is true of results that were shortened only because they did not fit.
     """
     # The results of one message were counted together, so all of them stay shortened if one does.
     prune_limits: dict[int, float] = {}
@@ -213,10 +241,13 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
                 prune_limits[number] = max(too_small, prune_limits.get(number, 0))
     held: list[Edit] = []
     is_cut = False
+    is_begun = False
     is_compacted = False
     for edit in reversed(edits):
-        if _holds(edit, limit, prune_limits, is_cut=is_cut, is_compacted=is_compacted):
+        if _holds(edit, limit, prune_limits, is_cut=is_cut, is_begun=is_begun, is_compacted=is_compacted):
             held.append(edit)
+        if begins_window(edit):
+            is_begun = True
         if isinstance(edit.change, Trimmed):
             is_cut = True
         elif isinstance(edit.change, Summarised):
@@ -225,11 +256,34 @@ def in_force(edits: Sequence[Edit], *, limit: int) -> tuple[Edit, ...]:
     return tuple(reversed(held))
 
 
-def _holds(edit: Edit, limit: int, prune_limits: Mapping[int, float], *, is_cut: bool, is_compacted: bool) -> bool:
-    """Return whether an edit applies. `is_cut` and `is_compacted` are about the edits after it."""
+def begins_window(edit: Edit) -> bool:
+    """Return whether messages left the window by an edit, so that the overview left too and a new one is due."""
+    match edit.change:
+        case Trimmed(keeps_overview=keeps_overview):
+            return not keeps_overview
+        case change:
+            return isinstance(change, Summarised)
+
+
+def needs_overview(items: Iterable[Item], edits: Iterable[Edit], *, is_first: bool) -> bool:
+    """Return whether a window lacks an overview: the first one, one after a cut, or one whose overview has left.
+
+    An overview leaves with its message if the client drops that message, or goes back and says something else.
+    """
+    if any(item.overview is not None or item.kind == "overview" for item in items):
+        return False
+    return is_first or any(begins_window(edit) or isinstance(edit.change, OverviewAdded) for edit in edits)
+
+
+def _holds(
+    edit: Edit, limit: int, prune_limits: Mapping[int, float], *, is_cut: bool, is_begun: bool, is_compacted: bool
+) -> bool:
+    """Return whether an edit applies. `is_cut`, `is_begun` and `is_compacted` are about the edits after it."""
     match edit.change:
         case Recalled(into=into):
             return not is_cut and into is not None
+        case OverviewAdded():
+            return not is_begun
         case Trimmed(limit=too_small):
             return not is_compacted and limit < RESTORE_FACTOR * max(too_small, MIN_LIMIT)
         case Pruned():
@@ -247,16 +301,20 @@ class _Outcome:
         gone: The messages that leave the window.
         pinned: The messages that were pinned, or no longer are.
         blocks: The blocks, by the message that contains them; None for the one at the head.
+        overviews: The overviews, in the same way.
         summary: The last summary.
         is_cut: Whether messages were trimmed or summarised, so that earlier blocks leave the window.
+        is_begun: Whether messages left the window, so that an earlier overview leaves it too.
     """
 
     changed: dict[int, list[tuple[Callable[[Message], Message], int]]] = field(default_factory=dict)
     gone: set[int] = field(default_factory=set)
     pinned: dict[int, bool] = field(default_factory=dict)
     blocks: dict[int | None, Block] = field(default_factory=dict)
+    overviews: dict[int | None, Block] = field(default_factory=dict)
     summary: Item | None = None
     is_cut: bool = False
+    is_begun: bool = False
 
     def add(self, edit: Edit) -> None:
         match edit.change:
@@ -265,10 +323,15 @@ class _Outcome:
                     self.changed.setdefault(number, []).append((partial(shorten, change=change), edit.tokens_after))
             case Recalled() as change:
                 self.blocks[change.into] = Block(change.text, edit.tokens_after, change.passages)
+            case OverviewAdded() as change:
+                self.overviews[change.into] = Block(change.text, edit.tokens_after)
             case Trimmed() | Summarised() as change:
                 self.gone.update(edit.ids)
                 self.blocks = {}
                 self.is_cut = True
+                if begins_window(edit):
+                    self.overviews = {}
+                    self.is_begun = True
                 if isinstance(change, Summarised):
                     self.summary = _make_item(change.summary, kind="summary", cost=edit.tokens_after)
                     for number, cost in change.thinking_removed:
@@ -286,6 +349,8 @@ class _Outcome:
             return item.id not in self.gone
         if item.kind == "recall":
             return not self.is_cut and None not in self.blocks
+        if item.kind == "overview":
+            return not self.is_begun and None not in self.overviews
         if item.kind == "summary":
             return self.summary is None
         return True
@@ -293,7 +358,8 @@ class _Outcome:
     @property
     def is_addition(self) -> bool:
         """Whether nothing leaves the window, and nothing is inserted between its messages."""
-        return not (self.is_cut or self.gone or self.summary or None in self.blocks)
+        has_head = None in self.blocks or None in self.overviews
+        return not (self.is_cut or self.gone or self.summary or has_head)
 
     def render(self, item: Item) -> Item:
         """Apply the edits to an item; return the item itself if they do not change it."""
@@ -302,15 +368,19 @@ class _Outcome:
         block = self.blocks.get(item.id)
         if block is None and not self.is_cut:
             block = item.block
+        overview = self.overviews.get(item.id)
+        if overview is None and not self.is_begun:
+            overview = item.overview
         pinned = self.pinned.get(item.id, item.pinned)
-        if item.id not in self.changed and block == item.block and pinned == item.pinned:
+        is_same = block == item.block and overview == item.overview and pinned == item.pinned
+        if item.id not in self.changed and is_same:
             return item
         message = item.message
         cost = item.tokens
         for change, tokens_after in self.changed.get(item.id, ()):
             message = change(message)
             cost = tokens_after
-        return replace(item, message=message, tokens=cost, block=block, pinned=pinned)
+        return replace(item, message=message, tokens=cost, block=block, overview=overview, pinned=pinned)
 
 
 def removed(edits: Iterable[Edit]) -> set[int]:
@@ -329,15 +399,19 @@ def apply(items: Sequence[Item], edits: Iterable[Edit]) -> tuple[Item, ...]:
     if outcome == _Outcome():
         return tuple(items)
     if outcome.is_addition:  # the usual case: most items are not changed at all
-        named = {*outcome.blocks, *outcome.changed, *outcome.pinned}
+        named = {*outcome.blocks, *outcome.overviews, *outcome.changed, *outcome.pinned}
         return tuple([outcome.render(item) if item.id in named else item for item in items])
     window = [outcome.render(item) for item in items if outcome.keeps(item)]
     if outcome.summary:
         window.insert(_count_leading(window, "system"), outcome.summary)
+    head = outcome.overviews.get(None)
+    if head is not None:
+        overview = _make_item(head.text, kind="overview", cost=head.tokens)
+        window.insert(_count_leading(window, "system", "summary"), overview)
     head = outcome.blocks.get(None)
     if head is not None:
         block = _make_item(head.text, kind="recall", cost=head.tokens)
-        window.insert(_count_leading(window, "system", "summary"), block)
+        window.insert(_count_leading(window, "system", "summary", "overview"), block)
     return tuple(window)
 
 

@@ -14,7 +14,7 @@ from datetime import timedelta
 from typing import Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, Recalled, Trimmed, apply, tokens
+from holdfast.context.edits import Edit, Item, OverviewAdded, Recalled, Trimmed, apply, tokens
 from holdfast.context.prune import prune, shrink_results
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, Text, Unit, units
@@ -327,7 +327,8 @@ def _group_spans(items: Sequence[Item], recent: int, *, question_follows: bool =
     for unit in grouped:
         group = items[unit.start : unit.stop]
         ids = {item.id for item in group}
-        cost = sum(item.tokens for item in group if item.kind != "recall") + added_tokens([unit]) - margin
+        messages = [item for item in group if item.kind not in {"recall", "overview"}]  # a cut removes the others
+        cost = sum(item.tokens for item in messages) + added_tokens([unit]) - margin
         spans.append(
             _Span(
                 group,
@@ -442,13 +443,20 @@ def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -
 
     Without it nothing could be recalled after a few questions, until the next cut.
     """
-    live = _block_tokens(items)
-    if position == "head" or not live or _has_block(items):
+    recalled = sum(item.block.tokens for item in items if item.block)
+    if position == "head" or not recalled or _has_block(items):
         return ()
-    if budget.live_recall - live >= budget.recall // 2:
+    if budget.live_recall - _block_tokens(items) >= budget.recall // 2:
         return ()
-    reason = "earlier blocks made room for a new one"
-    return (Edit(change=Trimmed(limit=budget.safe_limit), ids=(), reason=reason, tokens_before=live, tokens_after=0),)
+    return (
+        Edit(
+            change=Trimmed(limit=budget.safe_limit, keeps_overview=True),
+            ids=(),
+            reason="earlier blocks made room for a new one",
+            tokens_before=recalled,
+            tokens_after=0,
+        ),
+    )
 
 
 def place(
@@ -483,6 +491,42 @@ def place(
     )
 
 
+OVERVIEW_SHARE: Final = 0.25
+"""The largest share of a recalled block's cap that an overview takes: the rest is for what is asked."""
+MIN_OVERVIEW: Final = 100
+"""Tokens below which there is no overview: a window of less than 4,000 tokens has none."""
+
+
+def overview_room(items: Sequence[Item], budget: Budget, *, cap: int) -> int:
+    """Return how many tokens an overview may take; 0 if there is not enough room for one."""
+    left = budget.prompt - tokens(items) - added_tokens_of([item.message for item in items])
+    room = min(cap, int(OVERVIEW_SHARE * budget.recall), left)
+    return room if room >= min(cap, MIN_OVERVIEW) else 0
+
+
+def place_overview(
+    text: str,
+    *,
+    into: int | None,
+    reason: str,
+    ids: Iterable[int] = (),
+    facts: Iterable[str] = (),
+    sessions: Iterable[str] = (),
+    count: TokenCounter = count_text,
+) -> Edit:
+    """Return the edit that places an overview in a message, or in one of its own after the system prompt.
+
+    `ids` are the archived messages that it quotes, `facts` and `sessions` the ids of its facts and sessions.
+    """
+    return Edit(
+        change=OverviewAdded(text=text, into=into, facts=tuple(facts), sessions=tuple(sessions)),
+        ids=tuple(ids),
+        reason=reason,
+        tokens_before=0,
+        tokens_after=count(text) + (MESSAGE_TOKENS if into is None else 0),
+    )
+
+
 def _newest_id(items: Sequence[Item]) -> int:
     """Return the archive number of the newest user message or tool result; 0 if there is none or it has none."""
     newest = find_block_place(items)
@@ -492,7 +536,8 @@ def _newest_id(items: Sequence[Item]) -> int:
 
 
 def _block_tokens(items: Sequence[Item]) -> int:
-    return sum(item.block.tokens for item in items if item.block)
+    """Return the tokens of all blocks in a window, with the overview."""
+    return sum(item.block_tokens for item in items if item.block or item.overview or item.kind == "overview")
 
 
 def _has_block(items: Sequence[Item]) -> bool:

@@ -1,8 +1,9 @@
 """Hook events of hosts that run a command for each of them: Claude Code, Codex, Qwen Code, Gemini CLI.
 
-The transcript of the host is archived when a turn ends and before a compaction. A new prompt gets what memory recalls
-for it, without what the host's window still shows. After a compaction the details that the summary lost are put back,
-with what is recalled for the prompt of the turn. A tool output that is very long is archived whole and shortened.
+A new session gets an overview of its project. The transcript of the host is archived when a turn ends and before a
+compaction. A new prompt gets what memory recalls for it, without what the host's window still shows. After a compaction
+the overview and the details that the summary lost are put back, with what is recalled for the prompt of the turn. A
+tool output that is very long is archived whole and shortened.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cache import LruCache
+from holdfast.errors import HoldfastError
 from holdfast.memory.block import Detail, render
 from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, RULES, make_mark, queue_until
 from holdfast.memory.memory import Memory
@@ -211,18 +213,38 @@ class HostHooks:
             self._notify()
 
     def start(self, payload: Payload, host: _Host) -> Output:
-        """After a compaction, return the details that the host's summary lost, and what the prompt recalls."""
-        if payload.get("source") != "compact":
-            return self.archive(payload, host) if payload.get("source") == "resume" else {}
+        """Return the overview; after a compaction also the details that the summary lost and what the prompt recalls.
+
+        A session that is resumed has its overview already.
+        """
+        source = payload.get("source")
+        if source == "resume":
+            return self.archive(payload, host)
+        overview = self._make_overview(host)
+        if source != "compact":
+            return _add_context(payload, overview)
         from holdfast.hooks.host_summary import find_lost  # noqa: PLC0415 - only for this
 
         select = Select(scope=host.scope, after=host.previous, before=host.compacted + 1)
         history = [row.message for row in self._memory.store.read_messages(select)]
         lost = find_lost(history, _summary(payload), settings=host.memory.settings.compaction)[:MAX_LOST_CHARS]
-        blocks = [render((), [Detail(role="archive", time=0, text=lost)] if lost else [], self._memory.marks)]
+        blocks = [overview]
+        blocks.append(render((), [Detail(role="archive", time=0, text=lost)] if lost else [], self._memory.marks))
         if host.prompt:
             blocks.append(self._recall(host))
         return _add_context(payload, "\n\n".join(filter(None, blocks)))
+
+    def _make_overview(self, host: _Host) -> str:
+        """Make the overview of the project; empty if recall or the overview is off, or if it fails."""
+        from holdfast.memory.query import find_recall_switch  # noqa: PLC0415 - see `Memory`
+
+        if find_recall_switch(host.memory.settings):
+            return ""
+        try:
+            return host.memory.make_overview(scope=host.scope).text
+        except HoldfastError as error:  # the session goes on without it
+            log.warning("no overview for session %s: %s", host.scope.session, error)
+            return ""
 
     def check_window(self, payload: Payload, host: _Host) -> Output:
         """Recall again if the request does not show what it showed before: Gemini CLI compacts inside a turn.

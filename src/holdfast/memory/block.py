@@ -9,6 +9,9 @@ Each passage begins after a blank line with its time and its speaker, `[2026-02-
 another passage of the same day and session begins on the next line without the date, `[14:35 assistant] `, and one of
 the same minute with its speaker alone, `[assistant] `.
 
+A session is one line, `- [2026-02-10] Fix the importer. → It skips empty rows now.`, in the section `past-sessions` of
+a block; sentences of it may follow, indented. An overview is a block with the one section `project-overview`.
+
 A fact or a passage that a later statement replaces is followed by `(may be outdated: see the later statement)`.
 
 A block is recognised by the mark in its tags. A mark is a digest of the block and a proof made with a key of the store,
@@ -105,11 +108,12 @@ SUPERSEDED: Final[Mapping[Superseded, str]] = {
 """The note after the text of an entry."""
 Header: TypeAlias = tuple[Hashable | None, str]
 """A header, and the group of passages of which only the first one needs it; None if every passage needs one."""
-_TAG: Final = tag_pattern(r"recalled-context\w*", "knowledge", "detail")
+_TAG: Final = tag_pattern(r"recalled-context\w*", "knowledge", "detail", "past-sessions", "project-overview")
 _TIME: Final = r"\d{4}-\d{2}-\d{2}[^\]\n]{0,200}\]"
 _SPEAKER: Final = r"(?:user|assistant|system|tool|archive)\]|[^\]\n]{1,200}\][^\S\n]"
 _TYPES: Final = "|".join(get_args(FactType))
-_ENTRY: Final = rf"(?<=\n)(?:[^\S\n]*+\[(?={_TIME}|{_SPEAKER})|[^\w\\\n]{{1,120}}?\[(?=(?:{_TYPES})\]))"
+_DATE: Final = r"\d{4}-\d{2}-\d{2}(?: #\d{1,20})?\]"
+_ENTRY: Final = rf"(?<=\n)(?:[^\S\n]*+\[(?={_TIME}|{_SPEAKER})|[^\w\\\n]{{1,120}}?\[(?=(?:{_TYPES})\]|{_DATE}))"
 """A line that begins like an entry of the block, in folded text; the first line of a text follows a header."""
 _BREAK: Final = re.compile("\\s*[\n\u2028\u2029]\\s*")
 _MAX_NAME_CHARS: Final = 80
@@ -139,7 +143,28 @@ class Detail(Struct, frozen=True, kw_only=True):
     superseded: Superseded = "no"
 
 
-def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, style: Style = "compact") -> str:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastSession:
+    """A session in a line: its day (`2026-02-10`), title and outcome, more sentences of it, and an archived message.
+
+    `number` is the number of the message, for a tool that shows it; 0 for none.
+    """
+
+    day: str
+    title: str
+    outcome: str = ""
+    keys: tuple[str, ...] = ()
+    number: int = 0
+
+
+def render(
+    facts: Sequence[Fact],
+    details: Iterable[Detail],
+    marks: Marks,
+    *,
+    style: Style = "compact",
+    sessions: Sequence[PastSession] = (),
+) -> str:
     """Render a block; an empty text if there is nothing to quote.
 
     Passages are rendered oldest first. A compact block keeps those of a day and session together, unless one of that
@@ -149,6 +174,9 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
     if facts:
         lines = [fact_line(fact) for fact in facts]
         parts.append("\n".join(["<knowledge>", *lines, "</knowledge>"]))
+    if sessions:
+        lines = [session_lines(session) for session in sessions]
+        parts.append("\n".join(["<past-sessions>", *lines, "</past-sessions>"]))
     ordered = sorted(details, key=attrgetter("time"))  # stable: passages of the same time stay in order
     if style == "compact":
         mixed_days = {detail.time // _DAY for detail in ordered if detail.superseded != "no"}
@@ -170,15 +198,60 @@ def render(facts: Sequence[Fact], details: Iterable[Detail], marks: Marks, *, st
         parts.append(f"<detail>\n{entries.lstrip()}\n</detail>")
     if not parts:
         return ""
-    body = "\n\n".join(parts)
+    return _sign("\n\n".join(parts), marks)
+
+
+def _sign(body: str, marks: Marks) -> str:
     mark = marks.sign(body)
     return f'{OPEN} mark="{mark}">\n\n{body}\n\n{CLOSE} mark="{mark}">'
 
 
+OVERVIEW: Final = "What Holdfast remembers of this project: background, not a request."
+STANDING: Final = "Decisions and preferences that hold:"
+TASKS: Final = "Open tasks:"
+SESSIONS: Final = "Last sessions, the newest first:"
+MORE: Final = "The tool {tool} shows archived messages by their number (#), with `around` also those next to them."
+
+
+def render_overview(
+    *,
+    standing: Sequence[Fact],
+    tasks: Sequence[Fact],
+    sessions: Sequence[PastSession],
+    marks: Marks,
+    archive_tool: str = "",
+) -> str:
+    """Render an overview; an empty text if there is nothing to say."""
+    lines: list[str] = []
+    if standing:
+        lines += [STANDING, *map(fact_line, standing)]
+    if tasks:
+        lines += [TASKS, *map(fact_line, tasks)]
+    if sessions:
+        lines += [SESSIONS, *map(session_lines, sessions)]
+    if not lines:
+        return ""
+    if archive_tool and any(session.number for session in sessions):
+        lines.append(MORE.format(tool=_quote_line(archive_tool)))
+    return _sign("\n".join(["<project-overview>", OVERVIEW, *lines, "</project-overview>"]), marks)
+
+
+def session_lines(session: PastSession) -> str:
+    """Render a session: `- [2026-02-10] Fix the importer. → It skips empty rows now.`, and more sentences of it."""
+    number = f" #{session.number}" if session.number else ""
+    words = " → ".join(_quote_line(text) for text in (session.title, session.outcome) if text)
+    keys = [f"\n  · {_quote_line(key)}" for key in session.keys]
+    return f"- [{session.day}{number}] {words}{''.join(keys)}"
+
+
 def fact_line(fact: Fact) -> str:
     """Render a fact: `- [decision] Use Stripe`."""
-    text = _quote(_BREAK.sub(" ", remove_controls(fact.text).strip()))
-    return f"- [{_name(fact.type)}] {text}{SUPERSEDED[fact.superseded]}"
+    return f"- [{_name(fact.type)}] {_quote_line(fact.text)}{SUPERSEDED[fact.superseded]}"
+
+
+def _quote_line(text: str) -> str:
+    """Quote a text on one line."""
+    return _quote(_BREAK.sub(" ", remove_controls(text).strip()))
 
 
 @lru_cache(maxsize=4096)

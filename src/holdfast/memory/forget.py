@@ -1,17 +1,17 @@
 """Forget messages and facts for good, with everything that was derived from them.
 
-A fact that rests on a forgotten message goes with it, and with a named fact its earlier versions. A recorded block that
-quotes one of them and a report that shows it are removed. Of a summary that was made from it only a notice is left; a
-summary builds on the one before it, so the later summaries of the session are emptied too. Processes that have read
-such a record before find an edit that says that something was forgotten.
+A fact that rests on a forgotten message goes with it, and with a named fact its earlier versions. A recorded block or
+overview that quotes one of them and a report that shows it are removed, in every session of the agent and project. Of a
+summary that was made from it only a notice is left; a summary builds on the one before it, so the later summaries of
+the session are emptied too. Processes that have read such a record before find an edit that says that something was
+forgotten.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
-from operator import attrgetter
 from typing import Any, Final
 
 from holdfast.context.edits import EDIT, Edit, Forgotten, to_json
@@ -20,6 +20,8 @@ from holdfast.memory.sessions import TITLE, withhold_title
 from holdfast.store.base import FactRow, Record, Scope, Select, Store
 from holdfast.text import digest
 
+_PART: Final = 1_000
+"""Rows that are read at once."""
 FORGOTTEN: Final = "[A part of what this summary stood for was forgotten, and the summary with it.]"
 """A summary without the forgotten messages."""
 
@@ -40,9 +42,8 @@ def forget(
     rows: list[FactRow] = store.read_facts(Select(scope=scope, across=True))
     own = {row.id for row in rows if across or row.scope == scope}
     if ids is None and fact_ids is None:
-        evidence = set[int]().union(*(row.evidence for row in rows))
-        messages = store.read_messages(Select(scope=scope, across=across, ids=tuple(evidence)))
-        count = _forget_facts(store, rows, {row.id for row in messages}, own, scope=scope, across=across)
+        messages = _read_numbers(store, Select(scope=scope, across=across))
+        count = _forget_facts(store, rows, messages, own, scope=scope, across=across)
         titled = store.read_records(Select(scope=scope, across=across), kind=TITLE)
         store.remove_records(Select(scope=scope, across=across))
         store.add_records([withhold_title(record.scope) for record in titled])
@@ -73,6 +74,24 @@ def _forget_late_facts(store: Store, *, evidence: AbstractSet[int] | None, scope
     return _forget_facts(store, rows, set(), {row.id for row in late}, scope=scope, across=across)
 
 
+def _read_numbers(store: Store, select: Select) -> set[int]:
+    """Return the numbers of messages. They are read in parts, since a session may be long."""
+    numbers: set[int] = set()
+    part = replace(select, limit=_PART)
+    while rows := store.read_messages(part):
+        numbers.update(row.id for row in rows)
+        part = replace(part, after=rows[-1].id)
+    return numbers
+
+
+def _read_all_records(store: Store, scope: Scope) -> Iterator[Record]:
+    """Read the records of every session of an agent and project, oldest first, in parts."""
+    part = Select(scope=scope, across=True, limit=_PART)
+    while records := store.read_records(part):
+        yield from records
+        part = replace(part, after=records[-1].id)
+
+
 def _forget_facts(
     store: Store,
     rows: Sequence[FactRow],
@@ -88,7 +107,7 @@ def _forget_facts(
         keys |= earlier
     keys |= {row.id for row in rows if not messages.isdisjoint(row.evidence)}
     facts = [row for row in rows if row.id in keys]
-    _clean_records(store, messages, facts, scope=scope, across=across or bool(facts))
+    _clean_records(store, messages, facts, scope=scope, across=across)
     return store.remove_facts(Select(scope=scope, across=True), keys=tuple(sorted(keys))) if facts else 0
 
 
@@ -97,35 +116,47 @@ def _clean_records(
 ) -> None:
     """Remove records that quote what is forgotten, empty summaries, and record that something was forgotten."""
     lines = tuple(block.fact_line(block.Fact(type=fact.type, text=fact.content)) for fact in facts)
-    records: list[Record] = store.read_records(Select(scope=scope, across=across))
-    quoting = [record for record in records if _quotes(record.data, messages, lines)]
-    others = tuple(record.id for record in quoting if not _is_summary(record))
-    store.remove_records(Select(scope=scope, across=across, ids=others))
+    fact_ids = frozenset(fact.id for fact in facts)
+    ids = tuple(sorted(messages))
+    # The owners of the messages, and sessions that quoted one: a host may have made a title of it.
+    tellers = {row.scope for row in store.read_messages(Select(scope=scope, across=across, ids=ids))}
+    sessions = {owner.session for owner in tellers}
+    owners = set(tellers)
+    removed: list[int] = []
     emptied: list[Record] = []
     tainted: set[Scope] = set()
-    for record in records:
-        if _is_summary(record) and (record in quoting or record.scope in tainted):
+    for record in _read_all_records(store, scope):
+        is_listing = not sessions.isdisjoint(record.data.get("change", {}).get("sessions", ()))
+        is_quoting = is_listing or _quotes(record.data, messages, lines, fact_ids)
+        if is_quoting:
+            owners.add(record.scope)
+            if not is_listing:
+                tellers.add(record.scope)
+        if not _is_summary(record):
+            if is_quoting:
+                removed.append(record.id)
+        elif is_quoting or record.scope in tainted:
             tainted.add(record.scope)
             emptied.append(
                 replace(record, data={**record.data, "change": {**record.data["change"], "summary": FORGOTTEN}})
             )
-    ids = tuple(sorted(messages))
-    rows = store.read_messages(Select(scope=scope, across=across, ids=ids))
+    store.remove_records(Select(scope=scope, across=True, ids=tuple(removed)))
     edit = to_json(Edit(change=Forgotten(), ids=ids, reason="asked for", tokens_before=0, tokens_after=0))
-    key = f"forgotten:{digest(repr((ids, sorted(fact.id for fact in facts))))}"
-    owners = sorted(set(map(attrgetter("scope"), (*quoting, *rows))), key=repr)
-    changes = [Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in owners]
-    store.add_records([*emptied, *changes, *map(withhold_title, owners)])
+    key = f"forgotten:{digest(repr((ids, sorted(fact_ids))))}"
+    changes = [Record(scope=owner, kind=EDIT, key=key, data=edit) for owner in sorted(owners, key=repr)]
+    store.add_records([*emptied, *changes, *map(withhold_title, sorted(tellers, key=repr))])
 
 
 def _is_summary(record: Record) -> bool:
     return record.data.get("change", {}).get("summary") is not None
 
 
-def _quotes(data: Mapping[str, Any], messages: AbstractSet[int], lines: Sequence[str]) -> bool:
+def _quotes(data: Mapping[str, Any], messages: AbstractSet[int], lines: Sequence[str], facts: AbstractSet[str]) -> bool:
     """Return whether a record contains words of forgotten messages or facts; most records contain only numbers."""
     change, recalled = data.get("change", {}), data.get("recalled") or ()
     if not recalled and "text" not in change and "summary" not in change:
         return False
+    if not facts.isdisjoint(change.get("facts", ())):
+        return True
     numbers = {change.get("asked", 0), *data.get("ids", ()), *(hit["message"] for hit in recalled)}
     return not messages.isdisjoint(numbers) or any(line in change.get("text", "") for line in lines)

@@ -22,12 +22,14 @@ from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Scope, SearchQuery, Select, Store
 from holdfast.store.opening import open_memory_store
 from holdfast.text import terms
+from holdfast.tokens import TokenCounter, count_text
 
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
     from holdfast.embed.base import Embedder
     from holdfast.embed.choice import Choice
     from holdfast.memory.archive import AppendResult
     from holdfast.memory.learning import LearningState
+    from holdfast.memory.overview import Overview
     from holdfast.memory.query import RecallQuery, Shown
     from holdfast.memory.recall import Hit, Recall
 
@@ -434,6 +436,40 @@ class Memory:
             max_facts=max_facts,
         )
         return self._answer(query, automatic=automatic)
+
+    def make_overview(
+        self,
+        *,
+        scope: Scope,
+        across: Across | None = None,
+        cap: int | None = None,
+        archive_tool: str = "",
+        standing: Sequence[FactRow] = (),
+        count: TokenCounter = count_text,
+    ) -> Overview:
+        """Make the overview of a project for a new session, or for one that was cut.
+
+        Args:
+            scope: Who asks. The session itself is not listed.
+            across: Whose facts and sessions are included; by default those of the project, sessions as `reach_of` says.
+            cap: The most tokens; by default `recall.overview_tokens`.
+            archive_tool: The name of the tool that shows archived messages, if the model has one.
+            standing: Facts of the caller that go first.
+            count: The token counter.
+        """
+        from holdfast.memory.overview import make_overview  # noqa: PLC0415 - see above
+
+        return make_overview(
+            self.store,
+            scope,
+            cap=self.settings.recall.overview_tokens if cap is None else cap,
+            marks=self.marks,
+            across=True if across is None else across,
+            has_sessions=self.reach_of(scope) if across is None else True,
+            archive_tool=archive_tool,
+            standing=standing,
+            count=count,
+        )
 
     def _answer(self, query: RecallQuery, *, automatic: bool) -> Recall:
         """Answer a query, and note what the search had to do without."""

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Final, Literal
 
 from holdfast.memory.archive import is_acknowledgement, unwrap
+from holdfast.memory.session_lines import SessionLine
 from holdfast.patterns import compile_once, load
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import EAGERNESS, NORMAL, Eagerness
@@ -63,6 +64,8 @@ class RecallQuery:
         seconds: The deadline after which nothing is recalled; None for none.
         facts: Facts that the caller has chosen; they come before those that are found.
         is_broad: Whether the question asks for everything about a subject, which is the only text.
+        sessions: The past sessions that the question asks for; `recall` finds them.
+        is_listing: Whether the question asks for nothing but those sessions.
     """
 
     texts: Sequence[str]
@@ -84,6 +87,8 @@ class RecallQuery:
     seconds: float | None = None
     facts: Sequence[FactRow] = ()
     is_broad: bool = False
+    sessions: tuple[SessionLine, ...] = ()
+    is_listing: bool = False
 
 
 def find_recall_switch(settings: Settings, *, automatic: bool = True) -> str:

@@ -27,6 +27,7 @@ from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
+from holdfast.memory.overview import past_session
 from holdfast.memory.query import (
     RecallQuery,
     asks_nothing,
@@ -36,6 +37,8 @@ from holdfast.memory.query import (
     measure_reference,
     weigh_terms,
 )
+from holdfast.memory.session_lines import SessionLine
+from holdfast.memory.session_questions import add_sessions
 from holdfast.search.arrays import Bools, Ints
 from holdfast.search.candidates import Candidates
 from holdfast.search.corrections import (
@@ -106,6 +109,7 @@ class Recall:
         tokens: The tokens of the block.
         facts: The facts in it.
         hits: The passages in it, oldest first.
+        sessions: The past sessions in it, if the question asks for some; oldest first.
         confidence: How sure it is that memory has to do with the question, which decides the size of the block.
         reason: Why there is no block.
         warnings: What the search had to do without, such as vectors.
@@ -115,9 +119,18 @@ class Recall:
     tokens: int = 0
     facts: tuple[FactHit, ...] = ()
     hits: tuple[Hit, ...] = ()
+    sessions: tuple[SessionLine, ...] = ()
     confidence: float = 0.0
     reason: str = ""
     warnings: tuple[str, ...] = ()
+
+    @property
+    def messages(self) -> list[int]:
+        """The archived messages that the block quotes."""
+        numbers = {hit.message for hit in self.hits}
+        for line in self.sessions:
+            numbers.update(line.messages)
+        return sorted(numbers)
 
     @property
     def whole_passages(self) -> list[int]:
@@ -176,6 +189,7 @@ def recall(
         # Of many passages about it, those come first that differ from each other.
         query = replace(query, texts=(subject,), is_broad=True, order=replace(query.order, variety=_BROAD_VARIETY))
     pace = _Pace.start(query.seconds, timer)
+    query = add_sessions(store, query)
     try:
         return _recall_with_context(store, query, marks, embedder, pace)
     except DeadlineError:
@@ -201,7 +215,7 @@ def _recall_with_context(
 ) -> Recall:
     """Recall for the newest message; if it says too little ("and for staging?"), with those before it."""
     alone = _recall(store, replace(query, texts=query.texts[-1:]), marks, embedder, pace)
-    if len(query.texts) <= 1 or alone.confidence >= _SURE:
+    if len(query.texts) <= 1 or alone.confidence >= _SURE or alone.sessions:
         return alone
     if pace.words_alone.is_over:  # there is no time for a second search
         return alone
@@ -242,14 +256,18 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     found = _search(store, _add_quotes(query, fact_hits), embedder, pace)
     confidence = measure_confidence(found.signals)
     nothing = Recall(confidence=confidence, warnings=found.warnings)
-    passage_tokens = _choose_size(found, query, confidence=confidence)
+    passage_tokens = 0
+    if not query.is_listing:
+        passage_tokens = _choose_size(found, query, confidence=confidence)
     # What the system prompt says about it may have been corrected in other words than those of the question.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
-    if not passage_tokens and not fact_hits and not instructed:
+    if not passage_tokens and not fact_hits and not instructed and not query.sessions:
         return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
     # A fact that matches is worth its tokens, however weak the match of passages is.
     whole_room = query.cap - _frame_tokens()
     kept_facts, cost = _fit_facts(fact_hits, whole_room * query.knowledge_share)
+    sessions = _fit_sessions(query.sessions, min(MAX_SESSION_TOKENS, whole_room - cost))
+    cost += sum(map(_measure_session, sessions))
     room = min(passage_tokens - _frame_tokens(), whole_room - cost)
     quotes: list[Quote] = []
     newest = _Newest(found=found)
@@ -271,9 +289,9 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
             corrections = _Quoter(store, query, newest.found, pace.end, excerpt_chars=MIN_EXCERPT_CHARS)
             quotes = _insert_newest(corrections.pack(room=room, known=known), quotes, newest, room=room)
     pace.end.check()
-    if not passage_tokens and not kept_facts and not quotes:
+    if not passage_tokens and not kept_facts and not quotes and not sessions:
         return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
-    return _compose(kept_facts, quotes, query=query, marks=marks, found=found, newest=newest, nothing=nothing)
+    return _compose(kept_facts, sessions, quotes, query=query, marks=marks, found=found, newest=newest, nothing=nothing)
 
 
 def _quote_best(
@@ -982,8 +1000,40 @@ def _fit_facts(hits: Sequence[FactHit], room: float) -> tuple[list[FactHit], flo
     return kept, spent
 
 
+MAX_SESSION_TOKENS: Final = 1_200
+"""The most that the sessions of a block take."""
+
+
+def _fit_sessions(lines: Sequence[SessionLine], room: float) -> list[SessionLine]:
+    """Keep the newest sessions that fit into `room` tokens, oldest first, then sentences of each in turn."""
+    kept: dict[int, SessionLine] = {}
+    spent = _SESSIONS_FRAME
+    for place, line in reversed(list(enumerate(lines))):
+        bare = replace(line, keys=())
+        if spent + _measure_session(bare) <= room:
+            kept[place] = bare
+            spent += _measure_session(bare)
+    for count in range(1, max((len(line.keys) for line in lines), default=0) + 1):
+        for place, line in kept.items():
+            more = replace(line, keys=lines[place].keys[:count])
+            cost = _measure_session(more) - _measure_session(line)
+            if spent + cost <= room:
+                kept[place] = more
+                spent += cost
+    return [kept[place] for place in sorted(kept)]
+
+
+_SESSIONS_FRAME: Final = 16.0
+"""Tokens of the tags around sessions."""
+
+
+def _measure_session(line: SessionLine) -> float:
+    return measure_text(block.session_lines(past_session(line)) + "\n")
+
+
 def _compose(
     kept_facts: Sequence[FactHit],
+    sessions: Sequence[SessionLine],
     quotes: Sequence[Quote],
     *,
     query: RecallQuery,
@@ -994,6 +1044,7 @@ def _compose(
 ) -> Recall:
     """Make the block of what was chosen, best first. What the cap does not hold after all is dropped from the end."""
     chosen = list(quotes)
+    past = [past_session(line) for line in sessions]
     while True:
         quoted = {quote.passage for quote in chosen}
         lines: list[block.Fact] = []
@@ -1011,18 +1062,28 @@ def _compose(
                 session=session,
                 superseded=newest.judge(newest.passages.get(place), quoted, text=quote.text),
             )
-        text = block.render(lines, details.values(), marks, style=query.header)
+        text = block.render(lines, details.values(), marks, style=query.header, sessions=past)
         tokens = count_text(text)
-        if tokens <= query.cap or not chosen:
+        if tokens <= query.cap or not (chosen or past):
             break
-        chosen.pop()
+        if chosen:
+            chosen.pop()
+        else:
+            past.pop(0)
     if tokens > query.cap or not text:
         is_shown = query.shown.blocks and not quotes
         return replace(nothing, reason=SHOWN if is_shown else f"nothing fits into {query.cap} tokens")
     ordered = sorted(details, key=lambda place: (details[place].time // 60_000, details[place].session, place))
     passages = zip(ordered, map(found.texts.__getitem__, ordered), strict=True)
     hits = _make_hits(dict(passages), found, quoted=details)
-    return replace(nothing, block=text, tokens=tokens, facts=tuple(kept_facts), hits=hits)
+    return replace(
+        nothing,
+        block=text,
+        tokens=tokens,
+        facts=tuple(kept_facts),
+        hits=hits,
+        sessions=tuple(sessions[len(sessions) - len(past) :]),
+    )
 
 
 def _make_hits(

@@ -13,6 +13,8 @@ TURN: Final = "turn"
 TITLE: Final = "title"
 """The kind of the record with the title that a host gave to a session."""
 MAX_TITLE_CHARS: Final = 72
+MAX_GREETING_WORDS: Final = 3
+"""The words of an exclamation that is not the title if more follows."""
 _MAX_READ: Final = 40
 """How many messages at the beginning of a session are examined: a host may put its own before those of the user."""
 _ENDS: Final = (". ", "? ", "! ", "。", "？", "！")
@@ -123,14 +125,22 @@ def make_title(store: Store, scope: Scope) -> str:
     for row in store.read_messages(Select(scope=scope, limit=_MAX_READ)):
         if row.message.role != "user":
             continue
-        text = unwrap(row.message.text)
-        if text and not is_noise(text):
-            return shorten(text)
+        title = make_title_of(row.message.text)
+        if title:
+            return title
     return ""
 
 
-def shorten(text: str) -> str:
-    """Return the first sentence of a text that is no greeting, on one line, at most `MAX_TITLE_CHARS` long."""
+def make_title_of(message: str) -> str:
+    """Return the first real sentence of a message, shortened; empty for a command, a greeting or a program's text."""
+    text = unwrap(message)
+    if not text or is_noise(text):
+        return ""
+    return shorten(text)
+
+
+def shorten(text: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
+    """Return the first sentence of a text that is no greeting, on one line, at most `max_chars` long."""
     rest = " ".join(text.split())
     sentence = ""
     while rest:
@@ -138,16 +148,22 @@ def shorten(text: str) -> str:
         stop = min(stops, default=len(rest))
         sentence = rest[:stop].strip()
         rest = rest[stop:].strip()
-        if not is_acknowledgement(sentence):
+        if not _is_greeting(sentence):
             break
-    return _cut(sentence)
+    return _cut(sentence, max_chars=max_chars)
 
 
-def _cut(line: str) -> str:
-    if len(line) <= MAX_TITLE_CHARS:
+def _is_greeting(sentence: str) -> bool:
+    """Return whether a sentence is an acknowledgement or a short exclamation, such as "Good morning!"."""
+    is_exclamation = len(sentence.split()) <= MAX_GREETING_WORDS and sentence.endswith(("!", "！"))
+    return is_exclamation or is_acknowledgement(sentence)
+
+
+def _cut(line: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
+    if len(line) <= max_chars:
         return line
-    cut = line[: MAX_TITLE_CHARS - 1]
+    cut = line[: max_chars - 1]
     space = cut.rfind(" ")
-    if space > MAX_TITLE_CHARS // 2:
+    if space > max_chars // 2:
         cut = cut[:space]
     return f"{cut.rstrip()}…"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import chain
 from typing import Final
@@ -70,10 +71,7 @@ def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
         return found
     with suppress(OverflowError, OSError, ValueError):
         today = datetime.fromtimestamp(now / 1000, UTC)
-        for match in _AGO.finditer(text):
-            word = (match["count"] or match["cjk_count"]).lower()
-            count = int(word) if word.isdigit() else _COUNTS[word]
-            unit = match["unit"].lower() if match["unit"] else _CJK_UNITS[match["cjk_unit"][0]]
+        for count, unit in find_counts_back(text):
             days, slack = _UNIT_DAYS[unit]
             middle = today - timedelta(count * days)
             found.append(_range(middle - timedelta(slack), middle + timedelta(slack)))
@@ -83,22 +81,54 @@ def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
     return found
 
 
-def _find_absolute(text: str, years: range) -> Iterator[Range]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dates:
+    """A day or a month of a year, as a text names it: 0 for what it does not say."""
+
+    year: int = 0
+    month: int
+    day: int = 0
+
+
+def find_counts_back(text: str) -> Iterator[tuple[int, str]]:
+    """Find "three weeks ago", "两天前": how many, and `day`, `week`, `month` or `year`."""
+    for match in _AGO.finditer(text):
+        word = (match["count"] or match["cjk_count"]).lower()
+        count = int(word) if word.isdigit() else _COUNTS[word]
+        yield count, match["unit"].lower() if match["unit"] else _CJK_UNITS[match["cjk_unit"][0]]
+
+
+def find_calendar_dates(text: str) -> Iterator[Dates]:
+    """Find the days and months that a text names: "in May", "on 3 June 2023", "3月5日"."""
     for match in _MONTH.finditer(text):
         name, day, after, year = match.group("month", "day", "after", "year")
         is_certain = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
         if is_certain or (name[0].isupper() and _TIME_WORD.search(text[: match.start()])):
-            yield from _days(year, _MONTHS.index(name.lower()[:3]) + 1, day or after, years)
+            month = _MONTHS.index(name.lower()[:3]) + 1
+            yield Dates(year=int(year or 0), month=month, day=int(day or after or 0))
     for match in chain(_ISO.finditer(text), () if text.isascii() else _CJK.finditer(text)):
         month = _CJK_NUMBERS.get(match["month"]) or int(match["month"])
-        yield from _days(match["year"], month, match["day"], years)
+        yield Dates(year=int(match["year"] or 0), month=month, day=int(match["day"] or 0))
 
 
-def _days(year: str | None, month: int, day: str | None, years: range) -> Iterator[Range]:
-    for number in [int(year)] if year else years:
+def remove_dates(text: str) -> str:
+    """Return a text without the days and months that it names, and without "two weeks ago"."""
+    for pattern in (_AGO, _MONTH, _ISO, _CJK):
+        text = pattern.sub(" ", text)
+    return text
+
+
+def _find_absolute(text: str, years: range) -> Iterator[Range]:
+    for date in find_calendar_dates(text):
+        yield from _days(date, years)
+
+
+def _days(date: Dates, years: range) -> Iterator[Range]:
+    month = date.month
+    for number in [date.year] if date.year else years:
         try:
-            if day is not None and 1 <= int(day) <= 31:  # noqa: PLR2004 - days of a month
-                middle = datetime(number, month, int(day), tzinfo=UTC)
+            if 1 <= date.day <= 31:  # noqa: PLR2004 - days of a month
+                middle = datetime(number, month, date.day, tzinfo=UTC)
                 yield _range(middle - timedelta(3), middle + timedelta(4))
             else:
                 first = datetime(number, month, 1, tzinfo=UTC)

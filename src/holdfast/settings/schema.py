@@ -160,6 +160,7 @@ class Recall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     fill: Literal["adaptive", "full"] = "adaptive"
     header: Literal["compact", "full"] = "compact"
     position: Literal["tail", "head"] = "tail"
+    overview_tokens: Count = 400
     min_score: Share = 0.7
     knowledge_share: Share = 0.3
     max_facts: Count = 10

@@ -38,6 +38,7 @@ __all__ = [
     "Scope",
     "SearchQuery",
     "Select",
+    "SessionSpan",
     "Store",
     "VectorRow",
 ]
@@ -144,6 +145,15 @@ class Job:
     data: Mapping[str, Any]
     time: int = 0
     id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSpan:
+    """A session, and when its first and its last searchable message were sent, in Unix milliseconds."""
+
+    scope: Scope
+    first_time: int
+    last_time: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -280,6 +290,21 @@ class Store(Protocol):
 
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs; only those of a kind."""
+
+    def read_sessions(
+        self,
+        scope: Scope,
+        /,
+        *,
+        across: Across = True,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int,
+    ) -> list[SessionSpan]:
+        """Read the last sessions that the reader may see and that have searchable messages, the newest first.
+
+        Only those that overlap a period, if one is given: `since` is its first millisecond, `until` the first after it.
+        """
 
     def search(self, query: SearchQuery, /) -> Candidates:
         """Find the passages that are most promising by words and by vector, and those next to them.

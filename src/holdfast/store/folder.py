@@ -33,6 +33,7 @@ from holdfast.index.database import Database
 from holdfast.store.adding import add_messages, fact_digest
 from holdfast.store.backlog import Backlog
 from holdfast.store.base import (
+    Across,
     FactRow,
     Gap,
     Known,
@@ -42,6 +43,7 @@ from holdfast.store.base import (
     Scope,
     SearchQuery,
     Select,
+    SessionSpan,
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE, from_json
@@ -267,6 +269,19 @@ class FolderStore:
     def scopes(self) -> list[Scope]:
         """List the scopes that have messages or facts."""
         return self._copied().scopes()
+
+    def read_sessions(
+        self,
+        scope: Scope,
+        /,
+        *,
+        across: Across = True,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int,
+    ) -> list[SessionSpan]:
+        """Read the last sessions that the reader may see, the newest first; of a backlog, those copied so far."""
+        return self._synced().read_sessions(scope, across=across, since=since, until=until, limit=limit)
 
     def sessions(self) -> dict[Scope, int]:
         """Count the messages of each session; the session with the newest message comes first."""

@@ -15,7 +15,19 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 from holdfast.index.database import Database
 from holdfast.index.query import PassageText
 from holdfast.index.scopes import Scopes, scope_condition
-from holdfast.store.base import FactRow, Gap, Job, Kind, Known, MessageRow, Record, Scope, Select
+from holdfast.store.base import (
+    Across,
+    FactRow,
+    Gap,
+    Job,
+    Kind,
+    Known,
+    MessageRow,
+    Record,
+    Scope,
+    Select,
+    SessionSpan,
+)
 from holdfast.store.codec import DAMAGE, bytes_text, decode_message, decode_words, unpack_json, unpack_text
 
 if TYPE_CHECKING:  # rows are read without numpy
@@ -158,6 +170,29 @@ def read_records(db: Tables, select: Select, *, name: str | None, keys: Sequence
 def read_jobs(db: Tables, select: Select, *, name: str | None) -> list[Job]:
     """Read jobs, oldest first."""
     return _read(db, "job", select, _decode_jobs, name=name)
+
+
+def read_sessions(
+    db: Tables, scope: Scope, *, across: Across, since: int | None, until: int | None, limit: int
+) -> list[SessionSpan]:
+    """Read the sessions with the newest passages, the newest first; only those that overlap a period.
+
+    The first and the last passage of each session are looked up in the index: the others are not read.
+    """
+    db.cache.scopes.load(db)
+    condition, values = scope_condition(db, scope.required(across))
+    passages = f"SELECT time FROM passages WHERE {db.own}passages.scope = scopes.id AND alive = 1 ORDER BY number"
+    query = (
+        f"SELECT id, first, last FROM (SELECT id, ({passages} LIMIT 1) AS first, ({passages} DESC LIMIT 1) AS last"
+        f" FROM scopes WHERE {condition}) AS spans"
+        " WHERE last IS NOT NULL AND last >= ? AND first < ? ORDER BY last DESC, id DESC LIMIT ?"
+    )
+    period = (-_ALL if since is None else since, _ALL if until is None else until)
+    found = db.execute(query, (*values, *period, limit))
+    return [
+        SessionSpan(scope=db.cache.scopes[number], first_time=int(first), last_time=int(last))
+        for number, first, last in found.fetchall()
+    ]
 
 
 def read_any_passages(db: Tables, numbers: Sequence[int]) -> list[PassageText]:

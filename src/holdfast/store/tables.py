@@ -16,6 +16,7 @@ from holdfast.errors import StorageError
 from holdfast.index.database import Database
 from holdfast.store import adding, rows
 from holdfast.store.base import (
+    Across,
     FactRow,
     Job,
     Kind,
@@ -26,6 +27,7 @@ from holdfast.store.base import (
     Scope,
     SearchQuery,
     Select,
+    SessionSpan,
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE
@@ -158,6 +160,19 @@ class TableStore(ABC):
     def read_jobs(self, select: Select, /, *, kind: str | None = None) -> list[Job]:
         """Read jobs that the reader may see, oldest first."""
         return self.read(select.scope.tenant, rows.read_jobs, select, name=kind)
+
+    def read_sessions(
+        self,
+        scope: Scope,
+        /,
+        *,
+        across: Across = True,
+        since: int | None = None,
+        until: int | None = None,
+        limit: int,
+    ) -> list[SessionSpan]:
+        """Read the last sessions that the reader may see, the newest first."""
+        return self.read(scope.tenant, rows.read_sessions, scope, across=across, since=since, until=until, limit=limit)
 
     def search(self, query: SearchQuery, /) -> Candidates:
         """Find the passages that are most promising by words and by vector, and those next to them."""

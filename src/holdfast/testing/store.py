@@ -264,6 +264,31 @@ def passages_have_their_position(open_store: Opener, folder: Path) -> None:
             assert "".join(passage.text[start:stop] for start, stop in passage.windows) == passage.text
 
 
+def sessions_are_listed_by_time(open_store: Opener, folder: Path) -> None:
+    """`read_sessions` lists the sessions of a reader, the one with the newest searchable message first."""
+    scopes = {name: replace(HERE, session=name) for name in ("old", "new", "between", "silent")}
+    times = {"old": (10, 20), "new": (15, 90), "between": (40, 50)}
+    with use_store(open_store, folder) as store:
+        for name in ("new", "old", "between"):  # not in the order of their times
+            store.add_messages([make_message(f"{name} {time}", scope=scopes[name], time=time) for time in times[name]])
+        store.add_messages([replace(make_message("no passages", scope=scopes["silent"], time=70), passages=())])
+        store.add_messages([make_message("another project", scope=replace(HERE, project="other"), time=95)])
+
+        def list_names(**options: Any) -> list[str]:
+            return [span.scope.session for span in store.read_sessions(HERE, **{"limit": 9, **options})]
+
+        assert list_names() == ["new", "between", "old"]
+        assert list_names(limit=2) == ["new", "between"]
+        assert list_names(since=21) == ["new", "between"]
+        assert list_names(until=15) == ["old"]
+        assert list_names(since=20, until=40) == ["new", "old"]
+        assert list_names(across=False) == []
+        spans = store.read_sessions(scopes["new"], across=False, limit=9)
+        assert [(span.scope, span.first_time, span.last_time) for span in spans] == [(scopes["new"], 15, 90)]
+        store.remove_messages(Select(scope=scopes["new"]))
+        assert list_names() == ["between", "old"]
+
+
 def scopes_are_isolated(open_store: Opener, folder: Path) -> None:
     """No read in a scope returns a row of another scope; `across` adds only the other sessions of the same agent."""
     with use_store(open_store, folder) as store:
@@ -285,6 +310,7 @@ def _everything(store: Store, scope: Scope, *, across: bool) -> Iterator[object]
     yield from store.read_facts(select, keys=("shared-id",))
     yield from store.read_records(select, kind="shared", keys=("shared",))
     yield from store.read_jobs(select, kind="shared")
+    yield from store.read_sessions(scope, across=across, limit=100)
     found = store.search(make_query("shared word", scope=scope, across=across, seed=1))
     passages = store.read_passages(replace(select, ids=tuple(found.passages.tolist())))
     assert len(passages) == len(find_messages(found)) == len(found), "a candidate of another scope"

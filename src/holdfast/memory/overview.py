@@ -1,0 +1,223 @@
+"""The overview at the start of a session: what holds, what is open, and what was done lately.
+
+It is made of facts and of the last sessions of the project, without a model. It is small, is placed once, and stays the
+same until messages leave the window, so that the provider's prompt cache holds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Final, Literal, TypeAlias, get_args
+
+from holdfast import signals
+from holdfast.memory import block, facts
+from holdfast.memory.block import Marks
+from holdfast.memory.exclusion import read_exclusions
+from holdfast.memory.session_lines import SessionLine, describe, is_done
+from holdfast.moments import local
+from holdfast.store.base import Across, FactRow, Scope, Store
+from holdfast.tokens import TokenCounter, count_text
+
+MAX_STANDING: Final = 8
+MAX_TASKS: Final = 6
+MAX_SESSIONS: Final = 8
+"""The most lines of each section."""
+MIN_LINE_TOKENS: Final = 12
+"""With less room than this, no further line is tried."""
+MAX_FACT_CHARS: Final = 300
+"""Longer facts are left to recall: a fact is never shortened, so that it can be found if it is forgotten."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overview:
+    """An overview.
+
+    Attributes:
+        text: The block for the window; empty if there is nothing to say.
+        tokens: Its tokens.
+        facts: The ids of the facts in it.
+        sessions: The sessions in it, the newest first.
+        messages: The archived messages that it rests on.
+    """
+
+    text: str = ""
+    tokens: int = 0
+    facts: tuple[str, ...] = ()
+    sessions: tuple[SessionLine, ...] = ()
+    messages: tuple[int, ...] = ()
+
+
+def make_overview(
+    store: Store,
+    scope: Scope,
+    *,
+    cap: int,
+    marks: Marks,
+    across: Across = True,
+    has_sessions: bool,
+    archive_tool: str = "",
+    standing: Sequence[FactRow] = (),
+    count: TokenCounter = count_text,
+) -> Overview:
+    """Make the overview of a project for one of its sessions, of at most `cap` tokens.
+
+    Decisions, tasks and sessions take turns, so that each section has its most important lines. A line that does not
+    fit is left out, and shorter ones after it may still fit.
+
+    Args:
+        store: The store.
+        scope: The session that gets it; it is not listed.
+        cap: The most tokens.
+        marks: The keys that it is signed with.
+        across: Whose facts and sessions are included.
+        has_sessions: Whether other sessions are listed.
+        archive_tool: The name of the tool that shows archived messages, if the model has one.
+        standing: Facts of the caller that come before those of the store.
+        count: The token counter.
+    """
+    if cap <= 0:
+        return Overview()
+    known = choose_facts(store, scope, across=across, standing=standing)
+    sessions: Iterable[SessionLine] = ()
+    if has_sessions:
+        sessions = list_last_sessions(store, scope, across=across, limit=MAX_SESSIONS)
+    lines: list[_Line] = []
+    best = Overview()
+    for turn in zip_longest(known.standing, known.tasks, sessions):
+        for section, entry in zip(_SECTIONS, turn, strict=True):
+            if entry is None:
+                continue
+            line = _Line(section, entry)
+            overview = _render([*lines, line], marks=marks, archive_tool=archive_tool, count=count)
+            if overview.tokens <= cap:
+                lines.append(line)
+                best = overview
+        if best.tokens > cap - MIN_LINE_TOKENS:  # further sessions need not be read
+            break
+    return best
+
+
+_Section: TypeAlias = Literal["standing", "tasks", "sessions"]
+_SECTIONS: Final[tuple[_Section, ...]] = get_args(_Section)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A fact or a session, and the section of the overview that it belongs to."""
+
+    section: _Section
+    entry: FactRow | SessionLine
+
+
+def _render(lines: Sequence[_Line], *, marks: Marks, archive_tool: str, count: TokenCounter) -> Overview:
+    rows: dict[_Section, list[block.Fact]] = {"standing": [], "tasks": []}
+    ids: list[str] = []
+    sessions: list[SessionLine] = []
+    messages: set[int] = set()
+    for line in lines:
+        if isinstance(line.entry, FactRow):
+            rows[line.section].append(block.Fact(type=line.entry.type, text=line.entry.content))
+            ids.append(line.entry.id)
+            messages.update(line.entry.evidence)
+        else:
+            sessions.append(line.entry)
+            messages.update(line.entry.messages)
+    text = block.render_overview(
+        standing=rows["standing"],
+        tasks=rows["tasks"],
+        sessions=[past_session(session, has_number=bool(archive_tool)) for session in sessions],
+        marks=marks,
+        archive_tool=archive_tool,
+    )
+    return Overview(
+        text=text,
+        tokens=count(text),
+        facts=tuple(ids),
+        sessions=tuple(sessions),
+        messages=tuple(sorted(messages)),
+    )
+
+
+def past_session(line: SessionLine, *, has_number: bool = False) -> block.PastSession:
+    """Return how a block shows a session, with the number of a message if a tool can show it."""
+    return block.PastSession(
+        day=f"{local(line.time):%Y-%m-%d}",
+        title=line.title,
+        outcome=line.outcome,
+        keys=line.keys,
+        number=line.number if has_number else 0,
+    )
+
+
+# --- sessions ------------------------------------------------------------------------------
+
+
+def list_last_sessions(store: Store, scope: Scope, *, across: Across, limit: int) -> Iterator[SessionLine]:
+    """List the last sessions that are worth a line, the newest first, without the one that asks."""
+    # Some may be empty: a session of one greeting, or one that is excluded from recall.
+    spans = store.read_sessions(scope, across=across, limit=2 * limit + 1)
+    found = 0
+    for span in spans:
+        if span.scope == scope:
+            continue
+        line = describe(store, span)
+        if line is None:
+            continue
+        yield line
+        found += 1
+        if found == limit:
+            return
+
+
+# --- facts -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandingFacts:
+    """The facts of an overview: what holds, and what is still to do; the most important first."""
+
+    standing: tuple[FactRow, ...] = ()
+    tasks: tuple[FactRow, ...] = ()
+
+
+def choose_facts(
+    store: Store, scope: Scope, *, across: Across = True, standing: Sequence[FactRow] = ()
+) -> StandingFacts:
+    """Choose the facts of an overview.
+
+    What holds are pinned facts, instructions and preferences, then other decisions; of each kind the newest first. What
+    is still to do are tasks that no later word says are done.
+    """
+    hidden = read_exclusions(store, scope, across=across).facts
+    rows: list[FactRow] = []
+    for row in _keep_newest([*facts.current(facts.load(store, scope, across=across)), *standing]):
+        if row.id not in hidden and len(row.content) <= MAX_FACT_CHARS:
+            rows.append(row)
+    given = {row.id for row in standing}
+    holding = [row for row in rows if row.id in given or row.pinned or row.type == "decision"]
+    holding.sort(key=lambda row: (_rank(row, is_given=row.id in given), -row.time))
+    tasks = [row for row in rows if row.type == "task_state" and row not in holding and not is_done(row.content)]
+    tasks.sort(key=lambda row: -row.time)
+    return StandingFacts(standing=tuple(holding[:MAX_STANDING]), tasks=tuple(tasks[:MAX_TASKS]))
+
+
+def _rank(fact: FactRow, *, is_given: bool) -> int:
+    """Return the place of a fact among those that hold: 0 comes first."""
+    if fact.pinned:
+        return 0
+    if is_given or signals.has_signal(fact.content, "preference", "rule", "remember"):
+        return 1
+    return 2
+
+
+def _keep_newest(rows: Iterable[FactRow]) -> list[FactRow]:
+    """Keep the newest fact of each subject and property. A fact without a property stands for itself."""
+    newest: dict[tuple[str, str, str], FactRow] = {}
+    for row in rows:
+        key = (row.subject.casefold(), row.slot, "" if row.slot else row.id)
+        known = newest.get(key)
+        if known is None or row.time >= known.time:
+            newest[key] = row
+    return list(newest.values())

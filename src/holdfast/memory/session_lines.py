@@ -1,0 +1,284 @@
+"""One line for each session: when it was, what it was about, and what came of it. No model is needed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
+
+from holdfast import signals
+from holdfast.memory.archive import is_noise, unwrap
+from holdfast.memory.sessions import make_title_of, read_title, shorten
+from holdfast.patterns import compile_once, load
+from holdfast.store.base import MessageRow, Scope, Select, SessionSpan, Store
+
+Rank: TypeAlias = Callable[[str, str], float]
+"""Scores a sentence of a role; 0 leaves it out."""
+MAX_OUTCOME_CHARS: Final = 120
+"""The longest outcome in a list of sessions,"""
+MAX_KEY_CHARS: Final = 200
+"""and the longest sentence of a session that was asked for."""
+_FIRST_READ: Final = 8
+"""Messages at the beginning of a session that are read first for its title,"""
+_MAX_FIRST_READ: Final = 40
+"""and if those have none: a host may put its own before those of the user."""
+_LAST_READ: Final = 24
+"""Messages at the end of a session that are read for what came of it."""
+_MAX_PERIOD_READ: Final = 200
+"""Messages of a period that are read at most."""
+_MIN_SENTENCE: Final = 12
+"""The letters of the shortest sentence that says what came of a session; see `weigh_letters`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionLine:
+    """A session in a line.
+
+    Attributes:
+        scope: Its owner.
+        time: When its last message was sent, in Unix milliseconds; in a period, the last one of that.
+        title: The title that its host gave to it, else the first real sentence of the user.
+        outcome: What came of it; empty if no sentence says so.
+        keys: More sentences that decide, explain or ask for something, oldest first.
+        number: The archived message with the outcome, or else with the title.
+        messages: Every archived message that is quoted.
+    """
+
+    scope: Scope
+    time: int
+    title: str
+    outcome: str = ""
+    keys: tuple[str, ...] = ()
+    number: int = 0
+    messages: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Quote:
+    """A sentence, and the message that it is from."""
+
+    text: str
+    message: int
+
+
+def describe(store: Store, span: SessionSpan) -> SessionLine | None:
+    """Make the line of a session; None if it has neither a title nor an outcome that may be shown."""
+    title = _find_title(store, span.scope)
+    given = read_title(store, span.scope)
+    if given and title is not None:
+        title = _Quote(given, title.message)
+    last = _readable(store.read_messages(Select(scope=span.scope, newest=True, limit=_LAST_READ)))
+    return _make_line(span, title, last, time=span.last_time, max_chars=MAX_OUTCOME_CHARS)
+
+
+def describe_period(
+    store: Store,
+    span: SessionSpan,
+    *,
+    since: int,
+    until: int,
+    shown: Collection[int] = (),
+    max_keys: int,
+    rank: Rank | None = None,
+) -> SessionLine | None:
+    """Make the line of what a session has in a period, with more sentences of it; None if it has nothing.
+
+    Args:
+        store: The store.
+        span: The session.
+        since: The beginning of the period, in Unix milliseconds.
+        until: The end of the period, which is not part of it.
+        shown: Messages that the window shows; nothing is quoted from them.
+        max_keys: The most sentences in addition to title and outcome.
+        rank: Scores sentences; those with the highest scores are taken. By default as `weigh` does.
+    """
+    rows: list[MessageRow] = []
+    for row in _readable(_read_period(store, span, since=since, until=until)):
+        if row.id not in shown:
+            rows.append(row)
+    if not rows:
+        return None
+    title = _find_title(store, span.scope)
+    if title is not None and title.message in shown:
+        title = None
+    time = max(row.message.timestamp or 0 for row in rows)
+    line = _make_line(span, title, rows, time=time, max_chars=MAX_KEY_CHARS)
+    if line is None:
+        return None
+    keys = _choose_keys(rows, known=(line.title, line.outcome), limit=max_keys, rank=rank or weigh)
+    messages = {*line.messages, *(key.message for key in keys)}
+    return replace(line, keys=tuple(key.text for key in keys), messages=tuple(sorted(messages)))
+
+
+def _make_line(
+    span: SessionSpan, title: _Quote | None, rows: Sequence[MessageRow], *, time: int, max_chars: int
+) -> SessionLine | None:
+    known = title.text if title is not None else ""
+    outcome = _find_outcome(rows, title=known, max_chars=max_chars)
+    if title is None:
+        title = next(_list_requests(rows), None)
+    quotes = [quote for quote in (outcome, title) if quote is not None]
+    if not quotes:
+        return None
+    return SessionLine(
+        scope=span.scope,
+        time=time,
+        title=title.text if title is not None else "",
+        outcome=outcome.text if outcome is not None else "",
+        number=quotes[0].message,
+        messages=tuple(sorted({quote.message for quote in quotes})),
+    )
+
+
+def _readable(rows: Iterable[MessageRow]) -> list[MessageRow]:
+    """Leave out messages that are excluded from recall."""
+    return [row for row in rows if not row.excluded]
+
+
+# --- title -------------------------------------------------------------------------------
+
+
+def _find_title(store: Store, scope: Scope) -> _Quote | None:
+    rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
+    title = next(_list_requests(_readable(rows)), None)
+    if title is not None or len(rows) < _FIRST_READ:
+        return title
+    rows = store.read_messages(Select(scope=scope, after=rows[-1].id, limit=_MAX_FIRST_READ - _FIRST_READ))
+    return next(_list_requests(_readable(rows)), None)
+
+
+def _list_requests(rows: Iterable[MessageRow]) -> Iterator[_Quote]:
+    """List the first real sentence of each message of the user."""
+    for row in rows:
+        if row.message.role == "user":
+            title = make_title_of(row.message.text)
+            if title:
+                yield _Quote(title, row.id)
+
+
+# --- outcome -----------------------------------------------------------------------------
+
+
+def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> _Quote | None:
+    """Find the last sentence that states a result, else the last one that states anything."""
+    stated: _Quote | None = None
+    for row in reversed(rows):
+        texts = [text for text in _list_sentences(row) if shorten(text) != title]
+        for text in texts:
+            if _matches("result", text):
+                return _Quote(shorten(text, max_chars=max_chars), row.id)
+        if stated is None and texts and row.message.role == "assistant":
+            stated = _Quote(shorten(texts[0], max_chars=max_chars), row.id)
+    return stated
+
+
+def _list_sentences(row: MessageRow) -> list[str]:
+    """List the sentences of a message that may say what came of a session.
+
+    Of the user those that decide something, of the assistant all but offers, questions and plans.
+    """
+    role = row.message.role
+    if role not in {"user", "assistant"} or (role == "assistant" and row.message.calls):
+        return []
+    found: list[str] = []
+    for sentence in signals.sentences(unwrap(row.message.text)):
+        if is_noise(sentence) or _matches("around", sentence) or _count_letters(sentence) < _MIN_SENTENCE:
+            continue
+        if role == "assistant" or signals.has_signal(sentence, "decision", "choice", "correction", "remember"):
+            found.append(_unmark(sentence))
+    return found
+
+
+def _matches(name: str, text: str) -> bool:
+    return compile_once(load("outcomes")[name], re.IGNORECASE | re.VERBOSE).search(text) is not None
+
+
+def is_done(task: str) -> bool:
+    """Tell whether the words of a task say that it is no longer open."""
+    return _matches("done", task)
+
+
+def _count_letters(text: str) -> int:
+    return sum(3 if ord(character) > 0x2E7F else 1 for character in text)  # noqa: PLR2004 - ideographs begin there
+
+
+def _unmark(sentence: str) -> str:
+    """Remove the stars and backticks of Markdown."""
+    return sentence.replace("**", "").replace("`", "")
+
+
+# --- a period ----------------------------------------------------------------------------
+
+
+def _read_period(store: Store, span: SessionSpan, *, since: int, until: int) -> list[MessageRow]:
+    """Read the messages of a session in a period; of very many the last ones.
+
+    Messages are numbered in the order in which they were archived, which is that of their times but for imports of
+    sessions in parts. So the end of the period is found by halving.
+    """
+    scope = span.scope
+    after = None
+    before = None
+    if until <= span.last_time:
+        before = _find_first_since(store, scope, until)
+    rows = store.read_messages(Select(scope=scope, after=after, before=before, newest=True, limit=_MAX_PERIOD_READ))
+    return [row for row in rows if since <= (row.message.timestamp or 0) < until]
+
+
+def _find_first_since(store: Store, scope: Scope, time: int) -> int | None:
+    """Return the number of the first message that is not older than a time; None if there is none."""
+    first = store.read_messages(Select(scope=scope, limit=1))
+    last = store.read_messages(Select(scope=scope, newest=True, limit=1))
+    if not first or not last:
+        return None
+    low = first[0].id
+    high = last[0].id
+    while low < high:
+        middle = (low + high) // 2
+        row = store.read_messages(Select(scope=scope, after=middle - 1, limit=1))[0]
+        if (row.message.timestamp or 0) < time:
+            low = row.id + 1
+        else:
+            high = middle
+    return low
+
+
+def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int, rank: Rank) -> list[_Quote]:
+    """Choose the sentences that say most about a session, oldest first."""
+    seen = {text.rstrip("…") for text in known if text}
+    weighed: list[tuple[float, int, _Quote]] = []
+    for row in rows:
+        for sentence in _list_statements(row):
+            text = shorten(sentence, max_chars=MAX_KEY_CHARS)
+            if any(text.startswith(one) or one.startswith(text) for one in seen):
+                continue
+            seen.add(text)
+            weight = rank(sentence, row.message.role)
+            if weight > 0:
+                weighed.append((weight, len(weighed), _Quote(text, row.id)))
+    best = sorted(weighed, key=lambda entry: (-entry[0], entry[1]))[:limit]
+    return [quote for _, _, quote in sorted(best, key=lambda entry: entry[1])]
+
+
+def _list_statements(row: MessageRow) -> Iterator[str]:
+    """List the sentences of a message: what a person asked for or said, and what the assistant reported."""
+    if row.message.role not in {"user", "assistant"}:
+        return
+    for sentence in signals.sentences(unwrap(row.message.text)):
+        if is_noise(sentence) or _count_letters(sentence) < _MIN_SENTENCE:
+            continue
+        if row.message.role == "assistant" and _matches("around", sentence):
+            continue
+        yield _unmark(sentence)
+
+
+def weigh(sentence: str, role: str) -> float:
+    """Score a sentence by what it says about a session: decisions and causes first, then results, then requests."""
+    if signals.has_signal(sentence, "decision", "choice", "correction", "remember", "cause"):
+        return 3.0
+    if role == "assistant" and _matches("result", sentence):
+        return 2.0
+    if role == "user":
+        return 1.0
+    return 0.5

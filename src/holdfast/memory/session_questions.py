@@ -1,0 +1,244 @@
+"""Questions about past sessions: "What did we do yesterday?", 上周我们做了什么？, "in the session about the importer".
+
+Such a question has no word of its answer, so no search finds it. It is answered from the list of sessions: a line for
+each that matches, and the sentences of it that say most.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+import numpy as np
+
+from holdfast.memory.archive import unwrap
+from holdfast.memory.query import RecallQuery, weigh_terms
+from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh
+from holdfast.patterns import compile_once, load
+from holdfast.search.periods import Range, find_periods, remove_periods
+from holdfast.search.related import find_related
+from holdfast.store.base import SearchQuery, Select, SessionSpan, Store
+from holdfast.text import is_unsegmented, terms
+
+MAX_SESSIONS: Final = 20
+"""The sessions of a period that are listed,"""
+MAX_ABOUT: Final = 3
+"""and those about a subject."""
+MAX_KEYS: Final = 12
+"""The sentences of all sessions together, in addition to title and outcome,"""
+MAX_KEYS_EACH: Final = 4
+"""and of one of several."""
+_MAX_PASSAGES: Final = 40
+"""The passages about a subject whose sessions are compared."""
+_MIN_SHARE: Final = 0.5
+"""The share of a subject that a passage must have, and of the best session's score that another one must have."""
+_MAX_QUESTION_CHARS: Final = 400
+"""A longer message asks for more than a list of sessions."""
+_ALL_TIME: Final = (0, 2**62)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionQuestion:
+    """A question about past sessions.
+
+    Attributes:
+        periods: When they were; none for any time.
+        subject: What they are about; empty for anything.
+    """
+
+    periods: tuple[Range, ...] = ()
+    subject: str = ""
+
+
+LAST_SESSION: Final = SessionQuestion()
+"""Asks for the last session, whenever it was."""
+
+
+def read_question(text: str, *, now: int | None) -> SessionQuestion | None:
+    """Read a question about past sessions; None for any other question."""
+    question = unwrap(text).strip()
+    if not question or len(question) > _MAX_QUESTION_CHARS:
+        return None
+    subject = _find_subject(question)
+    is_about_activity = _has("activity", question)
+    if now is not None and (is_about_activity or subject or _has("session", question)):
+        periods = find_periods(question, now=now)
+        if periods:
+            return SessionQuestion(periods=tuple(periods), subject=subject or _find_rest(question))
+    if subject:
+        return SessionQuestion(subject=subject)
+    if _has("last", question) and (is_about_activity or _has("whole", question)):
+        return LAST_SESSION
+    return None
+
+
+def add_sessions(store: Store, query: RecallQuery) -> RecallQuery:
+    """Return a query with the sessions that it asks for, oldest first; the same query if it asks for none."""
+    question = read_question(query.texts[-1], now=query.now)
+    if question is None:
+        return query
+    if question.periods:
+        lines = _list_periods(store, query, question)
+    elif question.subject:
+        lines = _list_about(store, query, question.subject)
+    else:
+        lines = _list_last(store, query)
+    if not lines:
+        return query
+    lines.sort(key=lambda line: line.time)
+    return replace(query, sessions=tuple(lines), is_listing=not question.subject)
+
+
+# --- reading a question ----------------------------------------------------------------------
+
+
+def _compile(pattern: str) -> re.Pattern[str]:
+    return compile_once(pattern, re.IGNORECASE | re.VERBOSE)
+
+
+def _has(name: str, question: str) -> bool:
+    return _compile(load("questions")["sessions"][name]).search(question) is not None
+
+
+def _find_subject(question: str) -> str:
+    """Return what the session is about that a question names; empty if it names none."""
+    for pattern in load("questions")["sessions"]["about"]:
+        match = _compile(pattern).search(question)
+        if match is not None:
+            return remove_periods(match["subject"]).strip()
+    return ""
+
+
+def _find_rest(question: str) -> str:
+    """Return the words of a question that are neither a period nor part of asking."""
+    table = load("questions")["sessions"]
+    rest = remove_periods(question)
+    if not rest.isascii():
+        rest = _compile(table["activity"]).sub(" ", rest)
+        rest = _compile(table["session"]).sub(" ", rest)
+        rest = _compile(table["frame_cjk"]).sub(" ", rest)
+    words: list[str] = []
+    for word in re.findall(r"[\w.+#-]+", rest):
+        if set(terms(word)) - _frame():
+            words.append(word)
+    return " ".join(words)
+
+
+@cache
+def _frame() -> frozenset[str]:
+    return frozenset(terms(" ".join(load("questions")["sessions"]["frame"])))
+
+
+# --- finding sessions ------------------------------------------------------------------------
+
+
+def _list_periods(store: Store, query: RecallQuery, question: SessionQuestion) -> list[SessionLine]:
+    """Describe what the sessions of some periods have in them; of a subject only those that name it."""
+    parts: list[tuple[SessionSpan, Range]] = []
+    for period in question.periods:
+        since, until = period
+        spans = store.read_sessions(
+            query.scope, across=query.across, since=since, until=until, limit=MAX_SESSIONS - len(parts)
+        )
+        parts += [(span, period) for span in spans]
+    each = max(1, min(MAX_KEYS_EACH, MAX_KEYS // max(1, len(parts))))
+    wanted = frozenset(weigh_terms((question.subject,))) if question.subject else frozenset()
+    lines: list[SessionLine] = []
+    for span, (since, until) in parts:
+        line = describe_period(
+            store,
+            span,
+            since=since,
+            until=until,
+            shown=query.shown.messages,
+            max_keys=each,
+            rank=_make_rank(wanted, is_required=bool(wanted)),
+        )
+        if line is not None and (not wanted or _names(line, wanted)):
+            lines.append(line)
+    return lines
+
+
+def _list_about(store: Store, query: RecallQuery, subject: str) -> list[SessionLine]:
+    """Describe the sessions that have most about a subject."""
+    weights = weigh_terms((subject,))
+    found = store.search(
+        SearchQuery(
+            scope=query.scope,
+            across=query.across,
+            terms=weights,
+            related=find_related(weights),
+            without_messages=query.shown.messages,
+        )
+    )
+    scores: dict[int, float] = {}
+    messages: dict[int, int] = {}
+    best = np.argsort(-found.keyword, kind="stable")[:_MAX_PASSAGES]
+    for place in best.tolist():
+        if not found.eligible[place] or found.share[place] < _MIN_SHARE:
+            continue
+        session = int(found.sessions[place])
+        messages.setdefault(session, int(found.messages[place]))
+        scores[session] = scores.get(session, 0.0) + float(found.keyword[place])
+    rows = store.read_messages(Select(scope=query.scope, across=query.across, ids=tuple(messages.values())))
+    scopes = {row.id: row.scope for row in rows}
+    enough = _MIN_SHARE * max(scores.values(), default=0.0)
+    chosen = sorted(scores, key=lambda session: -scores[session])[:MAX_ABOUT]
+    spans: list[SessionSpan] = []
+    for session in chosen:
+        scope = scopes.get(messages[session])
+        if scope is not None and scores[session] >= enough:
+            spans += store.read_sessions(scope, across=False, limit=1)
+    wanted = frozenset(weigh_terms(query.texts[-1:]))
+    return _describe_all(store, spans, query, rank=_make_rank(wanted, is_required=False))
+
+
+def _list_last(store: Store, query: RecallQuery) -> list[SessionLine]:
+    """Describe the last session before the one that asks."""
+    spans = store.read_sessions(query.scope, across=query.across, limit=MAX_ABOUT)
+    for span in spans:
+        if span.scope == query.scope:
+            continue
+        lines = _describe_all(store, [span], query, rank=weigh)
+        if lines:
+            return lines
+    return []
+
+
+def _describe_all(store: Store, spans: Sequence[SessionSpan], query: RecallQuery, *, rank: Rank) -> list[SessionLine]:
+    since, until = _ALL_TIME
+    each = MAX_KEYS // max(1, len(spans))
+    lines: list[SessionLine] = []
+    for span in spans:
+        line = describe_period(
+            store, span, since=since, until=until, shown=query.shown.messages, max_keys=each, rank=rank
+        )
+        if line is not None:
+            lines.append(line)
+    return lines
+
+
+def _make_rank(wanted: frozenset[str], *, is_required: bool) -> Rank:
+    """Make the score of a sentence: how much it says about a session, and how many of the wanted terms it has."""
+
+    def rank(sentence: str, role: str) -> float:
+        shared = _count(wanted, sentence)
+        if is_required and not shared:
+            return 0.0
+        return weigh(sentence, role) + 2 * shared
+
+    return rank
+
+
+def _names(line: SessionLine, wanted: frozenset[str]) -> bool:
+    """Whether a line says something about a subject."""
+    return any(_count(wanted, text) for text in (line.title, line.outcome, *line.keys))
+
+
+def _count(wanted: frozenset[str], text: str) -> int:
+    """Count the wanted terms that a text has. Of a script without spaces, two characters in a row are a term."""
+    shared = wanted.intersection(terms(text))
+    return sum(1 for term in shared if len(term) > 1 or not is_unsegmented(term))
