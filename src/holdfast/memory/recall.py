@@ -184,12 +184,14 @@ def recall(
         return Recall(reason=f"a question of less than {query.min_chars} characters recalls nothing")
     if query.texts and asks_nothing(query.texts[-1]) and not query.facts:
         return Recall(reason="the message asks nothing")
-    subject = find_subject(query.texts[-1]) if query.order.fusion == "recipe" else ""
+    query = add_sessions(store, query)
+    subject = ""
+    if query.order.fusion == "recipe" and not query.sessions:
+        subject = find_subject(query.texts[-1])
     if subject:
         # Of many passages about it, those come first that differ from each other.
         query = replace(query, texts=(subject,), is_broad=True, order=replace(query.order, variety=_BROAD_VARIETY))
     pace = _Pace.start(query.seconds, timer)
-    query = add_sessions(store, query)
     try:
         return _recall_with_context(store, query, marks, embedder, pace)
     except DeadlineError:
