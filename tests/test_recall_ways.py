@@ -65,8 +65,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def read_settings() -> Settings:
-    """Read the settings as every way in does, without files."""
-    return load(files=[]).settings
+    """Read the settings as every way in does, without files; without an overview, which not every way in has."""
+    return load(files=[], recall={"overview_tokens": 0}).settings
 
 
 def ask_session(home: Path, question: str) -> Answer:

@@ -10,6 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from holdfast.errors import ModelBusyError, ModelError, StorageError
+from holdfast.memory.block import strip_text
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Scripted, ScriptedReply
@@ -308,7 +309,7 @@ class TestMemories:
 
 class TestReset:
     def test_a_new_conversation_gets_only_the_facts_of_the_old_one(self, fixture: AgentFixture) -> None:
-        """The old transcript is kept, and what was learned in it is queued."""
+        """And an overview. The old transcript is kept, and what was learned in it is queued."""
         agent = fixture.agent(["Noted.", "Hi.", PORT_FACT])
         agent.say("Remember that the staging database listens on port 6543.")
         old = agent.session
@@ -316,7 +317,9 @@ class TestReset:
         assert session.archived is not None
         assert session.archived.exists()
         agent.say("Hello.")
-        assert [m.text for m in prompts(agent)[1].messages[1:]] == ["Hello."]
+        (sent,) = prompts(agent)[1].messages[1:]
+        assert "Remember that the staging database listens on port 6543." in sent.text
+        assert strip_text(sent.text, agent.engine._memory.marks) == "Hello."
         agent.engine.work()
         assert any("6543" in fact.content for fact in old.facts())
 

@@ -162,6 +162,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "import": lambda home: ("import", home.file, home.folder / NAME / "nothing"),
     "install": lambda _: ("install", EVIL),
     "learn": lambda home: ("learn", "--model", script(home, {"error": "refused", "message": EVIL})),
+    "overview": lambda _: ("overview",),
     "recall": lambda _: ("recall", "answer words turn 3"),
     "reindex": lambda _: ("reindex",),
     "remember": lambda _: ("remember", NAME, "--subject", NAME),

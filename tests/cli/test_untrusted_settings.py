@@ -41,6 +41,7 @@ SETTINGS_READ: dict[str, list[str]] = {
     "learn": ["--session", "notes"],
     "mcp": [],
     "migrate": ["copy.db", "new.db"],
+    "overview": [],
     "recall": ["Which port?"],
     "reindex": [],
     "remember": ["The port is 8443."],
