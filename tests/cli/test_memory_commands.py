@@ -79,7 +79,7 @@ class TestTransfer:
             (context / "segments.jsonl").write_text(json.dumps(line) + "\n{damaged\n", "utf-8")
         nowhere = data("import", "--discover", HOME=str(tmp_path / "nowhere"))
         assert nowhere["problems"] == [
-            f"no agent that we know has sessions in {tmp_path / 'nowhere'}: name files or folders"
+            f"no known agent has sessions in {tmp_path / 'nowhere'}: name files or folders"
         ]
         found = data("import", "--discover")
         assert (found["new"], len(found["problems"])) == (1, 1)

@@ -17,7 +17,7 @@ def register_commands(cli: click.Group) -> None:
         option = click.Option(
             ["--holdfast"],
             metavar="SESSION",
-            help="Go on with this conversation of your Holdfast memory.",
+            help="Continue this conversation of your Holdfast memory.",
             callback=_start,
             expose_value=False,
         )

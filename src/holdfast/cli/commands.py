@@ -120,7 +120,7 @@ def replay(**options: Any) -> None:
 
 @click.command()
 @_file_or_session
-@click.option("--instructions", metavar="TEXT", help="Further instructions for the summary.")
+@click.option("--instructions", metavar="TEXT", help="Additional instructions for the summary.")
 @click.option("--dry-run", is_flag=True, help="Only show what would be summarised and kept.")
 @click.option(
     "--model", "model_name", metavar="NAME", help="The model that summarises; default: none, a digest by rules."
@@ -151,7 +151,7 @@ def demo(**options: Any) -> None:
 @click.command("import")
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--discover", is_flag=True, help="Import the sessions of every known agent on this machine.")
-@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed the imported messages at once.")
+@click.option("--vectors/--no-vectors", default=True, show_default=True, help="Embed the imported messages now.")
 @click.option(
     "--watch", is_flag=True, help="Keep running, and archive what is added to PATHS, or by the agents on this machine."
 )

@@ -52,7 +52,7 @@ _EXTRAS: Final = {
     "mcp": "mcp",
 }
 _LANCEDB: Final = "~/.openclaw/memory/lancedb"
-"""Where OpenClaw's long-term memories are by default."""
+"""The default folder of OpenClaw's long-term memories."""
 _MIN_FREE_BYTES: Final = 100_000_000
 _HOOK_FAILURES: Final = 3
 """The number of newest failures of hooks that are shown."""
@@ -152,7 +152,7 @@ class _Checks:
             if missing is None:
                 yield Finding("ok", f"search of notes: {agent.memory_search.qmd.command}")
             else:
-                yield Finding("note", f"search of notes: our own index, {missing}")
+                yield Finding("note", f"search of notes: the built-in index, {missing}")
         table = Path(agent.long_term.db_path or _LANCEDB).expanduser() / "memories.lance"
         if table.is_dir():
             yield Finding(
@@ -188,7 +188,7 @@ class _Checks:
             yield Finding("wrong", str(error))
 
     def learning(self, store: Store) -> Iterator[Finding]:
-        """Say what holds up the extraction of facts."""
+        """Report what delays the extraction of facts."""
         memory = Memory(store=store, settings=self.settings, choice=self.choice)
         for problem in read_state(memory).problems:
             yield Finding("note", problem)

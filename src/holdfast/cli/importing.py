@@ -146,7 +146,7 @@ def _import_all(
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
     if not paths:
-        result.problems.append(f"no agent that we know has sessions in {Path.home()}: name files or folders")
+        result.problems.append(f"no known agent has sessions in {Path.home()}: name files or folders")
     before = memory.store.counts()["messages"]
     exports, folders = list(filter(transfer.claims, paths)), list(filter(is_folder, paths))
     refs = list(result.find_changed([path for path in paths if path not in (*exports, *folders)]))

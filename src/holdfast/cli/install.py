@@ -21,7 +21,7 @@ from holdfast_memory.distribution import install_command
 _MODULES: Final = {"server": "starlette", "mcp": "mcp"}
 """A module of each extra that hosts need."""
 NO_MODEL: Final = "none"
-"""The name that stands for no model: rules alone read what hosts archive."""
+"""The name for no model: only rules extract facts from what hosts archive."""
 _VERBS: Final = {"create": "created", "change": "changed", "keep": "unchanged", "remove": "removed"}
 
 _dry_run: Final = click.option("--dry-run", is_flag=True, help="Only print what would be changed.")

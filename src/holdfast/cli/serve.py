@@ -18,7 +18,7 @@ from holdfast.settings.loading import project_file
 _folder_option: Final = click.option(
     "--project",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="A project with a memory of its own, by archive.path in its settings; default the memory of the user.",
+    help="A project with a separate memory, by archive.path in its settings; default the memory of the user.",
 )
 
 
@@ -35,7 +35,7 @@ _folder_option: Final = click.option(
     "upstreams",
     multiple=True,
     metavar="[VENDOR=]URL",
-    help="Where model requests go: for all, or only for anthropic= or openai= (default: the vendors' addresses).",
+    help="Send model requests to this address: all, or only those for anthropic= or openai= (default: the vendors').",
 )
 @click.option("--shadow", is_flag=True, help="Send every request unchanged; only record what would have been done.")
 @click.option("--idle", type=click.FloatRange(min=1), default=None, help="Stop after this many seconds without use.")
