@@ -138,7 +138,8 @@ class TestFailures:
     def test_doctor(self, world: World, monkeypatch: pytest.MonkeyPatch) -> None:
         """`holdfast doctor` says who searches the notes, and why it is not QMD."""
         monkeypatch.setenv("HOLDFAST_AGENT__MEMORY_SEARCH__BACKEND", "qmd")
-        for command, expected in ((os.fspath(world.bin / "qmd"), "search of notes: "), ("no-qmd", "the built-in index")):
+        qmd = os.fspath(world.bin / "qmd")
+        for command, expected in ((qmd, "search of notes: "), ("no-qmd", "the built-in index")):
             monkeypatch.setenv("HOLDFAST_AGENT__MEMORY_SEARCH__QMD__COMMAND", command)
             shown = CliRunner().invoke(holdfast, ["doctor", "--home", os.fspath(world.folder)]).stdout
             assert "search of notes: " in shown
