@@ -78,9 +78,7 @@ class TestTransfer:
             line = {"id": name, "sessionId": name, "timestamp": 1, "role": "user", "content": f"the {name} harbour"}
             (context / "segments.jsonl").write_text(json.dumps(line) + "\n{damaged\n", "utf-8")
         nowhere = data("import", "--discover", HOME=str(tmp_path / "nowhere"))
-        assert nowhere["problems"] == [
-            f"no known agent has sessions in {tmp_path / 'nowhere'}: name files or folders"
-        ]
+        assert nowhere["problems"] == [f"no known agent has sessions in {tmp_path / 'nowhere'}: name files or folders"]
         found = data("import", "--discover")
         assert (found["new"], len(found["problems"])) == (1, 1)
         assert data("import", "--discover")["new"] == 0
