@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -232,18 +233,14 @@ class TestShow:
         assert "→ read" in shown
         assert "时间容差" in shown
 
-    def test_a_session_in_memory_is_printed_by_another_command(self, tmp_path: Path) -> None:
-        """The name of a stored session is no file: the error names the command, which prints it whole."""
+    def test_a_session_in_memory_is_printed_by_two_commands(self, tmp_path: Path) -> None:
+        """`show` clips long messages unless --full; `get` prints all, with numbers."""
         run("import", EXAMPLE, "--no-vectors", home=tmp_path)
         (stored,) = data("sessions", home=tmp_path)["sessions"]
-        done = run("show", stored["session"], home=tmp_path)
-        assert done.returncode == 1
-        command = done.stderr.strip().rpartition("holdfast ")[2].split()
-        assert command == ["get", "--session", stored["session"]]
-        rows = data(*command, home=tmp_path)
-        assert [row["parts"] for row in rows] == [
-            row["parts"] for row in data("show", EXAMPLE, home=tmp_path)["conversation"]
-        ]
+        parts = [row["parts"] for row in data("show", EXAMPLE, home=tmp_path)["conversation"]]
+        shown = data("show", stored["session"], home=tmp_path)["conversation"]
+        rows = data("get", "--session", stored["session"], home=tmp_path)
+        assert [row["parts"] for row in rows] == [row["parts"] for row in shown] == parts
         done = run("get", "--session", "unknown", home=tmp_path)
         assert (done.returncode, done.stdout) == (1, "")
         assert "holdfast sessions" in done.stderr
@@ -451,6 +448,48 @@ class TestMemory:
         block = data("recall", "what tolerance does the carrier signature have?", home=tmp_path)["block"]
         assert "carrier_signature_tolerance" in block
         assert data("recall", "favourite pizza toppings of the marketing team", home=tmp_path)["block"] == ""
+
+    def test_recall_prints_eight_passages_and_how_many_more_there_are(self, tmp_path: Path) -> None:
+        """`--all` prints the others, and JSON has them."""
+        notes = [
+            {"role": "user", "content": f"Berth {number} is for the ferry of line {number}."} for number in range(30)
+        ]
+        file = tmp_path / "notes.json"
+        file.write_text(json.dumps(notes))
+        data("import", file, home=tmp_path)
+        question = "Which berth is for the ferry?"
+        found = len(data("recall", question, home=tmp_path)["hits"])
+        assert found > 8
+        short = run("recall", question, home=tmp_path)
+        assert len(re.findall(r"^#\d+", short.stdout, re.MULTILINE)) == 8
+        assert f"… {found - 8} more: --all" in short.stderr
+        long = run("recall", question, "--all", home=tmp_path)
+        assert len(re.findall(r"^#\d+", long.stdout, re.MULTILINE)) == found
+        assert "more:" not in long.stderr
+
+    def test_recall_counts_facts_too(self, tmp_path: Path) -> None:
+        """And does not speak of passages if there are none."""
+        run("remember", "The ferry berth is 7.", home=tmp_path)
+        printed = run("recall", "Which berth has the ferry?", home=tmp_path).stderr
+        assert re.search(r"^1 fact, \d+ tokens\.$", printed, re.MULTILINE)
+
+    def test_an_empty_memory_says_how_to_fill_it(self, tmp_path: Path) -> None:
+        """Whatever is asked of it."""
+        with Engine.open(tmp_path / "memory", background=False):
+            pass
+        for command in (("recall", "Which berth?"), ("search", "berth")):
+            assert "the memory is empty. `holdfast import" in run(*command, home=tmp_path).stderr
+        assert "holdfast learn" in run("facts", home=tmp_path).stderr
+
+    def test_a_session_in_memory_is_shown_by_its_name(self, tmp_path: Path) -> None:
+        """With `--home`, as elsewhere."""
+        run("import", EXAMPLE, "--home", tmp_path / "m", home=tmp_path)
+        (session,) = data("sessions", "--home", tmp_path / "m", home=tmp_path)["sessions"]
+        shown = run("show", session["session"], "--home", tmp_path / "m", home=tmp_path)
+        assert "Carrier webhook signatures" in shown.stdout.splitlines()[0]
+        as_data = data("show", session["session"], "--home", tmp_path / "m", home=tmp_path)
+        assert len(as_data["conversation"]) == as_data["messages"] == session["messages"]
+        assert "no session in memory" in run("show", "nowhere", "--home", tmp_path / "m", home=tmp_path).stderr
 
     def test_recall_prints_the_best_first_for_people(self, tmp_path: Path) -> None:
         """With the title of the session and the number for `holdfast get`; `--block` prints what a model gets."""

@@ -52,7 +52,7 @@ class TestAuto:
         assert choice == Choice(
             embedder=None,
             reasons=(
-                "static vectors needs an optional dependency: pip install 'holdfast-memory[local]'",
+                "a static model needs an optional dependency: pip install 'holdfast-memory[local]'",
                 "no embedder: search uses words alone",
             ),
         )
@@ -163,7 +163,7 @@ class TestAsked:
         [
             (
                 Embedding(provider="static"),
-                "static vectors needs an optional dependency: pip install 'holdfast-memory[local]'",
+                "a static model needs an optional dependency: pip install 'holdfast-memory[local]'",
             ),
             (
                 Embedding(provider="static", model="potion-base-8M"),

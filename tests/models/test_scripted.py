@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from threading import Event
 
@@ -179,8 +180,9 @@ def test_the_echo_describes_what_it_would_have_sent() -> None:
     assert reply.text.splitlines()[0].startswith("I would have sent 4 messages, ")
     assert "of 1,000 tokens:" in reply.text
     assert "- user: 2 messages, " in reply.text
-    assert "Tools: ls." in reply.text
+    assert "- system: 1 message, " in reply.text
+    assert re.search(r"^- 1 tool, \d+ tokens: ls$", reply.text, re.MULTILINE)
     assert reply.text.endswith("The last user message: the last words")
     assert heard == [reply.text]
     assert (model.name, model.provider, model.context_tokens) == ("echo", "anthropic", 1_000)
-    assert model.ask(Prompt(messages=[])).text.endswith("Tools: none.\nThe last user message: (none)")
+    assert model.ask(Prompt(messages=[])).text.endswith("- no tools\nThe last user message: (none)")

@@ -36,9 +36,10 @@ _replayed: Final = add_options(
 @_format
 @click.option("--full", is_flag=True, help="Show every message in full.")
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help="Only the last N messages.")
+@home_option
 @as_json
 def show(**options: Any) -> None:
-    """Show the transcript FILE of any known agent. For a session in memory: holdfast get --session NAME."""
+    """Show the transcript FILE of any known agent. FILE may also be the name of a session in memory."""
     from holdfast.cli.show import show_transcript
 
     show_transcript(**options)

@@ -50,7 +50,10 @@ if TYPE_CHECKING:
 
 
 _EXCERPT_CHARS: Final = 320
+_MAX_PRINTED: Final = 8
+"""The passages of a recall that are printed for people; `--all` prints the others too."""
 _MIN_FACT_ID: Final = 8
+EMPTY: Final = "the memory is empty. `holdfast import FILE` or `holdfast import --discover` fills it."
 NOT_RECALLED: Final = "not recalled"
 """The mark of what `holdfast exclude` named."""
 
@@ -68,6 +71,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         hits = memory.search(query, scope=scope, across=across, limit=limit)
         rows = memory.get([hit.message for hit in hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
+        is_empty = not hits and not memory.store.scopes()
         _print_missing(memory)
     owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
     hidden = {row.id for row in rows if row.excluded}
@@ -75,7 +79,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         emit_json([asdict(hit) | owner[hit.message] | {"excluded": hit.message in hidden} for hit in hits])
         return
     if not hits:
-        echo("Nothing found.", err=True)
+        echo(f"Nothing found: {EMPTY}" if is_empty else "Nothing found.", err=True)
         return
     query_terms = set(terms(query))
     for hit in hits:
@@ -119,9 +123,12 @@ def _excerpt(text: str, query_terms: set[str]) -> str:
 @click.argument("query")
 @click.option("--cap", type=click.IntRange(min=1), default=None, help="The maximum tokens of the block.")
 @click.option("--block", is_flag=True, help="Print the block as a model gets it, oldest first.")
+@click.option("--all", "all_", is_flag=True, help=f"Print all passages; default the best {_MAX_PRINTED}.")
 @opens_memory
 @as_json
-def recall(*, query: str, cap: int | None, block: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
+def recall(
+    *, query: str, cap: int | None, block: bool, all_: bool, home: Path | None, as_json: bool, **whose: Any
+) -> None:
     """Print what would be recalled for QUERY, best first, from all sessions unless options name one."""
     scope, across = scope_of(**whose)
     with read_memory(home) as memory:
@@ -129,17 +136,21 @@ def recall(*, query: str, cap: int | None, block: bool, home: Path | None, as_js
         _print_missing(memory)
         rows = memory.get([hit.message for hit in result.hits], scope=scope, across=across)
         titles = {one: make_title(memory.store, one) for one in {row.scope for row in rows}}
+        is_empty = not result.block and not memory.store.scopes()
     if as_json:
         owner = {row.id: owner_of(row.scope) | {"title": titles[row.scope]} for row in rows}
         hits = [asdict(hit) | owner[hit.message] for hit in result.hits]
         facts = [asdict(hit) | owner_of(hit.fact.scope) for hit in result.facts]
         emit_json(asdict(result) | {"hits": hits, "facts": facts})
+    elif is_empty:
+        echo(f"Nothing recalled: {EMPTY}", err=True)
     elif not result.block:
         echo(f"Nothing recalled: {result.reason}.", err=True)
     elif block:
         echo(result.block)
     else:
-        _print_recalled(result, {row.id: titles[row.scope] for row in rows}, query_terms=set(terms(query)))
+        limit = None if all_ else _MAX_PRINTED
+        _print_recalled(result, {row.id: titles[row.scope] for row in rows}, query_terms=set(terms(query)), limit=limit)
 
 
 @click.command()
@@ -171,7 +182,7 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
         echo("No overview: there are no facts and no sessions yet.", err=True)
 
 
-def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str]) -> None:
+def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str], limit: int | None) -> None:
     for found in result.facts:
         text = printable(found.fact.content, one_line=True)
         echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}")
@@ -183,14 +194,18 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
         echo_styled(click.style("session", fg="green", bold=True) + f"  {text.removeprefix('- ')}")
     if result.facts or result.sessions:
         echo()
-    for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True):
+    for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True)[:limit]:
         fields = ["", minute(hit.time or None), hit.speaker, titles[hit.message]]
         about = printable("  ".join(filter(None, fields)), one_line=True)
         echo_styled(click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(f"  {about}", dim=True))
         echo_styled(_excerpt(hit.text, query_terms))
         echo()
-    passages = plural(len(result.hits), "passage")
-    echo(f"{passages}, {result.tokens:,} tokens. `holdfast get NUMBER` prints a message.", err=True)
+    more = 0 if limit is None else len(result.hits) - limit
+    if more > 0:
+        echo(f"… {more:,} more: --all, or --block for what a model gets", err=True)
+    counts = join_counts(fact=len(result.facts), session=len(result.sessions), passage=len(result.hits))
+    advice = " `holdfast get NUMBER` prints a message." if result.hits else ""
+    echo(f"{counts}, {result.tokens:,} tokens.{advice}", err=True)
 
 
 @click.command()
@@ -256,7 +271,12 @@ def facts(*, query: str | None, history: bool, home: Path | None, as_json: bool,
     for row in rows:
         echo(_format_fact(row, until=until[row], is_hidden=row.id in hidden))
     if not rows:
-        echo(f"No fact matches: {query}" if query else 'No facts. Add one: holdfast remember "…"', err=True)
+        echo(
+            f"No fact matches: {query}"
+            if query
+            else 'No facts. `holdfast learn` extracts them from archived messages; `holdfast remember "…"` adds one.',
+            err=True,
+        )
 
 
 def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False) -> str:

@@ -15,10 +15,13 @@ from rich.text import Text as Styled
 
 from holdfast import text
 from holdfast.cli.console import open_console, print_table
+from holdfast.cli.opening import load_settings, missing_memory, owner_of, read_memory
 from holdfast.cli.output import emit_json
 from holdfast.errors import InputError
+from holdfast.memory.sessions import make_title
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.moments import minute
+from holdfast.store.base import Select
 from holdfast.text import printable
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter, human_tokens
 
@@ -27,12 +30,15 @@ _HEAD, _TAIL = 700, 300
 _STYLES: Final[dict[type, str]] = {Thinking: "italic dim", ToolCall: "bold", ToolResult: "dim", Opaque: "dim"}
 
 
-def show_transcript(*, file: Path, format_: str | None, full: bool, last: int | None, as_json: bool) -> None:
-    """Print a transcript."""
+def show_transcript(
+    *, file: Path, format_: str | None, full: bool, last: int | None, home: Path | None, as_json: bool
+) -> None:
+    """Print a transcript, or a session in memory if there is no such file."""
     from holdfast import transcripts  # noqa: PLC0415 - messages are also printed by commands without a transcript
 
     if not file.exists():
-        raise InputError(f"{file}: no such file; a session in memory: holdfast get --session {quote(str(file))}")
+        _show_stored(str(file), full=full, last=last, home=home, as_json=as_json)
+        return
     transcript = transcripts.read(file, format=format_)
     messages = transcript.messages[-last:] if last else transcript.messages
     if as_json:
@@ -62,6 +68,33 @@ def show_transcript(*, file: Path, format_: str | None, full: bool, last: int | 
         print_message(screen, message, full=full)
     for problem in transcript.problems:
         screen.print(Styled(f"line {problem.line}: {printable(problem.what)}", style="red"))
+
+
+def _show_stored(name: str, *, full: bool, last: int | None, home: Path | None, as_json: bool) -> None:
+    """Print a session in memory."""
+    if missing_memory(home, settings=load_settings()) is not None:
+        raise InputError(f"{name}: no such file")
+    with read_memory(home) as memory:
+        scopes = [scope for scope in memory.store.sessions() if scope.session == name]
+        if not scopes:
+            raise InputError(f"{name}: no such file, and no session in memory (`holdfast sessions` lists those)")
+        if len(scopes) > 1:
+            raise InputError(
+                f"{len(scopes)} sessions are called {name}: holdfast get --session {quote(name)} --project NAME"
+            )
+        rows = memory.store.read_messages(Select(scope=scopes[0]))
+        title = make_title(memory.store, scopes[0])
+    messages = [row.message for row in rows][-last if last else 0 :]
+    if as_json:
+        conversation = [message_to_json(message) for message in messages]
+        emit_json({**owner_of(scopes[0]), "title": title, "messages": len(rows), "conversation": conversation})
+        return
+    screen = open_console()
+    heading = " · ".join(filter(None, (f"session {name}", title)))
+    screen.print(Styled(printable(heading, one_line=True), style="bold"))
+    for message in messages:
+        screen.print()
+        print_message(screen, message, full=full)
 
 
 def print_message(screen: Console, message: Message, *, full: bool, label: str = "") -> None:

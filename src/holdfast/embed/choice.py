@@ -114,7 +114,7 @@ class _Candidates:
             yield lambda: JointEmbedder([opener() for opener in openers])
         yield from openers
         if not openers:
-            yield str(MissingExtraError("static vectors", extra="local"))
+            yield str(MissingExtraError("a static model", extra="local"))
 
     def open_local(self, model: str) -> Embedder:
         """Open the model of this name or in this folder, of either kind unless the provider is `static`."""

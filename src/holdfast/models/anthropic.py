@@ -52,7 +52,7 @@ class AnthropicModel(ProviderModel):
         try:
             import anthropic  # noqa: PLC0415 - an extra
         except ImportError:
-            raise MissingExtraError("Anthropic models", extra="anthropic") from None
+            raise MissingExtraError("an Anthropic model", extra="anthropic") from None
 
         def connect(**options: Any) -> anthropic.AsyncAnthropic:
             http = anthropic.DefaultAsyncHttpxClient(verify=create_ssl_context())

@@ -71,7 +71,7 @@ class OpenAIModel(ProviderModel):
         try:
             import openai  # noqa: PLC0415 - an extra
         except ImportError:
-            raise MissingExtraError("models of OpenAI and of local servers", extra="openai") from None
+            raise MissingExtraError("a model of OpenAI or of a local server", extra="openai") from None
 
         def connect(**options: Any) -> openai.AsyncOpenAI:
             http = openai.DefaultAsyncHttpx2Client(verify=create_ssl_context())

@@ -89,12 +89,15 @@ Step: TypeAlias = Answer | Callable[[Prompt], Answer]
 
 def prompt_tokens(prompt: Prompt) -> int:
     """Count the tokens of a prompt: its messages, its tools and its schema."""
-    tools = sum(
+    schema = 0 if prompt.schema is None else count_json(prompt.schema)
+    return count_messages(prompt.messages) + _tool_tokens(prompt) + schema
+
+
+def _tool_tokens(prompt: Prompt) -> int:
+    return sum(
         count_json({"name": tool.name, "description": tool.description, "parameters": tool.parameters})
         for tool in prompt.tools
     )
-    schema = 0 if prompt.schema is None else count_json(prompt.schema)
-    return count_messages(prompt.messages) + tools + schema
 
 
 class Scripted:
@@ -230,16 +233,24 @@ class Echo:
         texts = [message.text for message in prompt.messages if message.role == "user"]
         last = clip(texts[-1] if texts else "", head=_MAX_ECHO_CHARS, tail=_MAX_ECHO_CHARS // 5)
         used = f"{prompt_tokens(prompt):,} of {self.context_tokens:,} tokens"
-        lines = [
-            f"I would have sent {len(prompt.messages)} messages, {used}:",
-            *(f"- {role}: {count} messages, {tokens[role]:,} tokens" for role, count in counts.items()),
-            f"Tools: {', '.join(tool.name for tool in prompt.tools) or 'none'}.",
+        lines = [f"I would have sent {_count(len(prompt.messages), 'message')}, {used}:"]
+        lines += [f"- {role}: {_count(count, 'message')}, {tokens[role]:,} tokens" for role, count in counts.items()]
+        if prompt.tools:
+            names = ", ".join(tool.name for tool in prompt.tools)
+            lines.append(f"- {_count(len(prompt.tools), 'tool')}, {_tool_tokens(prompt):,} tokens: {names}")
+        else:
+            lines.append("- no tools")
+        lines += [
             f"The last user message: {last or '(none)'}",
         ]
         said = ScriptedReply(text="\n".join(lines))
         if on_text is not None:
             on_text(said.text)
         return said.reply(prompt, model=self.name)
+
+
+def _count(count: int, what: str) -> str:
+    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 # --- scripts on disk ---------------------------------------------------------
