@@ -1,0 +1,185 @@
+"""Questions about past sessions, and the sessions that answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from holdfast.memory.memory import Memory
+from holdfast.memory.session_questions import LAST_SESSION, read_question
+from holdfast.messages import Message
+from holdfast.settings import Archive, Embedding, Settings
+from holdfast.store.base import Scope
+from support.conversations import reply, user
+from support.waiting import UNHURRIED
+
+NOW = int(datetime(2026, 11, 17, 15, 0).timestamp() * 1000)  # noqa: DTZ001 - a local time
+DAY = 86_400_000
+HERE = Scope(project="shop", session="new")
+
+
+class TestReading:
+    @pytest.mark.parametrize(
+        ("text", "subject"),
+        [
+            ("What did we do yesterday?", ""),
+            ("So what exactly did we get done on Monday?", ""),
+            ("Remind me what we worked on last week.", ""),
+            ("What happened in March?", ""),
+            ("Can you recap the last few days?", ""),
+            ("What did we decide about Redis last week?", "Redis"),
+            ("昨天我们做了什么？", ""),
+            ("上周我们完成了哪些工作？", ""),
+            ("六月份我们做了什么？", ""),
+            ("上个月我们在支付模块上做了什么？", "支付模块"),
+            ("先週は何をしましたか", ""),
+            ("어제 우리 뭐 했지?", ""),
+        ],
+    )
+    def test_a_period_and_an_activity(self, text: str, subject: str) -> None:
+        question = read_question(text, now=NOW)
+        assert question is not None
+        assert len(question.periods) == 1
+        assert question.subject == subject
+
+    @pytest.mark.parametrize(
+        ("text", "subject"),
+        [
+            ("In the session about the importer, which file did we change?", "importer"),
+            ("Show me the conversation where we picked the queue.", "queue"),
+            ("When did we last work on the billing export?", "billing export"),
+            ("the chat about pricing: what did we agree?", "pricing"),
+            ("关于导入器的那次会话，我们决定了什么？", "导入器"),
+            ("讨论缓存的那次对话里定了多长的过期时间？", "缓存"),
+            ("我们什么时候修复了登录问题？", "登录问题"),
+            ("検索についてのセッションで何を決めましたか", "検索"),
+            ("결제에 대한 세션에서 뭐 했지?", "결제"),
+        ],
+    )
+    def test_a_session_by_its_subject(self, text: str, subject: str) -> None:
+        question = read_question(text, now=NOW)
+        assert question is not None
+        assert question.periods == ()
+        assert question.subject == subject
+
+    @pytest.mark.parametrize(
+        "text",
+        ["Where did we leave off?", "What was our last session about?", "上次我们聊到哪儿了？", "前回は何をしましたか"],
+    )
+    def test_the_last_session(self, text: str) -> None:
+        assert read_question(text, now=NOW) == LAST_SESSION
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "Which port does staging use?",
+            "What database did we choose last week?",
+            "Fix the session handling in login.py",
+            "Open the session file and fix the bug",
+            "Add a date picker for last week and this week",
+            "Run the tests again today",
+            "May I ask what you did?",
+            "修改会话超时的配置",
+            "把上周的日志删掉",
+            "",
+            "What did we do yesterday? " + "And here is a log. " * 40,
+        ],
+    )
+    def test_other_messages(self, text: str) -> None:
+        assert read_question(text, now=NOW) is None
+
+
+def hold(memory: Memory, session: str, *messages: Message, days: int, project: str = "shop") -> None:
+    """Archive a session of some days ago."""
+    start = NOW - days * DAY
+    dated = [replace(message, timestamp=start + number * 60_000) for number, message in enumerate(messages)]
+    memory.ingest(dated, scope=Scope(project=project, session=session))
+
+
+@pytest.fixture
+def memory(tmp_path: Path) -> Iterator[Memory]:
+    """Open the memory of one person, with four sessions."""
+    settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+    with Memory.open(tmp_path, settings=settings, clock=lambda: NOW, is_personal=True) as opened:
+        hold(
+            opened,
+            "importer",
+            user("The importer drops empty rows. Please find out why."),
+            reply("The cause was filter(None) in read_rows. It is fixed, and all tests pass."),
+            user("We decided to keep the old file format."),
+            days=1,
+        )
+        hold(opened, "缓存", user("商品页的缓存太短。"), reply("已经改成十五分钟，数据库的压力下降了。"), days=8)
+        hold(opened, "logo", user("Draw a new logo."), reply("The logo is in assets/mark.svg now."), days=40)
+        hold(opened, "blog", user("Write a post about whales."), reply("The post is written."), days=1, project="blog")
+        yield opened
+
+
+class TestAnswers:
+    def test_the_sessions_of_a_day_with_the_sentences_that_say_most(self, memory: Memory) -> None:
+        found = memory.recall(("What did we do yesterday?",), scope=HERE)
+        assert found.block.count("\n- [") == 1
+        assert "] The importer drops empty rows. → We decided to keep the old file format.\n" in found.block
+        assert "· The cause was filter(None) in read_rows." in found.block
+        assert found.hits == ()
+        assert found.messages == [1, 2, 3]
+
+    def test_a_week_in_chinese(self, memory: Memory) -> None:
+        found = memory.recall(("上周我们做了什么？",), scope=HERE)
+        assert "商品页的缓存太短。 → 已经改成十五分钟，数据库的压力下降了。" in found.block
+        assert "importer" not in found.block
+
+    def test_a_subject_in_a_period(self, memory: Memory) -> None:
+        assert "mark.svg" in memory.recall(("What did we do about the logo last month?",), scope=HERE).block
+        assert not memory.recall(("What did we do about the whales last month?",), scope=HERE).sessions
+
+    def test_a_session_by_its_subject(self, memory: Memory) -> None:
+        found = memory.recall(("When did we last work on the logo?",), scope=HERE)
+        assert [line.scope.session for line in found.sessions] == ["logo"]
+
+    def test_the_last_session(self, memory: Memory) -> None:
+        hold(memory, "new", user("Good morning."), days=0)
+        found = memory.recall(("Where did we leave off?",), scope=HERE)
+        assert [line.scope.session for line in found.sessions] == ["importer"]
+
+    def test_a_period_without_sessions_has_no_answer(self, memory: Memory) -> None:
+        found = memory.recall(("What did we do three days ago?",), scope=HERE)
+        assert found.sessions == ()
+
+    def test_other_sessions_are_found_only_if_they_may_be_recalled(self, memory: Memory) -> None:
+        alone = memory.with_settings(
+            Settings(archive=Archive(cross_session=False), embedding=Embedding(provider="none"), recall=UNHURRIED)
+        )
+        assert alone.recall(("What did we do yesterday?",), scope=HERE).sessions == ()
+        own = replace(HERE, session="importer")
+        assert len(alone.recall(("What did we do yesterday?",), scope=own).sessions) == 1
+
+    def test_of_a_long_session_only_what_was_said_in_the_period(self, memory: Memory) -> None:
+        """One session may go on for months."""
+        for day in range(120, -1, -1):
+            said = [user(f"Please look at ticket {day}."), reply(f"Ticket {day} is closed now.")]
+            hold(memory, "long", *said, days=day)
+        found = memory.recall(("What did we do in the tickets 60 days ago?",), scope=HERE)
+        (line,) = found.sessions
+        assert "Ticket 60 is closed now." in (line.outcome, *line.keys)
+        assert "Ticket 61" not in str(line)
+
+    @pytest.mark.parametrize("cap", [60, 120, 300, 2_000])
+    def test_a_block_with_sessions_is_never_over_its_cap(self, memory: Memory, cap: int) -> None:
+        for number in range(30):
+            hold(memory, f"s{number}", user(f"Work on part {number}."), reply(f"Part {number} is finished."), days=1)
+        found = memory.recall(("What did we do yesterday?",), scope=HERE, cap=cap)
+        assert found.tokens <= cap
+        assert bool(found.block) == bool(found.sessions)
+
+    def test_forgotten_and_excluded_messages_are_not_quoted(self, memory: Memory) -> None:
+        memory.exclude([3], scope=HERE, across=True)
+        memory.forget(scope=replace(HERE, session="importer"), ids=[2])
+        block = memory.recall(("What did we do yesterday?",), scope=HERE).block
+        assert "The importer drops empty rows." in block
+        assert "filter(None)" not in block
+        assert "old file format" not in block

@@ -1,0 +1,108 @@
+"""The calendar periods that a question names, as whole days in the time zone of the machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import datetime
+
+import pytest
+
+from holdfast.moments import local
+from holdfast.search.periods import find_periods, remove_periods
+
+TUESDAY = datetime(2026, 11, 17, 15, 0)  # noqa: DTZ001 - a local time
+
+
+def read(text: str, *, now: datetime = TUESDAY) -> list[tuple[str, str]]:
+    """The first day of each period, and the first day after it."""
+    found = find_periods(text, now=int(now.timestamp() * 1000))
+    return [(f"{local(start):%Y-%m-%d}", f"{local(stop):%Y-%m-%d}") for start, stop in found]
+
+
+@pytest.mark.parametrize(
+    ("text", "start", "stop"),
+    [
+        ("What did we do today?", "2026-11-17", "2026-11-18"),
+        ("What did we do yesterday?", "2026-11-16", "2026-11-17"),
+        ("the day before yesterday", "2026-11-15", "2026-11-16"),
+        ("three days ago", "2026-11-14", "2026-11-15"),
+        ("on Monday", "2026-11-16", "2026-11-17"),
+        ("on Tuesday", "2026-11-10", "2026-11-11"),
+        ("on Wednesday", "2026-11-11", "2026-11-12"),
+        ("this week", "2026-11-16", "2026-11-23"),
+        ("last week", "2026-11-09", "2026-11-16"),
+        ("two weeks ago", "2026-11-02", "2026-11-09"),
+        ("last weekend", "2026-11-14", "2026-11-16"),
+        ("last month", "2026-10-01", "2026-11-01"),
+        ("in March", "2026-03-01", "2026-04-01"),
+        ("in December", "2025-12-01", "2026-01-01"),
+        ("on 5 November", "2026-11-05", "2026-11-06"),
+        ("on 2026-03-05", "2026-03-05", "2026-03-06"),
+        ("last year", "2025-01-01", "2026-01-01"),
+        ("昨天我们做了什么？", "2026-11-16", "2026-11-17"),
+        ("前天", "2026-11-15", "2026-11-16"),
+        ("两天前", "2026-11-15", "2026-11-16"),
+        ("上周", "2026-11-09", "2026-11-16"),
+        ("上周四", "2026-11-12", "2026-11-13"),
+        ("星期三", "2026-11-11", "2026-11-12"),
+        ("上个月", "2026-10-01", "2026-11-01"),
+        ("三月份", "2026-03-01", "2026-04-01"),
+        ("11月3日", "2026-11-03", "2026-11-04"),
+        ("昨日は何をしましたか", "2026-11-16", "2026-11-17"),
+        ("先週", "2026-11-09", "2026-11-16"),
+        ("어제 뭐 했지?", "2026-11-16", "2026-11-17"),
+        ("지난주", "2026-11-09", "2026-11-16"),
+    ],
+)
+def test_a_period_has_its_first_day_and_the_first_day_after_it(text: str, start: str, stop: str) -> None:
+    """In English, Chinese, Japanese and Korean."""
+    assert read(text) == [(start, stop)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Which port does staging use?",
+        "You may ask.",
+        "They sat down.",
+        "tomorrow",
+        "next week",
+        "Version 2.1",
+        "明天",
+        "",
+    ],
+)
+def test_most_questions_name_none(text: str) -> None:
+    """Nor does what is still to come."""
+    assert read(text) == []
+
+
+def test_a_date_that_is_still_to_come_is_no_period() -> None:
+    """Nothing can have been done in it."""
+    assert read("on 2027-03-05") == []
+
+
+def test_a_text_without_its_periods() -> None:
+    """What is left may name a subject."""
+    assert remove_periods("What did we do on 5 November about Redis?").split()[-2:] == ["about", "Redis?"]
+    assert remove_periods("上周我们做了什么？").strip() == "我们做了什么？"
+
+
+@pytest.fixture
+def in_auckland(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine that is 13 hours ahead."""
+    monkeypatch.setenv("TZ", "Pacific/Auckland")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+@pytest.mark.usefixtures("in_auckland")
+def test_days_are_those_of_the_machine() -> None:
+    """What was yesterday evening here is today in UTC."""
+    morning = datetime(2026, 11, 17, 8, 0)  # noqa: DTZ001 - a local time
+    ((start, stop),) = find_periods("yesterday", now=int(morning.timestamp() * 1000))
+    evening = int(datetime(2026, 11, 16, 22, 0).timestamp() * 1000)  # noqa: DTZ001 - a local time
+    assert start <= evening < stop
