@@ -109,6 +109,7 @@ class ModelRequest:
         overhead: Tokens of anything else in the request. `read_body` leaves it 0: of a body the messages, the system
             prompt and the tools are counted, and no other field, such as a schema of the reply.
         facts: Facts that the caller chose for this question.
+        standing: Facts that the caller wants in an overview, if the request gets one.
         recall: Whether memory is recalled for it.
         body: Its body; empty for a request that has none.
         is_continued: Whether the provider has the earlier messages, and the request contains only new ones.
@@ -123,6 +124,7 @@ class ModelRequest:
     tools: Sequence[Json] = ()
     overhead: int = 0
     facts: Sequence[FactRow] = ()
+    standing: Sequence[FactRow] = ()
     recall: bool = True
     body: Json = field(default_factory=dict)
     is_continued: bool = False
@@ -498,7 +500,7 @@ def _assemble_once(exchange: Exchange) -> Exchange:
             overhead=request.overhead,
             source=exchange.source,
         )
-        asked = replace(asked, facts=request.facts, is_recalling=request.recall)
+        asked = replace(asked, facts=request.facts, standing=request.standing, is_recalling=request.recall)
         window = exchange.session._assemble_request(request.messages, asked)
     for failure in window.failures:
         exchange.warn(failure)

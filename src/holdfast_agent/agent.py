@@ -363,8 +363,10 @@ class Agent:
         """Call the model for its next reply; None if the user interrupted it."""
         questions = [message.text for message in self.history if message.role == "user"]
         facts: list[FactRow] = []
+        standing: list[FactRow] = []
         with self.guard_memory():
             facts += self.memories.recall_facts(questions[-1] if questions else "")
+            standing += self.memories.list_standing()
         failure = self.memories.failure
         if failure and failure != self._memory_warning:
             self.view.notice(f"Long-term memories are found by their words alone: {failure}")
@@ -378,6 +380,7 @@ class Agent:
             model_tokens=self.model.context_tokens,
             tools=[tool.to_json() for tool in tools],
             facts=facts,
+            standing=standing,
         )
         try:
             exchange = self._exchanges.begin(self.session, request, compact=self._compact_after_overflow)

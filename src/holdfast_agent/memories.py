@@ -34,6 +34,8 @@ from holdfast_agent.settings import ChatSettings, LongTermEmbedding
 Category: TypeAlias = Literal["preference", "fact", "decision", "entity", "other"]
 
 CATEGORIES: Final[tuple[Category, ...]] = ("preference", "fact", "decision", "entity", "other")
+STANDING: Final[frozenset[Category]] = frozenset({"preference", "decision"})
+"""The categories that hold whatever is asked."""
 DEFAULT_IMPORTANCE: Final = 0.7
 MAX_RECALLED: Final = 3
 """The maximum number of memories in the recall block of a prompt."""
@@ -213,6 +215,13 @@ class Memories:
             if room >= 0:
                 recalled.append(hit.fact)
         return recalled
+
+    def list_standing(self) -> list[FactRow]:
+        """Return the preferences and decisions that an overview shows, if the settings allow it."""
+        settings = self.settings.agent.long_term
+        if not (settings.enabled and settings.auto_recall):
+            return []
+        return [row for row in self.rows() if row.subject in STANDING]
 
     def capture(self, texts: Iterable[str]) -> list[FactRow]:
         """Store memories from user messages, if the settings allow it; return the new ones."""

@@ -306,6 +306,16 @@ class TestMemories:
         assert "called Momo" in prompts(agent)[-1].messages[-1].text
         assert "called Momo" not in agent.history[0].text
 
+    def test_preferences_are_in_the_overview_of_every_conversation(self, fixture: AgentFixture) -> None:
+        """Whatever is asked first; they belong to the agent, not to a project."""
+        kept = calling("memory_store", text="The user prefers short answers", category="preference")
+        agent = fixture.agent([kept, "Noted.", "Hello."])
+        agent.say("Please keep in mind how I like answers.")
+        agent.reset()
+        agent.say("Good morning, nice weather today.")
+        sent = prompts(agent)[-1].messages[-1].text
+        assert "The user prefers short answers" in sent.partition("<project-overview>")[2]
+
 
 class TestReset:
     def test_a_new_conversation_gets_only_the_facts_of_the_old_one(self, fixture: AgentFixture) -> None:

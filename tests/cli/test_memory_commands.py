@@ -340,3 +340,30 @@ def cut_whole(passage: PassageText) -> PassageText:
     """A passage as one window, with the terms of all."""
     terms = tuple(term for window in passage.terms for term in window)
     return replace(passage, windows=((0, len(passage.text)),), terms=(terms,))
+
+
+class TestOverview:
+    def test_it_is_what_a_new_session_gets(self, call: Callable[..., Result], data: Run) -> None:
+        """Of all projects, or of one."""
+        call("import", EXAMPLE, "--no-vectors")
+        call("remember", "Always answer in British English.")
+        printed = call("overview").stdout
+        found = data("overview")
+        assert printed.strip() == found["text"]
+        assert "Always answer in British English." in printed
+        assert [row["session"] for row in found["sessions"]]
+        assert found["sessions"][0]["title"] in printed
+        assert 0 < found["tokens"] <= 400
+        assert data("overview", "--cap", "60")["tokens"] <= 60
+
+    def test_without_facts_and_sessions_a_note_says_so(self, call: Callable[..., Result]) -> None:
+        """And if the setting turns it off."""
+        call("remember", "Always answer in British English.", "--project", "shop")
+        assert "no facts and no sessions" in call("overview", "--project", "blog").stderr
+        assert "is 0" in call("overview", HOLDFAST_RECALL__OVERVIEW_TOKENS="0").stderr
+
+    def test_recall_prints_the_sessions_that_are_asked_for(self, call: Callable[..., Result], data: Run) -> None:
+        """A question about past sessions has no word of its answer."""
+        call("import", EXAMPLE, "--no-vectors")
+        assert "session" in call("recall", "What was our last session about?").stdout
+        assert data("recall", "What was our last session about?")["sessions"]

@@ -15,8 +15,10 @@ import pytest
 from holdfast import Engine
 from holdfast.hooks.handlers import MAX_HOSTS, HostHooks
 from holdfast.memory.memory import Memory
+from holdfast.messages import Message, Text
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Archive, Embedding, Settings
+from holdfast.store.base import Scope, Select
 from support.learning_model import count_extractions, depot_model
 from support.waiting import UNHURRIED, stop_server
 
@@ -84,6 +86,27 @@ def test_a_conversation_through_a_compaction(host: Host) -> None:
     back = host.run("SessionStart", source="compact")
     assert "4f9c2ab7e1" in back
     assert "5433" in host.run("UserPromptSubmit", prompt="Where does the billing replica listen?")
+
+
+def test_a_new_session_gets_an_overview_of_the_project(tmp_path: Path) -> None:
+    """So does one that was cleared or compacted; a session that is resumed has it already."""
+    host = Host(tmp_path)
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    host.write("assistant", "The replica is configured for port 5433 now.")
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False, personal=True) as engine:
+        hooks = HostHooks(engine._memory)
+        assert hooks.handle(host.payload("SessionStart", source="startup")) == {}
+        hooks.handle(host.payload("Stop"))
+        for source in ("startup", "clear"):
+            output = hooks.handle(host.payload("SessionStart", source=source, session_id="s2"))
+            context = output["hookSpecificOutput"]["additionalContext"]
+            assert "<project-overview>" in context
+            assert "The replica is configured for port 5433 now." in context
+        assert hooks.handle(host.payload("SessionStart", source="resume", session_id="s2")) == {}
+        other = hooks.handle(host.payload("SessionStart", source="startup", session_id="s3", cwd="/srv/blog"))
+        assert other == {}
+        engine._memory.ingest([Message(role="user", parts=(Text(text=context),))], scope=Scope(session="s4"))
+        assert engine._memory.store.read_messages(Select(scope=Scope(session="s4"))) == []
 
 
 QUESTION = "Where does the billing replica listen?"

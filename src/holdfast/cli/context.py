@@ -36,6 +36,7 @@ SIGNS: Final[dict[str, tuple[str, str]]] = {
     "trimmed": ("−", "red"),
     "compacted": ("−", "red"),
     "recalled": ("+", "magenta"),
+    "overview": ("+", "magenta"),
     "summary": ("+", "green"),
 }
 """The sign and the colour of what happened to a message."""
@@ -153,7 +154,9 @@ def _print_changes(screen: Console, report: ContextReport) -> None:
         sign, colour = SIGNS.get(change.kind, ("·", "default"))
         line = Styled(f"{sign} {change.kind}", style=f"bold {colour}")
         what = plural(len(change.ids), "message") if change.ids else "earlier blocks"
-        if change.kind == "recalled":
+        if change.kind == "overview":
+            what = f"from {plural(len(change.ids), 'message')} and the facts of the project"
+        elif change.kind == "recalled":
             what = f"from {join_counts(fact=len(report.recalled_facts), message=len(change.ids))}"
         line.append(f" {what}")
         line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
@@ -188,7 +191,9 @@ def format_hit(hit: Hit) -> Styled:
 # --- diff ----------
 
 
-Status: TypeAlias = Literal["kept", "pruned", "trimmed", "compacted", "recalled", "summary"]
+Status: TypeAlias = Literal["kept", "pruned", "trimmed", "compacted", "recalled", "overview", "summary"]
+_INSERTED: Final[dict[str, Status]] = {"recall": "recalled", "overview": "overview", "summary": "summary"}
+"""The status of a message that was inserted, by its kind."""
 _MAX_TEXT_CHARS: Final = 300
 
 
@@ -230,8 +235,8 @@ class Entry:
     def of_item(cls, item: Item, pruned: dict[int, tuple[int, Change]], originals: dict[int, Message]) -> Self:
         """Make the entry of an item of the window."""
         entry = replace(cls.of_message(item.id, item.message), tokens_before=item.tokens, tokens_after=item.tokens)
-        if item.kind in {"recall", "summary"}:
-            return replace(entry, status="summary" if item.kind == "summary" else "recalled", tokens_before=0)
+        if item.kind in _INSERTED:
+            return replace(entry, status=_INSERTED[item.kind], tokens_before=0)
         if item.id not in pruned or item.id not in originals:
             return entry
         original, (turn, change) = cls.of_message(item.id, originals[item.id]), pruned[item.id]
@@ -240,18 +245,16 @@ class Entry:
         )
 
     @classmethod
-    def of_block(cls, block: Block, reports: Sequence[ContextReport]) -> Self:
-        """Make the entry of a recalled block."""
+    def of_block(cls, block: Block, reports: Sequence[ContextReport], *, status: Status = "recalled") -> Self:
+        """Make the entry of a recalled block, or of an overview."""
         placed = (  # the last request that placed a block of this size
             report.turn
             for report in reversed(reports)
-            if any(change.kind == "recalled" and change.tokens_after == block.tokens for change in report.changes)
+            if any(change.kind == status and change.tokens_after == block.tokens for change in report.changes)
         )
         text = " ".join(block.text.split())[:_MAX_TEXT_CHARS]
         turn = next(placed, 0)
-        return cls(
-            id=0, role="recall", status="recalled", tokens_before=0, tokens_after=block.tokens, turn=turn, text=text
-        )
+        return cls(id=0, role="recall", status=status, tokens_before=0, tokens_after=block.tokens, turn=turn, text=text)
 
 
 def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None:
@@ -314,6 +317,9 @@ def compare(replayed: Replay) -> list[Entry]:
     for item in replayed.window.items:
         place = float(item.id) if item.id else place + 0.25
         entries.append((place, Entry.of_item(item, pruned, originals)))
+        if item.overview:
+            overview = Entry.of_block(item.overview, replayed.reports, status="overview")
+            entries.append((place + 0.05, overview))
         if item.block:
             entries.append((place + 0.1, Entry.of_block(item.block, replayed.reports)))
     return [entry for _, entry in sorted(entries, key=lambda pair: pair[0])]

@@ -109,7 +109,7 @@ def record_window(window: Window | None, stats: ReplayStats) -> Point | None:
     stats.times.append(sum(report.milliseconds.values()))
     for step, milliseconds in report.milliseconds.items():
         stats.ms_steps[step] = stats.ms_steps.get(step, 0.0) + milliseconds
-    if report.prefix_kept is not None and kinds <= {"recalled"}:
+    if report.prefix_kept is not None and kinds <= {"recalled", "overview"}:
         stats.kept.append(report.prefix_kept)
     stats.points.append(point)
     return point

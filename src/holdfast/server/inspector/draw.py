@@ -99,8 +99,7 @@ def window_map(items: Sequence[Item], *, window: int) -> Markup:
     at = 0.0
     for item in items:
         pieces = [(categorise(item), item.tokens)]
-        if item.block:
-            pieces.append(("recall", item.block.tokens))
+        pieces += [("recall", block.tokens) for block in item.blocks]
         for part, size in pieces:
             title = f"{part}, message {item.id}, {size:,} tokens" if item.id else f"{part}, {size:,} tokens"
             shapes += _place(part, at, size, per_row, scale, title=title, number=item.id)
