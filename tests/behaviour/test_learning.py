@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import ExitStack
 from datetime import timedelta
+from multiprocessing.connection import Connection
 from pathlib import Path
 from threading import Thread
 from typing import Any
@@ -19,7 +21,9 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Scripted
 from holdfast.settings import Embedding, Knowledge, Settings
 from holdfast.store.base import Job, Select
+from holdfast.testing.processes import child
 from support.learning_model import count_extractions, depot_model, extract_depots
+from support.waiting import PATIENCE
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -409,6 +413,13 @@ class TestWhoReads:
             assert engine.work() == 0
 
 
+def work_in_process(folder: Path, reports: Connection) -> None:
+    """Do all work in a process of its own."""
+    with open_engine(folder, depot_model(), Clock()) as engine:
+        engine.work()
+        reports.send("done")
+
+
 class TestSeveralProcesses:
     def test_two_engines_read_everything_once(self, tmp_path: Path) -> None:
         """They queue and work at the same time, over one memory."""
@@ -425,6 +436,23 @@ class TestSeveralProcesses:
                 thread.join()
             one.work()
             assert count_facts(one.session("s0")) == expect(range(120))
+
+    def test_two_processes_read_everything_once(self, tmp_path: Path) -> None:
+        """Real ones, which begin at the same time."""
+        with open_engine(tmp_path, depot_model(), Clock()) as engine:
+            for name in ("a", "b"):
+                first = 30 * (name == "b")
+                messages = [message for number in range(first, first + 30) for message in make_turn(number)]
+                engine._memory.ingest(messages, scope=engine.session(name).scope)
+                engine.session(name).learn()
+        with ExitStack() as stack:
+            pipes = [stack.enter_context(child(work_in_process, tmp_path))[1] for _ in range(2)]
+            for pipe in pipes:
+                assert pipe.poll(PATIENCE)
+                assert pipe.recv() == "done"
+        with open_engine(tmp_path, None, Clock()) as engine:
+            assert count_facts(engine.session("a")) == expect(range(60))
+            assert engine._memory.store.waiting(EXTRACT, limit=9) == []
 
     def test_a_batch_that_another_process_has_stored_is_dropped(self, tmp_path: Path) -> None:
         """Even if both have asked their models for it."""

@@ -336,6 +336,13 @@ def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
     return ()
 
 
+def find_room(model: Model) -> int:
+    """Return how many tokens of messages fit into one call of a model, next to the instructions and known facts."""
+    window = int(model.context_tokens * _USABLE_SHARE)
+    instructions = count_text(prompts.load("extract", known=""))
+    return max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - instructions - _MAX_KNOWN_TOKENS)
+
+
 @dataclass(slots=True, kw_only=True)
 class Reader:
     """Reads facts with a model. The prompt lists the `known` facts; `timeout` is in seconds for each call.

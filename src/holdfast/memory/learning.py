@@ -14,7 +14,7 @@ from typing import Final
 
 from holdfast.errors import ConflictError
 from holdfast.memory import facts
-from holdfast.memory.extract import Extraction, extract
+from holdfast.memory.extract import Extraction, extract, find_room
 from holdfast.memory.learning_queue import (
     EXTRACT,
     OPEN,
@@ -197,7 +197,7 @@ def _read_batch(memory: Memory, job: Job, *, start: int, model: Model | None, tr
     if model is None:
         select = Select(scope=job.scope, after=start, before=until + 1, limit=_BATCH_MESSAGES)
         return memory.store.read_messages(select)
-    room = MAX_BATCH >> (2 * min(tries, MAX_TRIES))
+    room = min(MAX_BATCH, find_room(model)) >> (2 * min(tries, MAX_TRIES))
     tokens_of_day = memory.settings.knowledge.max_tokens_per_day
     if tokens_of_day:
         room = min(room, max(_MIN_BATCH, tokens_of_day // _SHARE_OF_DAY))
