@@ -17,6 +17,7 @@ from holdfast.memory import facts
 from holdfast.memory.extract import Extraction, extract, find_room
 from holdfast.memory.learning_queue import (
     EXTRACT,
+    MIN_BATCH,
     OPEN,
     RULES,
     find_read,
@@ -181,7 +182,7 @@ def run_job(
         read = [row for row in rows if row.id < min(found.unread)]
     if read and not _store(memory, job, found, read, start=start, model=model):
         return Step(found=found)  # the next step reads again what is left
-    is_done = bool(read) and read[-1].id >= read_number(job.data, "until")
+    is_done = bool(read) and _is_done(memory, job, last=read[-1].id)
     if is_done:
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
     limit = meter.limit if meter is not None else ""
@@ -189,6 +190,15 @@ def run_job(
     if model is not None and not limit and not is_cancelled:
         warning = _record_pause(memory, job, pause, failure, is_unusable=found.is_unusable) or warning
     return Step(found=found, messages=len(read), is_done=is_done, failure=failure, limit=limit, warning=warning)
+
+
+def _is_done(memory: Memory, job: Job, *, last: int) -> bool:
+    """Tell whether a job is done: all is read, or the rest is not worth a call and the next job reads it."""
+    until = read_number(job.data, "until")
+    if last >= until or job.data.get("has_more") is not True:
+        return last >= until
+    rest = memory.store.read_messages(Select(scope=job.scope, after=last, before=until + 1, limit=_BATCH_MESSAGES))
+    return len(rest) < _BATCH_MESSAGES and sum(measure(row.message) for row in rest) < MIN_BATCH // 2
 
 
 def _read_batch(memory: Memory, job: Job, *, start: int, model: Model | None, tries: int) -> list[MessageRow]:

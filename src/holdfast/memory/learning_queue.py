@@ -112,9 +112,12 @@ def make_read_record(scope: Scope, reader: str, *, model: str, start: int, last:
 # --- queueing ----------------------------------------------------------------------------
 
 
-def make_job(scope: Scope, reader: str, *, until: int, time: int) -> Job:
-    """Make the job that reads a session up to a message."""
-    return Job(scope=scope, kind=EXTRACT, data={"reader": reader, "until": until}, time=time)
+def make_job(scope: Scope, reader: str, *, until: int, time: int, has_more: bool = False) -> Job:
+    """Make the job that reads a session up to a message.
+
+    If the session goes on (`has_more`), a rest that is not worth a call is left for the next job.
+    """
+    return Job(scope=scope, kind=EXTRACT, data={"reader": reader, "until": until, "has_more": has_more}, time=time)
 
 
 def plan_cut(
@@ -140,7 +143,7 @@ def plan_cut(
     tokens = sum(measure(item.message) for item in items if start < item.id <= until)
     if not is_due and tokens < MIN_BATCH:
         return []
-    return [make_job(scope, reader, until=until, time=time)]
+    return [make_job(scope, reader, until=until, time=time, has_more=not is_due)]
 
 
 def queue_until(store: Store, scope: Scope, reader: str, *, until: int, time: int) -> bool:
