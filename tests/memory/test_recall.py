@@ -124,7 +124,8 @@ def test_a_weak_match_gets_a_few_lines(store: SqliteStore) -> None:
     found = recall(store, question)
     assert "40 minutes" in found.block
     assert 0 < found.tokens <= NORMAL.min_tokens
-    assert recall(store, replace(question, eagerness=SHY)).block == ""
+    shy = recall(store, replace(question, eagerness=SHY))
+    assert (shy.block, shy.reason) == ("", 'a weak match was left out, because recall.eagerness is "shy"')
 
 
 def test_a_strong_match_gets_what_it_needs(store: SqliteStore) -> None:
@@ -268,6 +269,12 @@ def test_a_search_for_a_word_that_is_nowhere_finds_nothing(store: SqliteStore, t
     assert search(store, asking("xyzzy"), embedder=embedder) == []
     assert search(store, asking("berth"), embedder=embedder)[0].score >= 1
     assert search(store, asking("berth xyzzy"), embedder=embedder)[0].score < 0.7
+
+
+def test_a_search_for_one_chinese_word_finds_its_english_counterpart(store: SqliteStore) -> None:
+    """As a whole question does."""
+    say(store, "The gateway listens on port 8443.", "Lunch was good today.")
+    assert [hit.text for hit in search(store, asking("端口"))] == ["The gateway listens on port 8443."]
 
 
 def test_static_vectors_are_not_trusted_with_scripts_without_spaces(store: SqliteStore, tmp_path: Path) -> None:

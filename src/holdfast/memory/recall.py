@@ -66,6 +66,7 @@ from holdfast.search.pack import (
 from holdfast.search.related import find_related
 from holdfast.search.relevance import (
     MIN_LISTED_MATCH,
+    SHY,
     find_relevant,
     measure_confidence,
     measure_matches,
@@ -264,7 +265,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     # What the system prompt says about it may have been corrected in other words than those of the question.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     if not passage_tokens and not fact_hits and not instructed and not query.sessions:
-        return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
+        return replace(nothing, reason=_explain_nothing(found, query))
     # A fact that matches is worth its tokens, however weak the match of passages is.
     whole_room = query.cap - _frame_tokens()
     kept_facts, cost = _fit_facts(fact_hits, whole_room * query.knowledge_share)
@@ -292,7 +293,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
             quotes = _insert_newest(corrections.pack(room=room, known=known), quotes, newest, room=room)
     pace.end.check()
     if not passage_tokens and not kept_facts and not quotes and not sessions:
-        return replace(nothing, reason=_NOTHING if query.across else _NOTHING_HERE)
+        return replace(nothing, reason=_explain_nothing(found, query))
     return _compose(kept_facts, sessions, quotes, query=query, marks=marks, found=found, newest=newest, nothing=nothing)
 
 
@@ -802,8 +803,17 @@ SHOWN: Final = "earlier blocks in the window have most of it"
 _NOTHING: Final = "no stored fact or passage matches the question"
 _NOTHING_HERE: Final = (
     "no fact, and no passage of this conversation, matches the question"
-    " (archive.cross_session = true includes the others)"
+    " (archive.cross_session = true, or Engine.open(personal=True), includes the others)"
 )
+_TOO_WEAK: Final = 'a weak match was left out, because recall.eagerness is "shy"'
+
+
+def _explain_nothing(found: _Found, query: RecallQuery) -> str:
+    """Return why no passage is recalled."""
+    has_match = (find_relevant(found.signals) & found.candidates.eligible).any()
+    if has_match and query.eagerness == SHY:
+        return _TOO_WEAK
+    return _NOTHING if query.across else _NOTHING_HERE
 
 
 def _read_passages(
