@@ -3,8 +3,8 @@
 All have one root, so that `except HoldfastError` is enough. Each error has its details as attributes, and its message
 includes the fix. They are InputError (FormatError, TranscriptError, SettingsError), EmbeddingError, WindowError
 (InvalidWindowError, WindowTooSmallError), ModelError (ModelOverflowError, ModelBusyError, ModelTimeoutError,
-ModelRefusedError, ModelCancelledError), CompactionError, StorageError (ConflictError, UnavailableError),
-MissingExtraError and ClosedError.
+ModelRefusedError, ModelBudgetError, ModelCancelledError), CompactionError, StorageError (ConflictError,
+UnavailableError), MissingExtraError and ClosedError.
 """
 
 import copyreg
