@@ -228,7 +228,7 @@ def overview(*, sessions: int, as_json: bool) -> None:
     """What a new session knows by itself: its overview, and answers to 30 questions about past sessions."""
     from benchmarks.overview import load_sheet, measure  # noqa: PLC0415 - as above
 
-    with Progress(2 * len(load_sheet()["questions"])) as progress:
+    with Progress(4 * len(load_sheet()["questions"])) as progress:
         found = measure(more_sessions=sessions, progress=lambda count: progress.advance(count, "questions"))
     if as_json:
         emit_json({**found, **machine()})

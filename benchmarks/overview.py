@@ -2,7 +2,8 @@
 
 30 sessions of one project, on different days and about different subjects, two thirds of them in English and one third
 in Chinese. A new session gets an overview; 30 questions about days, weeks, months and sessions are asked, each in a new
-session. A question counts as answered if everything that belongs to its answer is in the window.
+session, and 30 others that were written when the first ones were answered. A question counts as answered if everything
+that belongs to its answer is in the window.
 """
 
 from __future__ import annotations
@@ -54,10 +55,12 @@ def measure(*, more_sessions: int = 0, progress: Callable[[int], None] = lambda 
     with tempfile.TemporaryDirectory() as folder:
         _add_old_sessions(Path(folder), more_sessions, now=now)
         _fill(Path(folder), sheet, now=now)
-        answers = _ask_all(Path(folder), sheet, now=now, progress=progress)
-        found = _search_all(Path(folder), sheet, now=now, progress=progress)
+        systems: dict[str, Any] = {}
+        for name, questions in (("", sheet["questions"]), (", other questions", sheet["other_questions"])):
+            systems[f"window{name}"] = _ask_all(Path(folder), questions, now=now, progress=progress)
+            systems[f"ten best passages{name}"] = _search_all(Path(folder), questions, now=now, progress=progress)
         starts = {name: _start(Path(folder), name, now=now) for name in sorted(providers.FORMATS)}
-    return {"questions": {"window": answers, "ten best passages": found}, "starts": starts}
+    return {"questions": systems, "starts": starts}
 
 
 def _milliseconds(text: str) -> int:
@@ -115,12 +118,12 @@ def _make_messages(session: dict[str, Any]) -> list[Message]:
     return messages
 
 
-def _ask_all(folder: Path, sheet: dict[str, Any], *, now: int, progress: Callable[[int], None]) -> dict[str, Any]:
+def _ask_all(folder: Path, questions: Sequence[Any], *, now: int, progress: Callable[[int], None]) -> dict[str, Any]:
     """Ask every question in a new session, and look for the answers in its window."""
     shown: list[str] = []
     tokens: list[int] = []
     with _open(folder, now=now) as engine:
-        for number, question in enumerate(sheet["questions"]):
+        for number, question in enumerate(questions):
             text = question["text"]
             session = engine.session(f"ask-{number}", project=_PROJECT)
             window = session.assemble([Message(role="user", parts=(Text(text=text),))], limit=_LIMIT)
@@ -128,20 +131,20 @@ def _ask_all(folder: Path, sheet: dict[str, Any], *, now: int, progress: Callabl
             tokens.append(sum(change.tokens_after for change in window.report.changes if change.kind == "recalled"))
             session.forget()
             progress(1)
-    return _count_answers(sheet["questions"], shown, tokens)
+    return _count_answers(questions, shown, tokens)
 
 
-def _search_all(folder: Path, sheet: dict[str, Any], *, now: int, progress: Callable[[int], None]) -> dict[str, Any]:
+def _search_all(folder: Path, questions: Sequence[Any], *, now: int, progress: Callable[[int], None]) -> dict[str, Any]:
     """Search for every question, and look for the answers in the passages, with their dates."""
     shown: list[str] = []
     tokens: list[int] = []
     with _open(folder, now=now) as engine:
-        for question in sheet["questions"]:
+        for question in questions:
             hits = engine.search(question["text"], project=_PROJECT, limit=10)
             shown.append("\n".join(f"{minute(hit.time)} {hit.text}" for hit in hits))
             tokens.append(count_text(shown[-1]))
             progress(1)
-    return _count_answers(sheet["questions"], shown, tokens)
+    return _count_answers(questions, shown, tokens)
 
 
 def _count_answers(questions: Sequence[Any], shown: Sequence[str], tokens: Sequence[int]) -> dict[str, Any]:

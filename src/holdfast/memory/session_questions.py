@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 
 from holdfast.memory.archive import unwrap
-from holdfast.memory.query import RecallQuery, weigh_terms
+from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
 from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh
 from holdfast.patterns import compile_once, load
 from holdfast.search.periods import Range, find_periods, remove_periods
@@ -37,6 +37,9 @@ _MIN_SHARE: Final = 0.5
 """The share of a subject that a passage must have, and of the best session's score that another one must have."""
 _MAX_QUESTION_CHARS: Final = 400
 """A longer message asks for more than a list of sessions."""
+_MAX_SUBJECT_WORDS: Final = 4
+"""A question with more words that are neither a period nor part of asking is about something else."""
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+|(?<=[。！？])|\n+")
 _ALL_TIME: Final = (0, 2**62)
 
 
@@ -59,15 +62,28 @@ LAST_SESSION: Final = SessionQuestion()
 
 def read_question(text: str, *, now: int | None) -> SessionQuestion | None:
     """Read a question about past sessions; None for any other question."""
-    question = unwrap(text).strip()
-    if not question or len(question) > _MAX_QUESTION_CHARS:
+    message = unwrap(text).strip()
+    if len(message) > _MAX_QUESTION_CHARS:
+        return None
+    for sentence in _SENTENCE_END.split(message):
+        question = _read_sentence(sentence.strip(), now=now)
+        if question is not None:
+            return question
+    return None
+
+
+def _read_sentence(question: str, *, now: int | None) -> SessionQuestion | None:
+    if not question:
+        return None
+    if not (asks_something(question) or _has("request", question)):  # "That last session went well."
         return None
     subject = _find_subject(question)
     is_about_activity = _has("activity", question)
     if now is not None and (is_about_activity or subject or _has("session", question)):
         periods = find_periods(question, now=now)
-        if periods:
-            return SessionQuestion(periods=tuple(periods), subject=subject or _find_rest(question))
+        rest = subject or _find_rest(question)
+        if periods and len(rest.split()) <= _MAX_SUBJECT_WORDS:
+            return SessionQuestion(periods=tuple(periods), subject=rest)
     if subject:
         return SessionQuestion(subject=subject)
     if _has("last", question) and (is_about_activity or _has("whole", question)):
