@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from holdfast.memory.archive import AppendResult as AppendResult
     from holdfast.memory.exclusion import Exclusions as Exclusions
     from holdfast.memory.facts import FactHit as FactHit
-    from holdfast.memory.learning import LearningState as LearningState
+    from holdfast.memory.learning_state import LearningState as LearningState
     from holdfast.memory.memory import Stats as Stats
     from holdfast.memory.recall import Hit as Hit
     from holdfast.memory.recall import Recall as Recall
@@ -138,7 +138,7 @@ _HOMES: Final = {
     "holdfast.memory.archive": "AppendResult",
     "holdfast.memory.exclusion": "Exclusions",
     "holdfast.memory.facts": "FactHit",
-    "holdfast.memory.learning": "LearningState",
+    "holdfast.memory.learning_state": "LearningState",
     "holdfast.memory.memory": "Stats",
     "holdfast.memory.recall": "Hit Recall",
     "holdfast.memory.session_lines": "SessionLine",

@@ -482,7 +482,8 @@ class Engine:
 
         If another process works on the same, it goes on with that, unless this one `waits` for it.
         """
-        from holdfast.memory.learning import WAITS, choose_job  # noqa: PLC0415 - not every process extracts
+        from holdfast.memory.learning import choose_job  # noqa: PLC0415 - not every process extracts
+        from holdfast.memory.learning_state import WAITS  # noqa: PLC0415 - as above
 
         def find_learner(scope: Scope) -> Learner:
             return self._find_resources(scope.project).learner

@@ -35,7 +35,7 @@ from holdfast.errors import (
 )
 from holdfast.exchange import Completion, Exchanges, ModelRequest, complete
 from holdfast.memory.block import strip_message
-from holdfast.memory.learning import FAILED, WAITS
+from holdfast.memory.learning_state import FAILED, WAITS
 from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.models.naming import as_model

@@ -17,7 +17,7 @@ import holdfast
 import holdfast.settings
 from holdfast.compaction import plan, run
 from holdfast.embed import base as embed
-from holdfast.memory import learning
+from holdfast.memory import learning_state
 from holdfast.models import base
 from holdfast.search import candidates
 from holdfast.store import base as rows
@@ -72,7 +72,7 @@ def find_classes(value: object) -> set[type]:
     return {kind for kind in found if kind.__module__.startswith("holdfast") and not kind.__name__.startswith("_")}
 
 
-LAZY: Final = {**vars(base), **vars(embed), **vars(candidates), **vars(plan), **vars(run), **vars(learning)}
+LAZY: Final = {**vars(base), **vars(embed), **vars(candidates), **vars(plan), **vars(run), **vars(learning_state)}
 """Names that signatures use and that are imported for type checkers alone."""
 
 

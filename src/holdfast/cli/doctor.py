@@ -26,7 +26,7 @@ from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
 from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
-from holdfast.memory.learning import read_state
+from holdfast.memory.learning_state import read_state
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Store
 from holdfast.store.connection import is_writable

@@ -28,7 +28,7 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
     from holdfast.embed.base import Embedder
     from holdfast.embed.choice import Choice
     from holdfast.memory.archive import AppendResult
-    from holdfast.memory.learning import LearningState
+    from holdfast.memory.learning_state import LearningState
     from holdfast.memory.overview import Overview
     from holdfast.memory.query import RecallQuery, Shown
     from holdfast.memory.recall import Hit, Recall
@@ -538,7 +538,7 @@ class Memory:
 
     def stats(self) -> Stats:
         """Count what memory contains, and list what is missing."""
-        from holdfast.memory.learning import read_state  # noqa: PLC0415 - see above
+        from holdfast.memory.learning_state import read_state  # noqa: PLC0415 - see above
 
         embedder = self.embedder
         embedded = self.store.embedded(embedder.space) if embedder is not None else 0

@@ -10,16 +10,18 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from threading import Event
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.errors import ModelBudgetError, ModelError
 from holdfast.memory.learning_queue import read_number
 from holdfast.memory.memory import Memory
 from holdfast.messages import Usage
-from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.settings import Knowledge
 from holdfast.store.base import Record, Scope, Select, Store
 from holdfast.tokens import count_json, count_message, count_messages
+
+if TYPE_CHECKING:  # what was spent is shown without models
+    from holdfast.models.base import Model, OnText, Prompt, Reply
 
 SPENT: Final = "spent"
 """The kind of the record of what was spent for a tenant."""
