@@ -66,6 +66,7 @@ if TYPE_CHECKING:
     from holdfast.errors import WindowTooSmallError as WindowTooSmallError
     from holdfast.index.query import PassageText as PassageText
     from holdfast.memory.archive import AppendResult as AppendResult
+    from holdfast.memory.conflicts import Conflict as Conflict
     from holdfast.memory.exclusion import Exclusions as Exclusions
     from holdfast.memory.facts import FactHit as FactHit
     from holdfast.memory.learning_state import LearningState as LearningState
@@ -136,6 +137,7 @@ _HOMES: Final = {
     " UnavailableError WindowError WindowTooSmallError",
     "holdfast.index.query": "PassageText",
     "holdfast.memory.archive": "AppendResult",
+    "holdfast.memory.conflicts": "Conflict",
     "holdfast.memory.exclusion": "Exclusions",
     "holdfast.memory.facts": "FactHit",
     "holdfast.memory.learning_state": "LearningState",

@@ -88,6 +88,8 @@ class AsyncSession(_Async[Session]):
     get = _awaitable(Session.get)
     remember = _awaitable(Session.remember)
     facts = _awaitable(Session.facts)
+    conflicts = _awaitable(Session.conflicts)
+    keep_fact = _awaitable(Session.keep_fact)
     learn = _awaitable(Session.learn)
     exclude = _awaitable(Session.exclude)
     exclusions = _awaitable(Session.exclusions)

@@ -43,6 +43,7 @@ from holdfast.errors import (
 )
 from holdfast.history import History, Update
 from holdfast.memory.archive import FIRST, AppendResult, Masks
+from holdfast.memory.conflicts import Conflict
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, OWN, RULES, make_mark, plan_cut, queue
 from holdfast.memory.memory import Memory
@@ -972,6 +973,19 @@ class Session:
     def facts(self, *, across: bool = True) -> list[FactRow]:
         """List the current facts; `across` includes those of the agent's other sessions."""
         return self._memory.facts(scope=self.scope, across=across)
+
+    def conflicts(self, *, across: bool = True) -> list[Conflict]:
+        """List the current facts that contradict each other; `across` includes those of the agent's other sessions."""
+        return self._memory.conflicts(scope=self.scope, across=across)
+
+    def keep_fact(self, fact_id: str, *, across: bool = True) -> list[FactRow]:
+        """Keep one of the facts that contradict each other; the others are superseded, and returned.
+
+        Raises:
+            InputError: No fact contradicts it.
+        """
+        require_text(fact_id=fact_id)
+        return self._memory.keep_fact(fact_id, scope=self.scope, across=across)
 
     def learn(self) -> int:
         """Queue the messages of the session for fact extraction, and return how many will be read.

@@ -223,6 +223,20 @@ class TestAsking:
         assert {row["content"][-4:]: row["until"] for row in listed} == {"8080": newer["time"], "8443": None}
         assert {row["superseded_by"] for row in listed} == {newer["id"], None}
 
+    def test_facts_that_contradict_each_other_are_listed(self, data: Run, call: Callable[..., Result]) -> None:
+        """In groups, oldest first, as text and as JSON."""
+        data("remember", "Lunch is at noon")
+        assert call("facts", "--conflicts").stderr == "No facts contradict each other.\n"
+        first = data("remember", "The API is written in Go")
+        second = data("remember", "The API is written in Rust")
+        head, *lines = call("facts", "--conflicts").stdout.splitlines()
+        assert head == "2 facts contradict each other:"
+        assert [line.split()[0] for line in lines] == [first["id"][:8], second["id"][:8]]
+        (conflict,) = data("facts", "--conflicts")
+        assert [fact["content"] for fact in conflict["facts"]] == [first["content"], second["content"]]
+        assert (conflict["subject"], conflict["slot"]) == ("", "")
+        assert call("facts", "go", "--conflicts").exit_code == 2
+
     def test_numbers_of_nothing_are_named(self, data: Run, call: Callable[..., Result]) -> None:
         """What exists is forgotten or excluded, and the exit code says that something does not."""
         data("import", EXAMPLE)

@@ -44,6 +44,7 @@ from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
+    from holdfast.memory.conflicts import Conflict
     from holdfast.memory.memory import Memory
     from holdfast.memory.recall import Hit, Recall
     from holdfast.transcripts import SessionRef
@@ -250,13 +251,21 @@ def _print_rows(rows: Sequence[MessageRow], *, as_json: bool) -> None:
 @click.command()
 @click.argument("query", required=False)
 @click.option("--history", is_flag=True, help="Also list what was replaced, until when and by which fact.")
+@click.option("--conflicts", is_flag=True, help="List only facts that contradict each other.")
 @opens_memory
 @as_json
-def facts(*, query: str | None, history: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
+def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | None, as_json: bool, **whose: Any) -> None:
     """List the current facts, or those that match QUERY."""
     from holdfast.memory.facts import find, list_versions  # noqa: PLC0415 - the command itself is called facts
 
     scope, across = scope_of(**whose)
+    if conflicts:
+        if query or history:
+            raise click.UsageError("--conflicts lists all contradictions: leave QUERY and --history out")
+        with read_memory(home) as memory:
+            found = memory.conflicts(scope=scope, across=across)
+        _print_conflicts(found, as_json=as_json)
+        return
     with read_memory(home) as memory:
         until = list_versions(memory.store.read_facts(Select(scope=scope, across=across)))
         hidden = memory.exclusions(scope=scope, across=across).facts
@@ -277,6 +286,22 @@ def facts(*, query: str | None, history: bool, home: Path | None, as_json: bool,
             else 'No facts. `holdfast learn` extracts them from archived messages; `holdfast remember "…"` adds one.',
             err=True,
         )
+
+
+def _print_conflicts(found: Sequence[Conflict], *, as_json: bool) -> None:
+    if as_json:
+        rows = [asdict(one) | {"facts": [asdict(row) | owner_of(row.scope) for row in one.facts]} for one in found]
+        emit_json(rows)
+        return
+    for number, conflict in enumerate(found):
+        if number:
+            echo("")
+        about = printable(" · ".join(filter(None, (conflict.subject, conflict.slot))), one_line=True)
+        echo(f"{len(conflict.facts)} facts contradict each other{f' ({about})' if about else ''}:")
+        for row in conflict.facts:
+            echo(f"  {_format_fact(row)}")
+    if not found:
+        echo("No facts contradict each other.", err=True)
 
 
 def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False) -> str:

@@ -12,7 +12,9 @@ the same minute with its speaker alone, `[assistant] `.
 A session is one line, `- [2026-02-10] Fix the importer. → It skips empty rows now.`, in the section `past-sessions` of
 a block; sentences of it may follow, indented. An overview is a block with the one section `project-overview`.
 
-A fact or a passage that a later statement replaces is followed by `(may be outdated: see the later statement)`.
+A fact that another one contradicts is followed by its date and that of the other, `(of 2026-02-10; contradicts another
+fact: 2026-03-01)`. A fact or a passage that a later statement replaces is followed by `(may be outdated: see the later
+statement)`.
 
 A block is recognised by the mark in its tags. A mark is a digest of the block and a proof made with a key of the store,
 so every process that opens the store recognises its blocks without a list of them, the same block always has the same
@@ -123,11 +125,15 @@ _APART: Final = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """A fact as one line of a block, and whether a later statement replaces it."""
+    """A fact as one line of a block, and whether a later statement replaces it.
+
+    `note` follows its text in brackets: since when it holds, or that another fact contradicts it.
+    """
 
     type: str
     text: str
     superseded: Superseded = "no"
+    note: str = ""
 
 
 class Detail(Struct, frozen=True, kw_only=True):
@@ -246,7 +252,8 @@ def session_lines(session: PastSession) -> str:
 
 def fact_line(fact: Fact) -> str:
     """Render a fact: `- [decision] Use Stripe`."""
-    return f"- [{_name(fact.type)}] {_quote_line(fact.text)}{SUPERSEDED[fact.superseded]}"
+    note = f" ({_quote_line(fact.note)})" if fact.note else ""
+    return f"- [{_name(fact.type)}] {_quote_line(fact.text)}{note}{SUPERSEDED[fact.superseded]}"
 
 
 def _quote_line(text: str) -> str:

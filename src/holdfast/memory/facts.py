@@ -87,12 +87,13 @@ class FactHit:
     """A fact that matches a question: by the share of the question, by rarity of its words, that it contains.
 
     If one of the questions that it answers matches better, `score` is how well that one does, and it is found
-    `by_question`.
+    `by_question`. `note` is what a block says about it: that another fact contradicts it, or when it held.
     """
 
     fact: FactRow
     score: float
     by_question: bool = False
+    note: str = ""
 
 
 def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHit]:
@@ -308,6 +309,23 @@ def kind_of(value: str) -> str:
     return next((kind for kind, pattern in kinds if re.fullmatch(pattern, plain, re.IGNORECASE)), "words")
 
 
+def state_same_value(left: FactRow, right: FactRow) -> bool:
+    """Tell whether two facts of one property say the same, as far as their words tell."""
+    values = _find_values(left.content), _find_values(right.content)
+    if all(values):
+        return not values[0].isdisjoint(values[1])
+    if any(values):
+        return False
+    ours, theirs = (set(terms(row.content)) - set(terms(f"{row.subject} {row.slot}")) for row in (left, right))
+    return ours <= theirs or theirs <= ours
+
+
+def _find_values(content: str) -> set[str]:
+    """Return the values in a text that are not words: numbers, dates, addresses and the like."""
+    tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(content.replace("=", " ")))
+    return {_plain(token) for token in tokens if kind_of(token) != "words"}
+
+
 def _contains(content: str, value: str) -> bool:
     """Tell whether a fact states a value, whatever its width, case and quotation marks."""
     plain = _plain(value)
@@ -426,8 +444,13 @@ def find_superseded(draft: Draft, known: Collection[FactRow]) -> list[FactRow]:
     """Find the facts of its subject and slot; for a decision the one that its words say is replaced."""
     if draft.additive:
         return []
-    of_slot, named = (draft.subject, draft.slot), list(filter(draft.names, known))
-    same = [row for row in known if draft.slot and (row.subject, row.slot) == of_slot and not row.pinned]
+    named = list(filter(draft.names, known))
+    slot = normalise_slot(draft.slot)
+    same: list[FactRow] = []
+    for row in known:
+        is_same_property = normalise_slot(row.slot) == slot != "" and same_subject(row.subject, draft.subject)
+        if is_same_property and not row.pinned:
+            same.append(row)
     return same or (named if len(named) == 1 else [])
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast, get_args
 from msgspec import structs
 
 from holdfast.errors import EmbeddingError, InputError, StorageError
-from holdfast.memory import exclusion, facts
+from holdfast.memory import conflicts, exclusion, facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
 from holdfast.settings import Settings
@@ -250,7 +250,9 @@ class Memory:
         Up to three `questions` that it answers, in other words than its own, are searched with it.
 
         It supersedes those of the same subject and slot, and the one decision that its words replace. Without a
-        slot, both are read from words that set a value (`API_PORT=8080`) or correct one.
+        slot, both are read from words that set a value (`API_PORT=8080`) or correct one; or the words are compared: one
+        that says the same with another number, or that something is no longer so, supersedes the other. If it is not
+        clear, both stay, and `conflicts` lists them.
         """
         from holdfast.redaction import redact  # noqa: PLC0415 - see above
 
@@ -276,6 +278,8 @@ class Memory:
             questions=_check_questions(questions),
         )
         over = facts.find_superseded(draft, known.values())
+        if not over and not draft.additive:
+            over = conflicts.find_replaced(fact, known.values())
         self.store.add_facts([fact, *(facts.supersede(row, fact) for row in over)])
         return fact
 
@@ -344,6 +348,25 @@ class Memory:
     def facts(self, *, scope: Scope, across: Across = False) -> list[FactRow]:
         """List the facts that hold now."""
         return facts.current(self.store.read_facts(Select(scope=scope, across=across)))
+
+    def conflicts(self, *, scope: Scope, across: Across = True) -> list[conflicts.Conflict]:
+        """List the facts that contradict each other, the newest first; without those that recall leaves out."""
+        hidden = self.exclusions(scope=scope, across=across).facts
+        rows = facts.current(facts.load(self.store, scope, across=across))
+        return conflicts.find_conflicts([row for row in rows if row.id not in hidden])
+
+    def keep_fact(self, fact_id: str, *, scope: Scope, across: Across = True) -> list[FactRow]:
+        """Decide a contradiction: keep one fact, supersede those that contradict it, and return them.
+
+        Their history stays. An InputError if no fact contradicts it.
+        """
+        for conflict in self.conflicts(scope=scope, across=across):
+            kept = next((row for row in conflict.facts if row.id == fact_id), None)
+            if kept is not None:
+                others = [row for row in conflict.facts if row.id != fact_id]
+                self.store.add_facts(conflicts.keep(kept, others, time=self.clock()))
+                return others
+        raise InputError(f"no fact contradicts {fact_id}: see `holdfast facts --conflicts`")
 
     def reach_of(self, scope: Scope) -> bool:
         """Return whether passages of the other sessions of a project are recalled, if a query does not set it.

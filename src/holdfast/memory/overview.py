@@ -6,13 +6,13 @@ same until messages leave the window, so that the provider's prompt cache holds.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 from typing import Final, Literal, TypeAlias, get_args
 
 from holdfast import signals
-from holdfast.memory import block, facts
+from holdfast.memory import block, conflicts, facts
 from holdfast.memory.block import Marks
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.session_lines import SessionLine, describe, is_done
@@ -90,7 +90,7 @@ def make_overview(
             if entry is None:
                 continue
             line = _Line(section, entry)
-            overview = _render([*lines, line], marks=marks, archive_tool=archive_tool, count=count)
+            overview = _render([*lines, line], notes=known.notes, marks=marks, archive_tool=archive_tool, count=count)
             if overview.tokens <= cap:
                 lines.append(line)
                 best = overview
@@ -111,14 +111,17 @@ class _Line:
     entry: FactRow | SessionLine
 
 
-def _render(lines: Sequence[_Line], *, marks: Marks, archive_tool: str, count: TokenCounter) -> Overview:
+def _render(
+    lines: Sequence[_Line], *, notes: Mapping[str, str], marks: Marks, archive_tool: str, count: TokenCounter
+) -> Overview:
     rows: dict[_Section, list[block.Fact]] = {"standing": [], "tasks": []}
     ids: list[str] = []
     sessions: list[SessionLine] = []
     messages: set[int] = set()
     for line in lines:
         if isinstance(line.entry, FactRow):
-            rows[line.section].append(block.Fact(type=line.entry.type, text=line.entry.content))
+            note = notes.get(line.entry.id, "")
+            rows[line.section].append(block.Fact(type=line.entry.type, text=line.entry.content, note=note))
             ids.append(line.entry.id)
             messages.update(line.entry.evidence)
         else:
@@ -176,10 +179,14 @@ def list_last_sessions(store: Store, scope: Scope, *, across: Across, limit: int
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StandingFacts:
-    """The facts of an overview: what holds, and what is still to do; the most important first."""
+    """The facts of an overview: what holds, and what is still to do; the most important first.
+
+    `notes` has, by id, what is said about a fact that another one contradicts.
+    """
 
     standing: tuple[FactRow, ...] = ()
     tasks: tuple[FactRow, ...] = ()
+    notes: Mapping[str, str] = field(default_factory=dict)
 
 
 def choose_facts(
@@ -191,16 +198,22 @@ def choose_facts(
     is still to do are tasks that no later word says are done.
     """
     hidden = read_exclusions(store, scope, across=across).facts
-    rows: list[FactRow] = []
-    for row in _keep_newest([*facts.current(facts.load(store, scope, across=across)), *standing]):
-        if row.id not in hidden and len(row.content) <= MAX_FACT_CHARS:
-            rows.append(row)
+    known = [*facts.current(facts.load(store, scope, across=across)), *standing]
+    known = [row for row in known if row.id not in hidden]
+    rows = [row for row in _keep_newest(known) if len(row.content) <= MAX_FACT_CHARS]
     given = {row.id for row in standing}
     holding = [row for row in rows if row.id in given or row.pinned or row.type == "decision"]
     holding.sort(key=lambda row: (_rank(row, is_given=row.id in given), -row.time))
     tasks = [row for row in rows if row.type == "task_state" and row not in holding and not is_done(row.content)]
     tasks.sort(key=lambda row: -row.time)
-    return StandingFacts(standing=tuple(holding[:MAX_STANDING]), tasks=tuple(tasks[:MAX_TASKS]))
+    chosen = StandingFacts(standing=tuple(holding[:MAX_STANDING]), tasks=tuple(tasks[:MAX_TASKS]))
+    notes: dict[str, str] = {}
+    shown = (*chosen.standing, *chosen.tasks)
+    for row in shown:
+        rivals = conflicts.find_rivals(row, shown)
+        if rivals:
+            notes[row.id] = conflicts.note_conflict(row, rivals)
+    return replace(chosen, notes=notes)
 
 
 def _rank(fact: FactRow, *, is_given: bool) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from holdfast.calls import Deadline, DeadlineError
 from holdfast.embed.base import Embedder, Floats
 from holdfast.embed.static import vector_weight
-from holdfast.memory import block, facts
+from holdfast.memory import block, conflicts, facts
 from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
@@ -73,7 +73,7 @@ from holdfast.search.relevance import (
     scale_smallest_block,
 )
 from holdfast.signals import sentences
-from holdfast.store.base import PassageText, SearchQuery, Select, Store
+from holdfast.store.base import FactRow, PassageText, SearchQuery, Select, Store
 from holdfast.text import is_unsegmented, terms
 from holdfast.tokens import count_text, measure_text
 
@@ -377,10 +377,26 @@ _MAX_QUOTES: Final = 2
 
 def _find_facts(store: Store, query: RecallQuery, *, hidden: Collection[str]) -> list[FactHit]:
     """Find the facts of a block: those that the caller chose, then those that match; without hidden ones."""
-    given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
-    rows = [row for row in facts.load(store, query.scope, across=query.across or True) if row.id not in given]
-    matches = facts.find(facts.current(rows), " ".join(query.texts), limit=query.max_facts)
-    return [hit for hit in [*given.values(), *matches][: query.max_facts] if hit.fact.id not in hidden]
+    given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts if fact.id not in hidden}
+    rows = facts.load(store, query.scope, across=query.across or True)
+    holding = facts.current(row for row in rows if row.id not in given and row.id not in hidden)
+    matches = facts.find(holding, " ".join(query.texts), limit=query.max_facts)
+    return _add_rivals([*given.values(), *matches], holding, limit=query.max_facts)
+
+
+def _add_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, limit: int) -> list[FactHit]:
+    """Put the facts that contradict one next to it, the newest first, and note it on all of them."""
+    chosen = {hit.fact.id: hit for hit in hits[:limit]}
+    known = {row.id: row for row in (*(hit.fact for hit in chosen.values()), *holding)}
+    ordered: dict[str, FactHit] = {}
+    for hit in chosen.values():
+        rivals = conflicts.find_rivals(hit.fact, known.values())
+        together = sorted([hit.fact, *rivals], key=lambda row: -row.time)
+        for row in together:
+            own = chosen.get(row.id, FactHit(fact=row, score=hit.score))
+            others = rivals if row is hit.fact else conflicts.find_rivals(row, known.values())
+            ordered.setdefault(row.id, replace(own, note=conflicts.note_conflict(row, others)))
+    return list(ordered.values())[:limit]
 
 
 # --- searching and ranking -----------------------------------------------------------
@@ -1005,7 +1021,8 @@ def _fit_facts(hits: Sequence[FactHit], room: float) -> tuple[list[FactHit], flo
     """Keep the facts that fit into `room` tokens; return also what they cost."""
     kept, spent = [], 0.0
     for hit in hits:
-        cost = measure_text(block.fact_line(block.Fact(type=hit.fact.type, text=hit.fact.content)) + "\n")
+        line = block.Fact(type=hit.fact.type, text=hit.fact.content, note=hit.note)
+        cost = measure_text(block.fact_line(line) + "\n")
         if spent + cost <= room:
             kept.append(hit)
             spent += cost
@@ -1062,7 +1079,8 @@ def _compose(
         lines: list[block.Fact] = []
         for hit in kept_facts:
             superseded = newest.judge(newest.facts.get(hit.fact.id), quoted, text=hit.fact.content)
-            lines.append(block.Fact(type=hit.fact.type, text=hit.fact.content, superseded=superseded))
+            line = block.Fact(type=hit.fact.type, text=hit.fact.content, superseded=superseded, note=hit.note)
+            lines.append(line)
         details: dict[int, block.Detail] = {}
         for quote in sorted(chosen, key=attrgetter("passage")):
             place, passage = quote.passage, found.texts[quote.passage]

@@ -224,7 +224,7 @@ class Earlier:
             return False
         # "Unleash is no longer used" has all of what "flags live in Unleash" answers.
         has_answer = bool(self.answer) and self.rarity.share(near & self.answer, of=self.answer) >= MIN_ANSWER_SHARE
-        if (has_answer or near_share >= MIN_STRONG_SHARE) and _is_correction(later.text):
+        if (has_answer or near_share >= MIN_STRONG_SHARE) and is_correction(later.text):
             return True
         units = _find_other_numbers(later.text, earlier.text)
         if units:
@@ -232,7 +232,7 @@ class Earlier:
             share = self.measure(told)
             if share < MIN_BOTH_SHARE:
                 return False
-            return share >= MIN_NUMBER_SHARE or _has_word("weak", later.text) or _is_correction(later.text)
+            return share >= MIN_NUMBER_SHARE or _has_word("weak", later.text) or is_correction(later.text)
         if _repeats_number(later.text, earlier.text):  # "48 MB, as agreed" changes nothing
             return False
         # "The port is 8443", "the port is 9443": the numbers are what differs.
@@ -244,9 +244,15 @@ class Earlier:
         return _has_word("plain", later.text) and _has_word("plain", earlier.text)
 
 
-def _is_correction(text: str) -> bool:
+def is_correction(text: str) -> bool:
+    """Tell whether a text says that something takes the place of something else."""
     folded = text.casefold()
     return any(hint in folded for hint in load("corrections")["words"]["hints"]) and _has_word("strong", folded)
+
+
+def has_weak_word(text: str) -> bool:
+    """Tell whether a text says "now" or the like, which may mean that something changed."""
+    return _has_word("weak", text)
 
 
 def _has_word(kind: str, text: str) -> bool:

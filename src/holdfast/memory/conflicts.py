@@ -1,0 +1,147 @@
+"""Find facts that contradict each other: they hold now, and give one property of one subject different values.
+
+Facts with a subject and a slot are compared by these, others by their words (`holdfast.search.contradictions`). What a
+newer fact replaces without doubt is superseded when it is stored; what is left here is for the user to decide.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from holdfast import signals
+from holdfast.memory import facts
+from holdfast.moments import minute
+from holdfast.search.contradictions import contradict, read_claim, replaces
+from holdfast.store.base import FactRow
+from holdfast.text import terms
+
+MAX_FREQUENCY: Final = 300
+"""A word of more facts than this tells nothing about which of them belong together."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conflict:
+    """Facts that contradict each other, oldest first.
+
+    Attributes:
+        facts: The facts; all of them hold now.
+        subject, slot: What they are about, if they say so.
+    """
+
+    facts: tuple[FactRow, ...]
+    subject: str = ""
+    slot: str = ""
+
+
+def are_contradictory(left: FactRow, right: FactRow) -> bool:
+    """Tell whether two facts that hold at the same time give one property different values."""
+    if left.id == right.id or signals.is_additive(left.content) or signals.is_additive(right.content):
+        return False
+    if _owner(left) != _owner(right):
+        return False
+    slots = facts.normalise_slot(left.slot), facts.normalise_slot(right.slot)
+    if all(slots):
+        is_same_property = slots[0] == slots[1] and facts.same_subject(left.subject, right.subject)
+        return is_same_property and not facts.state_same_value(left, right)
+    if left.subject and right.subject and not facts.same_subject(left.subject, right.subject):
+        return False
+    ours = read_claim(left.content)
+    theirs = read_claim(right.content)
+    return ours is not None and theirs is not None and contradict(ours, theirs)
+
+
+def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
+    """Find the facts whose place a new one takes by its words without doubt; pinned ones stay."""
+    later = read_claim(fact.content)
+    if later is None:
+        return []
+    over: list[FactRow] = []
+    endings: list[FactRow] = []
+    for row in known:
+        if row.pinned or (row.slot and fact.slot) or not are_contradictory(row, fact):
+            continue
+        earlier = read_claim(row.content)
+        if earlier is None or not replaces(later, earlier):
+            continue
+        (endings if later.is_ending and not later.values else over).append(row)
+    if len(endings) == 1:  # "we no longer use Kafka" may be about any of several facts
+        over += endings
+    return over
+
+
+def find_rivals(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
+    """Find the facts that contradict one fact."""
+    near: list[FactRow] = []
+    words = set(terms(fact.content))
+    for row in known:
+        may_be = (row.slot and fact.slot) or not words.isdisjoint(terms(row.content))
+        if may_be and are_contradictory(row, fact):
+            near.append(row)
+    return near
+
+
+def find_conflicts(rows: Sequence[FactRow]) -> list[Conflict]:
+    """Find the contradictions among facts that hold now, those with the newest fact first."""
+    groups: dict[tuple[str, str, str], list[FactRow]] = defaultdict(list)
+    for row in rows:
+        groups[_owner(row)].append(row)
+    found: list[Conflict] = []
+    for group in groups.values():
+        for together in _join(group, _find_pairs(group)):
+            ordered = sorted(together, key=lambda row: row.time)
+            newest = ordered[-1]
+            named = next((row for row in reversed(ordered) if row.slot), newest)
+            found.append(Conflict(facts=tuple(ordered), subject=named.subject, slot=named.slot))
+    return sorted(found, key=lambda conflict: -conflict.facts[-1].time)
+
+
+def _owner(fact: FactRow) -> tuple[str, str, str]:
+    return fact.scope.tenant, fact.scope.project, fact.scope.agent
+
+
+def note_conflict(fact: FactRow, rivals: Collection[FactRow]) -> str:
+    """Return the note on a fact that others contradict: its date, and theirs; empty if there are none."""
+    if not rivals:
+        return ""
+    dates = sorted({_day(row) for row in rivals})
+    other = "another fact" if len(rivals) == 1 else f"{len(rivals)} other facts"
+    return f"of {_day(fact)}; contradicts {other}: {', '.join(dates)}"
+
+
+def _day(fact: FactRow) -> str:
+    return minute(fact.time)[:10] if fact.time else "an unknown date"
+
+
+def keep(fact: FactRow, rivals: Iterable[FactRow], *, time: int) -> list[FactRow]:
+    """Make the rows that say that a fact takes the place of those that contradict it; their history stays."""
+    return [replace(row, superseded_by=fact.id, time=time) for row in rivals]
+
+
+def _find_pairs(rows: Sequence[FactRow]) -> list[tuple[int, int]]:
+    """Find the pairs of facts, by place, that contradict each other."""
+    pairs: list[tuple[int, int]] = []
+    places: dict[str, list[int]] = defaultdict(list)
+    for place, row in enumerate(rows):
+        keys = {f"\0{facts.normalise_slot(row.slot)}"} if row.slot else set[str]()
+        keys.update(terms(row.content))
+        near: Counter[int] = Counter()
+        for key in keys:
+            if len(places[key]) <= MAX_FREQUENCY or key.startswith("\0"):
+                near.update(places[key])
+            places[key].append(place)
+        pairs += ((other, place) for other in sorted(near) if are_contradictory(rows[other], row))
+    return pairs
+
+
+def _join(rows: Sequence[FactRow], pairs: Iterable[tuple[int, int]]) -> list[list[FactRow]]:
+    """Join pairs that have a fact in common."""
+    group_of: dict[int, set[int]] = {}
+    for left, right in pairs:
+        joined = group_of.get(left, {left}) | group_of.get(right, {right})
+        for place in joined:
+            group_of[place] = joined
+    unique: Mapping[int, set[int]] = {id(group): group for group in group_of.values()}
+    return [[rows[place] for place in sorted(group)] for group in unique.values()]

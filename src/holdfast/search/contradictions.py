@@ -1,0 +1,288 @@
+"""Tell whether two statements give one property two values: the same words, and another number, date or name.
+
+Whether the later one takes the place of the earlier one is a second question: it does if it says so ("no longer",
+"from now on", 改成), or if nothing but a number, a date or the like differs.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache, lru_cache
+from typing import Any, Final
+
+from holdfast.patterns import compile_once, load
+from holdfast.search.corrections import has_weak_word, is_correction
+from holdfast.search.related import find_related
+from holdfast.text import is_unsegmented, terms
+
+MIN_SHARE: Final = 0.6
+"""The share of the words of the shorter statement that the other must have, if numbers differ."""
+MIN_RELATED: Final = 0.4
+"""The similarity of two words from which on they count as the same."""
+MAX_NAME_TERMS: Final = 3
+"""An answer of more words than this is a description, not a name."""
+MAX_CHARS: Final = 300
+"""A longer text is not one statement."""
+_UNIT_CHARS: Final = 3
+_NUMBERS: Final = {
+    word: number
+    for number, word in enumerate(
+        ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), start=1
+    )
+} | {character: number for number, character in enumerate("一二三四五六七八九十", start=1)}
+_FLAGS: Final = re.IGNORECASE | re.VERBOSE
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A statement, taken apart.
+
+    Attributes:
+        topic: The words that say what it is about, in order, without values and words of change.
+        values: The numbers, dates and the like in it, by their kind or unit.
+        subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty if it is
+            none.
+        preposition: What the answer begins with.
+        is_change: Whether it says that something changed.
+        is_weak_change: Whether it says "now" or the like.
+        is_ending: Whether it says that something is no longer so.
+    """
+
+    topic: tuple[str, ...]
+    values: Mapping[str, frozenset[str]]
+    subject: tuple[str, ...] = ()
+    verb: str = ""
+    answer: frozenset[str] = frozenset()
+    preposition: str = ""
+    is_change: bool = False
+    is_weak_change: bool = False
+    is_ending: bool = False
+
+
+@lru_cache(maxsize=4096)
+def read_claim(text: str) -> Claim | None:
+    """Take a statement apart; None if it is too long or has no words."""
+    plain = unicodedata.normalize("NFKC", text).strip().rstrip(".。!！")
+    if not plain or len(plain) > MAX_CHARS:
+        return None
+    bare, values = _cut_values(plain)
+    topic = _find_topic(bare)
+    if not topic:
+        return None
+    words = load("contradictions")["words"]
+    parts = _match_statement(plain)
+    subject: tuple[str, ...] = ()
+    verb = ""
+    answer: frozenset[str] = frozenset()
+    preposition = ""
+    if parts is not None:
+        subject = _find_topic(_cut_values(parts["subject"])[0])
+        verb = parts["verb"].casefold()
+        answer = frozenset(_find_topic(parts["answer"]))
+        begin = compile_once(words["preposition"], _FLAGS).search(parts["answer"])
+        preposition = "" if begin is None else " ".join(begin[0].casefold().split())
+    return Claim(
+        topic=topic,
+        values=values,
+        subject=subject,
+        verb=verb,
+        answer=answer,
+        preposition=preposition,
+        is_change=is_correction(plain),
+        is_weak_change=has_weak_word(plain),
+        is_ending=compile_once(words["ending"], _FLAGS).search(plain) is not None,
+    )
+
+
+def contradict(left: Claim, right: Claim) -> bool:
+    """Tell whether two statements cannot both be up to date, as far as their words tell."""
+    if left.is_ending != right.is_ending and _ends(left, right):
+        return True
+    if _are_contrasted(left, right):
+        return False
+    kinds = left.values.keys() & right.values.keys()
+    if any(left.values[kind] & right.values[kind] for kind in kinds):
+        return False  # they have a value in common
+    if kinds:
+        return _are_about_same(left, right)
+    if left.values or right.values:
+        return False
+    return _have_other_names(left, right)
+
+
+def replaces(later: Claim, earlier: Claim) -> bool:
+    """Tell whether the later of two contradicting statements takes the place of the other without doubt."""
+    if later.is_change:
+        return True
+    has_values = bool(later.values.keys() & earlier.values.keys())
+    return has_values and (later.is_weak_change or set(later.topic) == set(earlier.topic))
+
+
+# --- comparing -------------------------------------------------------------------------
+
+
+def _ends(left: Claim, right: Claim) -> bool:
+    """Tell whether one of two statements says that what the other one says is over."""
+    ending, other = (left, right) if left.is_ending else (right, left)
+    return not ending.values and not _find_others(ending.topic, other.topic)
+
+
+def _are_contrasted(left: Claim, right: Claim) -> bool:
+    """Tell whether two statements name different things of one group, such as staging and production."""
+    for group in _contrasts():
+        ours = group.intersection(left.topic)
+        theirs = group.intersection(right.topic)
+        if ours and theirs and not ours & theirs:
+            return True
+    return False
+
+
+def _are_about_same(left: Claim, right: Claim) -> bool:
+    """Tell whether statements with different values are about the same property."""
+    ours = _find_others(left.topic, right.topic)
+    theirs = _find_others(right.topic, left.topic)
+    if left.topic[0] in ours and right.topic[0] in theirs:
+        return False  # a statement begins with what it is about
+    has_subjects = left.subject and right.subject and not is_unsegmented(left.subject[0][0])
+    if has_subjects and _find_others(left.subject, right.topic) and _find_others(right.subject, left.topic):
+        return False
+    shares = (1 - len(ours) / len(left.topic), 1 - len(theirs) / len(right.topic))
+    return max(shares) >= MIN_SHARE
+
+
+def _have_other_names(left: Claim, right: Claim) -> bool:
+    """Tell whether two plain statements with the same subject name different things in the same place."""
+    if not left.answer or not right.answer or not left.subject or not right.subject:
+        return False
+    if _find_others(left.subject, right.subject) or _find_others(right.subject, left.subject):
+        return False
+    ours = left.answer - right.answer
+    theirs = right.answer - left.answer
+    if not ours or not theirs:
+        return False
+    if max(_count_words(ours), _count_words(theirs)) > MAX_NAME_TERMS:
+        return False
+    if left.is_change or right.is_change or left.is_weak_change or right.is_weak_change:
+        return True
+    several = compile_once(load("contradictions")["words"]["several"], _FLAGS)
+    if several.fullmatch(left.verb) or several.fullmatch(right.verb):
+        return False
+    has_same_place = left.preposition == right.preposition != ""
+    is_property = bool(_property_terms() & (set(left.subject) | set(right.subject)))
+    return has_same_place or is_property or bool(left.answer & right.answer)
+
+
+def _count_words(found: Iterable[str]) -> float:
+    """Count words; two characters of a script without spaces are about one."""
+    return sum(0.5 if is_unsegmented(term[0]) else 1.0 for term in found)
+
+
+def _find_others(some: Collection[str], others: Collection[str]) -> set[str]:
+    """Return the terms that the others have neither themselves nor in other words."""
+    known = set(others)
+    left = [term for term in some if term not in known]
+    if not left:
+        return set()
+    for term, row in find_related(others).items():
+        known.update(word for word, share in row.items() if share >= MIN_RELATED)
+        known.add(term)
+    return {term for term in left if term not in known}
+
+
+# --- reading ---------------------------------------------------------------------------
+
+
+def _match_statement(plain: str) -> re.Match[str] | None:
+    forms = load("contradictions")["statements"]
+    name = "unsegmented" if any(map(is_unsegmented, plain)) else "spaced"
+    return compile_once(forms[name], _FLAGS).fullmatch(plain)
+
+
+def _find_topic(text: str) -> tuple[str, ...]:
+    """Return the terms of a text without words of change; of a script without spaces, pairs of characters."""
+    bare = compile_once(load("contradictions")["words"]["filler"], _FLAGS).sub(" ", text)
+    found: dict[str, None] = {}
+    for word in bare.split():
+        for term in terms(word):
+            if not term.isdigit() and (len(term) > 1 or not is_unsegmented(term)):
+                found[term] = None
+    return tuple(found)
+
+
+def _cut_values(text: str) -> tuple[str, dict[str, frozenset[str]]]:
+    """Return a text without its values, and the values by their kind or unit."""
+    found: dict[str, set[str]] = {}
+    for name, pattern in load("contradictions")["values"].items():
+
+        def cut(match: re.Match[str], name: str = name) -> str:
+            kind, value, rest = _read_value(name, match)
+            found.setdefault(kind, set()).add(value)
+            return f" {rest} "
+
+        text = compile_once(pattern, re.IGNORECASE).sub(cut, text)
+    return text, {kind: frozenset(values) for kind, values in found.items()}
+
+
+def _read_value(name: str, match: re.Match[str]) -> tuple[str, str, str]:
+    """Return the kind of a value, the value, and what of the match is no part of it."""
+    if name != "amount":
+        return name, "".join(match[0].casefold().split()), ""
+    word = match["number"].casefold().replace(",", "")
+    number = float(_NUMBERS[word]) if word in _NUMBERS else _to_number(word)
+    unit = (match["unit"] or "").casefold()
+    if match["sign"]:
+        return "money", f"{number}", unit
+    for kind, worth in _units().items():
+        one = unit if unit in worth else unit.removesuffix("s")
+        if one in worth:
+            return kind, f"{number * worth[one]:g}", ""
+    if not unit or terms(unit) == []:  # "8443 and", "8443 in": not a unit
+        return "number", f"{number:g}", unit
+    if is_unsegmented(unit[0]):
+        return unit[0], f"{number:g}", unit[1:]
+    return unit[:_UNIT_CHARS], f"{number:g}", ""
+
+
+def _to_number(word: str) -> float:
+    try:
+        return float(word)
+    except (
+        ValueError
+    ):  # a number of several Chinese characters, or with several points: what it is worth does not matter
+        return float(sum(ord(character) * 31**place for place, character in enumerate(word)))
+
+
+@cache
+def _units() -> Mapping[str, Mapping[str, float]]:
+    units: dict[str, dict[str, float]] = {}
+    for kind, table in load("contradictions")["units"].items():
+        words = table.split()
+        units[kind] = {unit: float(worth) for unit, worth in zip(words[::2], words[1::2], strict=True)}
+    return units
+
+
+@cache
+def _contrasts() -> tuple[frozenset[str], ...]:
+    groups: Mapping[str, Any] = load("contradictions")["contrasts"]
+    return tuple(frozenset(term for word in words.split() for term in _list_terms(word)) for words in groups.values())
+
+
+def _list_terms(word: str) -> Iterator[str]:
+    """Return the terms of a word that tell it apart: not single characters of a script without spaces."""
+    for term in terms(word):
+        if len(term) > 1:
+            yield term
+
+
+@cache
+def _property_terms() -> frozenset[str]:
+    """Return the terms of the nouns of properties: owner, region, 负责人."""
+    nouns: Mapping[str, str] = load("facts")["nouns"]
+    found: set[str] = set()
+    for words in nouns.values():
+        for word in words.replace("_", " ").split():
+            found.update(_list_terms(word))
+    return frozenset(found)

@@ -1,0 +1,174 @@
+"""Facts that contradict each other: found, replaced if that is clear, and marked if it is not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import InputError
+from holdfast.memory.memory import Memory
+from holdfast.settings import Settings
+from holdfast.store.base import FactRow, Scope
+
+SCOPE = Scope(session="s")
+DAY = 86_400_000
+MARCH = 1_772_323_200_000  # 2026-03-01
+
+
+class Clock:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.time = MARCH
+
+    def __call__(self) -> int:
+        return self.time
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """The clock of the memory."""
+    return Clock()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, clock: Clock) -> Iterator[Memory]:
+    """An empty memory."""
+    with Memory.open(tmp_path / "m.db", settings=Settings(), clock=clock) as memory:
+        yield memory
+
+
+def store(memory: Memory, clock: Clock, *contents: str, subject: str = "", slot: str = "") -> list[FactRow]:
+    """Remember facts, each a day after the one before it."""
+    rows: list[FactRow] = []
+    for content in contents:
+        rows.append(memory.remember(content, scope=SCOPE, subject=subject, slot=slot))
+        clock.time += DAY
+    return rows
+
+
+def holding(memory: Memory) -> list[str]:
+    """List the contents of the facts that hold."""
+    return [row.content for row in memory.facts(scope=SCOPE)]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The timeout is 30 s", "The timeout is 45 s now"),
+        ("The timeout is 30 s", "The timeout is 45 s"),
+        ("Releases go out on Friday", "Releases go out on Tuesday instead"),
+        ("The staging region is Frankfurt", "From now on the staging region is Dublin"),
+        ("We use Kafka for the order events", "We no longer use Kafka"),
+        ("接口超时是30秒", "接口超时改成45秒"),
+        ("周会在周四", "周会改到周二"),
+        ("我们用 Kafka 传消息", "我们不再用 Kafka"),
+    ],
+)
+def test_a_newer_value_replaces_the_old_one_if_that_is_clear(
+    memory: Memory, clock: Clock, first: str, second: str
+) -> None:
+    """By a word of change, or if nothing but a value differs; the history stays."""
+    store(memory, clock, first, second)
+    assert holding(memory) == [second]
+    assert memory.conflicts(scope=SCOPE) == []
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The API is written in Go", "The API is written in Rust"),
+        ("The owner of billing is Alice", "The owner of billing is Bob"),
+        ("The timeout is 30 s", "The API timeout is 45 s"),
+        ("负责人是王芳", "负责人是李雷"),
+    ],
+)
+def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, first: str, second: str) -> None:
+    """Both are in the block, the newest first, with their dates."""
+    store(memory, clock, first, second)
+    assert holding(memory) == [first, second]
+    (conflict,) = memory.conflicts(scope=SCOPE)
+    assert [fact.content for fact in conflict.facts] == [first, second]
+    lines = [line for line in memory.recall([second], scope=SCOPE).block.splitlines() if line.startswith("- [")]
+    assert lines == [
+        f"- [decision] {second} (of 2026-03-02; contradicts another fact: 2026-03-01)",
+        f"- [decision] {first} (of 2026-03-01; contradicts another fact: 2026-03-02)",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("The staging API port is 8080", "The production API port is 9090"),
+        ("The billing API port is 8080", "The search API port is 9090"),
+        ("The upload limit is 30 MB", "The download limit is 45 MB"),
+        ("The timeout is 60 s", "The timeout is 1 minute"),
+        ("The team uses Slack", "The team uses Figma"),
+        ("The API is slow", "The API is written in Go"),
+        ("The API port is 8080", "The API port is also 8081"),
+        ("测试环境的端口是8080", "生产环境的端口是9090"),
+        ("上传上限是30 MB", "下载上限是50 MB"),
+    ],
+)
+def test_facts_about_different_things_do_not_contradict(memory: Memory, clock: Clock, first: str, second: str) -> None:
+    """Another subject, the same value in another unit, or one more value."""
+    store(memory, clock, first, second)
+    assert holding(memory) == [first, second]
+    assert memory.conflicts(scope=SCOPE) == []
+    assert "contradicts" not in memory.recall([second], scope=SCOPE).block
+
+
+def test_facts_of_one_slot_contradict_whatever_their_words_are(memory: Memory, clock: Clock) -> None:
+    """A model has named their subject and slot; a pinned fact is not replaced."""
+    (old,) = store(memory, clock, "Calls are given up after 30 s", subject="the API", slot="timeout")
+    memory.store.add_facts([replace(old, pinned=True)])
+    store(memory, clock, "It waits for 45 s", subject="API", slot="timeout")
+    (conflict,) = memory.conflicts(scope=SCOPE)
+    assert (conflict.subject, conflict.slot, len(conflict.facts)) == ("API", "timeout", 2)
+
+
+def test_a_slot_is_replaced_whatever_the_article_of_its_subject_is(memory: Memory, clock: Clock) -> None:
+    """The name of a subject is compared by its words."""
+    store(memory, clock, "Calls are given up after 30 s", subject="the API", slot="timeout")
+    store(memory, clock, "It waits for 45 s", subject="API", slot="timeout")
+    assert holding(memory) == ["It waits for 45 s"]
+
+
+def test_keeping_one_fact_supersedes_the_others(memory: Memory, clock: Clock) -> None:
+    """The older one may be the right one; the other one stays in the history."""
+    first, second = store(memory, clock, "The API is written in Go", "The API is written in Rust")
+    assert [row.id for row in memory.keep_fact(first.id, scope=SCOPE)] == [second.id]
+    assert holding(memory) == ["The API is written in Go"]
+    assert memory.conflicts(scope=SCOPE) == []
+    with pytest.raises(InputError, match="no fact contradicts"):
+        memory.keep_fact(first.id, scope=SCOPE)
+
+
+def test_a_fact_that_recall_leaves_out_contradicts_nothing(memory: Memory, clock: Clock) -> None:
+    """Excluding one of two facts decides, too."""
+    first, _ = store(memory, clock, "The API is written in Go", "The API is written in Rust")
+    memory.exclude(scope=SCOPE, fact_ids=[first.id])
+    assert memory.conflicts(scope=SCOPE) == []
+    assert "contradicts" not in memory.recall(["What is the API written in?"], scope=SCOPE).block
+
+
+def test_facts_of_different_projects_do_not_contradict(memory: Memory) -> None:
+    """Each project has its own port."""
+    for project, port in (("one", 8080), ("two", 9090)):
+        memory.remember(f"The port is {port}", scope=Scope(project=project, session="s"))
+    assert memory.conflicts(scope=Scope(project="one", session="s")) == []
+
+
+def test_three_values_are_one_contradiction(memory: Memory, clock: Clock) -> None:
+    """A clear statement ends both of two others."""
+    store(memory, clock, "The owner is Alice", "The owner is Bob", "The owner is Carol")
+    (conflict,) = memory.conflicts(scope=SCOPE)
+    assert len(conflict.facts) == 3
+    assert (
+        "contradicts 2 other facts: 2026-03-01, 2026-03-02" in memory.recall(["Who is the owner?"], scope=SCOPE).block
+    )
+    store(memory, clock, "From now on the owner is Dora")
+    assert holding(memory) == ["From now on the owner is Dora"]
