@@ -103,6 +103,7 @@ if TYPE_CHECKING:
     from holdfast.search.fuse import Parts as Parts
     from holdfast.session import AutoCompaction as AutoCompaction
     from holdfast.session import Session as Session
+    from holdfast.settings import Loaded as Loaded
     from holdfast.settings import ProjectSettings as ProjectSettings
     from holdfast.settings import Settings as Settings
     from holdfast.store.base import FactRow as FactRow
@@ -153,7 +154,7 @@ _HOMES: Final = {
     "holdfast.report": "Category Change ContextReport Window WorkspaceFile",
     "holdfast.search.fuse": "Parts",
     "holdfast.session": "AutoCompaction Session",
-    "holdfast.settings": "ProjectSettings Settings",
+    "holdfast.settings": "Loaded ProjectSettings Settings",
     "holdfast.store.base": "FactRow FactType MessageRow Scope Store",
     "holdfast.tokens": "count_messages count_text",
     "holdfast.transcripts": "Entry Problem Transcript",
