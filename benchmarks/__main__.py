@@ -250,6 +250,20 @@ def corrections(*, as_json: bool) -> None:
 
 
 @bench.command()
+@as_json
+def conflicts(*, as_json: bool) -> None:
+    """How many blocks show two values of one property without a mark, and how many show the newest value."""
+    from benchmarks.conflicts import measure  # noqa: PLC0415 - as above
+
+    found = measure()
+    show(found, found["systems"], first="facts", as_json=as_json)
+    if not as_json:
+        alike = {name: found["similar"][name] for name in ("pairs", "marked", "replaced")}
+        echo("")
+        print_table({"do not contradict": alike}, first="pairs")
+
+
+@bench.command()
 @click.option("--messages", type=click.IntRange(min=20), default=300, show_default=True, help="Messages around them.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json

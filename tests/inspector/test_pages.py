@@ -180,6 +180,23 @@ class TestButtons:
         assert "opens at seven" not in client.get("/memory?all=1").text
         assert act(client, action="forget fact", fact="nosuch").status_code == 400
 
+    def test_one_click_decides_between_facts_that_contradict_each_other(self, client: httpx.Client) -> None:
+        """The fact that is kept replaces the other, whose history stays."""
+        ids: list[str] = []
+        for language in ("Go", "Rust"):
+            words = f"The crane control is written in {language}."
+            ids.append(act(client, action="add", content=words, session="").text.split()[1])
+        text = client.get("/memory").text
+        section = text[text.index("Facts that contradict each other") : text.index("All facts")]
+        assert [section.count(f'data-fact="{fact}"') for fact in ids] == [1, 1]
+        assert section.count('data-act="keep"') == 2
+        assert act(client, action="keep", session="", fact=ids[0]).status_code == 200
+        after = client.get("/memory").text
+        assert "contradict each other" not in after
+        assert "written in Rust" not in after
+        assert "written in Rust" in client.get("/memory?all=1").text
+        assert act(client, action="keep", session="", fact=ids[0]).status_code == 400
+
     def test_a_message_is_forgotten(self, client: httpx.Client, running: Running) -> None:
         """What will be erased is shown first."""
         number = running.engine.session("gone").append([{"role": "user", "content": "The code is tulip."}])[0]

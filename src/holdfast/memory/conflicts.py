@@ -14,7 +14,7 @@ from typing import Final
 from holdfast import signals
 from holdfast.memory import facts
 from holdfast.moments import minute
-from holdfast.search.contradictions import contradict, read_claim, replaces
+from holdfast.search.contradictions import Claim, contradict, may_contradict, read_claim, replaces
 from holdfast.store.base import FactRow
 from holdfast.text import terms
 
@@ -38,19 +38,41 @@ class Conflict:
 
 def are_contradictory(left: FactRow, right: FactRow) -> bool:
     """Tell whether two facts that hold at the same time give one property different values."""
-    if left.id == right.id or signals.is_additive(left.content) or signals.is_additive(right.content):
+    if not _are_comparable(left, right):
         return False
-    if _owner(left) != _owner(right):
-        return False
-    slots = facts.normalise_slot(left.slot), facts.normalise_slot(right.slot)
-    if all(slots):
-        is_same_property = slots[0] == slots[1] and facts.same_subject(left.subject, right.subject)
+    if left.slot and right.slot:
+        is_same_slot = facts.normalise_slot(left.slot) == facts.normalise_slot(right.slot)
+        is_same_property = is_same_slot and facts.same_subject(left.subject, right.subject)
         return is_same_property and not facts.state_same_value(left, right)
-    if left.subject and right.subject and not facts.same_subject(left.subject, right.subject):
+    claims = _read_claims(left, right)
+    return claims is not None and contradict(*claims)
+
+
+def may_be_contradictory(left: FactRow, right: FactRow) -> bool:
+    """Tell whether two facts, at least one of them without a slot, may be about one property."""
+    if (left.slot and right.slot) or not _are_comparable(left, right):
         return False
-    ours = read_claim(left.content)
-    theirs = read_claim(right.content)
-    return ours is not None and theirs is not None and contradict(ours, theirs)
+    claims = _read_claims(left, right)
+    return claims is not None and may_contradict(*claims)
+
+
+def _are_comparable(left: FactRow, right: FactRow) -> bool:
+    if left.id == right.id or _owner(left) != _owner(right):
+        return False
+    if signals.is_additive(left.content) or signals.is_additive(right.content):
+        return False
+    has_slots = left.slot and right.slot
+    return bool(has_slots or not left.subject or not right.subject or facts.same_subject(left.subject, right.subject))
+
+
+def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
+    """Read what two facts say, the older one first."""
+    earlier, later = (left, right) if left.time <= right.time else (right, left)
+    ours = read_claim(earlier.content)
+    theirs = read_claim(later.content)
+    if ours is None or theirs is None:
+        return None
+    return ours, theirs
 
 
 def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
@@ -66,7 +88,10 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
         earlier = read_claim(row.content)
         if earlier is None or not replaces(later, earlier):
             continue
-        (endings if later.is_ending and not later.values else over).append(row)
+        if later.is_ending and not later.values:
+            endings.append(row)
+        else:
+            over.append(row)
     if len(endings) == 1:  # "we no longer use Kafka" may be about any of several facts
         over += endings
     return over
@@ -102,13 +127,20 @@ def _owner(fact: FactRow) -> tuple[str, str, str]:
     return fact.scope.tenant, fact.scope.project, fact.scope.agent
 
 
-def note_conflict(fact: FactRow, rivals: Collection[FactRow]) -> str:
-    """Return the note on a fact that others contradict: its date, and theirs; empty if there are none."""
-    if not rivals:
+def note_conflict(fact: FactRow, rivals: Collection[FactRow], *, shown: Iterable[FactRow] = ()) -> str:
+    """Return the note on a fact that others contradict: its date, and theirs; empty if there are none.
+
+    Of those that are `shown` with it, some may be about the same property in other words; the note says so.
+    """
+    if rivals:
+        dates = sorted({_day(row) for row in rivals})
+        other = "another fact" if len(rivals) == 1 else f"{len(rivals)} other facts"
+        return f"of {_day(fact)}; contradicts {other}: {', '.join(dates)}"
+    near = [row for row in shown if may_be_contradictory(fact, row)]
+    if not near:
         return ""
-    dates = sorted({_day(row) for row in rivals})
-    other = "another fact" if len(rivals) == 1 else f"{len(rivals)} other facts"
-    return f"of {_day(fact)}; contradicts {other}: {', '.join(dates)}"
+    dates = sorted({_day(row) for row in near})
+    return f"of {_day(fact)}; may contradict what is said on {', '.join(dates)}"
 
 
 def _day(fact: FactRow) -> str:

@@ -112,6 +112,30 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
     return sorted(hits, key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
 
 
+def add_successors(hits: Sequence[FactHit], rows: Iterable[FactRow], query: str, *, limit: int) -> list[FactHit]:
+    """Add the facts that took the place of those that match a question, in other words than theirs, best first."""
+    latest = {row.id: row for row in rows}
+    replaced = [replace(row, pinned=False) for row in latest.values() if row.superseded_by and not row.deleted]
+    found = {hit.fact.id: hit for hit in hits}
+    for hit in find(replaced, query, limit=limit):
+        successor = _find_successor(hit.fact, latest)
+        if successor is not None and successor.id not in found:
+            found[successor.id] = replace(hit, fact=successor)
+    return sorted(found.values(), key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
+
+
+def _find_successor(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow | None:
+    """Return the fact that holds now in the place of another; None if there is none."""
+    seen: set[str] = set()
+    row: FactRow | None = fact
+    while row is not None and row.superseded_by is not None and row.id not in seen:
+        seen.add(row.id)
+        row = latest.get(row.superseded_by)
+    if row is None or row.deleted or row.superseded_by is not None:
+        return None
+    return row
+
+
 def _score(rows: Sequence[FactRow], wanted: set[str]) -> list[float]:
     """Weigh the terms of a question by rarity, and return the share that each fact contains."""
     words = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]

@@ -379,8 +379,11 @@ def _find_facts(store: Store, query: RecallQuery, *, hidden: Collection[str]) ->
     """Find the facts of a block: those that the caller chose, then those that match; without hidden ones."""
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts if fact.id not in hidden}
     rows = facts.load(store, query.scope, across=query.across or True)
-    holding = facts.current(row for row in rows if row.id not in given and row.id not in hidden)
-    matches = facts.find(holding, " ".join(query.texts), limit=query.max_facts)
+    rows = [row for row in rows if row.id not in given and row.id not in hidden]
+    question = " ".join(query.texts)
+    holding = facts.current(rows)
+    matches = facts.find(holding, question, limit=query.max_facts)
+    matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     return _add_rivals([*given.values(), *matches], holding, limit=query.max_facts)
 
 
@@ -391,12 +394,15 @@ def _add_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, limit: i
     ordered: dict[str, FactHit] = {}
     for hit in chosen.values():
         rivals = conflicts.find_rivals(hit.fact, known.values())
-        together = sorted([hit.fact, *rivals], key=lambda row: -row.time)
-        for row in together:
-            own = chosen.get(row.id, FactHit(fact=row, score=hit.score))
-            others = rivals if row is hit.fact else conflicts.find_rivals(row, known.values())
-            ordered.setdefault(row.id, replace(own, note=conflicts.note_conflict(row, others)))
-    return list(ordered.values())[:limit]
+        for row in sorted([hit.fact, *rivals], key=lambda row: -row.time):
+            ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
+    kept = list(ordered.values())[:limit]
+    shown = [hit.fact for hit in kept]
+    noted: list[FactHit] = []
+    for hit in kept:
+        rivals = conflicts.find_rivals(hit.fact, known.values())
+        noted.append(replace(hit, note=conflicts.note_conflict(hit.fact, rivals, shown=shown)))
+    return noted
 
 
 # --- searching and ranking -----------------------------------------------------------

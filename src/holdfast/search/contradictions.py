@@ -11,7 +11,7 @@ import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, Final
+from typing import Final
 
 from holdfast.patterns import compile_once, load
 from holdfast.search.corrections import has_weak_word, is_correction
@@ -97,20 +97,30 @@ def read_claim(text: str) -> Claim | None:
     )
 
 
-def contradict(left: Claim, right: Claim) -> bool:
+def contradict(earlier: Claim, later: Claim) -> bool:
     """Tell whether two statements cannot both be up to date, as far as their words tell."""
-    if left.is_ending != right.is_ending and _ends(left, right):
+    if earlier.is_ending != later.is_ending and _ends(earlier, later):
         return True
-    if _are_contrasted(left, right):
+    if _are_contrasted(earlier, later):
         return False
-    kinds = left.values.keys() & right.values.keys()
-    if any(left.values[kind] & right.values[kind] for kind in kinds):
-        return False  # they have a value in common
+    if later.is_change and not earlier.is_change and _changes(earlier, later):
+        return True
+    kinds = _find_kinds(earlier, later)
     if kinds:
-        return _are_about_same(left, right)
-    if left.values or right.values:
+        return _are_about_same(earlier, later)
+    if earlier.values or later.values:
         return False
-    return _have_other_names(left, right)
+    return _have_other_names(earlier, later)
+
+
+def may_contradict(left: Claim, right: Claim) -> bool:
+    """Tell whether two statements may be about one property: different values of one kind, and some words in common."""
+    if _are_contrasted(left, right) or not _find_kinds(left, right):
+        return False
+    ours = _find_others(left.topic, right.topic)
+    theirs = _find_others(right.topic, left.topic)
+    begin_alike = left.topic[0] not in ours or right.topic[0] not in theirs
+    return begin_alike and len(ours) < len(left.topic)
 
 
 def replaces(later: Claim, earlier: Claim) -> bool:
@@ -128,6 +138,25 @@ def _ends(left: Claim, right: Claim) -> bool:
     """Tell whether one of two statements says that what the other one says is over."""
     ending, other = (left, right) if left.is_ending else (right, left)
     return not ending.values and not _find_others(ending.topic, other.topic)
+
+
+def _changes(earlier: Claim, later: Claim) -> bool:
+    """Tell whether a statement that says that something changed is about what an earlier one says."""
+    kinds = earlier.values.keys() & later.values.keys()
+    is_new = any(later.values[kind] - earlier.values[kind] for kind in kinds)
+    if earlier.values and not is_new:
+        return False
+    if not earlier.values and set(later.topic) <= set(earlier.topic):
+        return False
+    return 1 - len(_find_others(earlier.topic, later.topic)) / len(earlier.topic) >= MIN_SHARE
+
+
+def _find_kinds(left: Claim, right: Claim) -> set[str]:
+    """Return the kinds of values of which both statements have one; none if they have a value in common."""
+    kinds = left.values.keys() & right.values.keys()
+    if any(left.values[kind] & right.values[kind] for kind in kinds):
+        return set()
+    return set(kinds)
 
 
 def _are_contrasted(left: Claim, right: Claim) -> bool:
@@ -266,8 +295,10 @@ def _units() -> Mapping[str, Mapping[str, float]]:
 
 @cache
 def _contrasts() -> tuple[frozenset[str], ...]:
-    groups: Mapping[str, Any] = load("contradictions")["contrasts"]
-    return tuple(frozenset(term for word in words.split() for term in _list_terms(word)) for words in groups.values())
+    groups: list[frozenset[str]] = []
+    for words in load("contradictions")["contrasts"]:
+        groups.append(frozenset(term for word in words.split() for term in _list_terms(word)))
+    return tuple(groups)
 
 
 def _list_terms(word: str) -> Iterator[str]:

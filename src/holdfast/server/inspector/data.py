@@ -19,6 +19,7 @@ from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory import facts as versions
+from holdfast.memory.conflicts import Conflict
 from holdfast.memory.recall import Hit, Recall
 from holdfast.memory.sessions import make_title, read_title
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
@@ -380,6 +381,14 @@ def list_facts(engine: Engine, params: Params, tenants: Sequence[str]) -> list[F
         successor = newest.get((_without_session(row.scope), row.superseded_by or ""))
         found.append(FactView(row=row, history=tuple(history[:-1]), successor=successor, is_current=row in current))
     return sorted(found, key=lambda fact: -fact.row.time)
+
+
+def list_conflicts(engine: Engine, tenants: Sequence[str]) -> list[Conflict]:
+    """Return the facts of all projects and agents that contradict each other, the newest first."""
+    found: list[Conflict] = []
+    for tenant in tenants:
+        found += engine._memory.conflicts(scope=Scope(tenant=tenant), across=EVERYTHING)
+    return found
 
 
 def _without_session(scope: Scope) -> Scope:

@@ -281,13 +281,15 @@ class Inspector:
 
     def memory(self, params: data.Params) -> str:
         """Show the facts."""
-        facts = data.list_facts(self._engine, params, self._sessions.tenants())
+        tenants = self._sessions.tenants()
+        facts = data.list_facts(self._engine, params, tenants)
         start = int(params.get("start") or 0)
         return self._render(
             "_facts.html" if params.get("rows") else "memory.html",
             page="memory",
             params=params,
             facts=facts[start : start + data.PAGE],
+            conflicts=[] if start else data.list_conflicts(self._engine, tenants),
             total=len(facts),
             more=len(facts) > start + data.PAGE,
             start=start,
@@ -403,6 +405,9 @@ class Inspector:
             if new.id != old.id:
                 memory.store.add_facts([replace(old, superseded_by=new.id, time=memory.clock())])
             return f"Fact {new.id} replaces {old.id}."
+        if action == "keep":
+            over = memory.keep_fact(old.id, scope=old.scope)
+            return f"Fact {old.id} is kept and replaces {len(over)}; the history stays."
         if action == "retire":
             memory.store.add_facts([retire(old, time=memory.clock())])
             return f"Fact {old.id} no longer holds; its history stays."
