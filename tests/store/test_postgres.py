@@ -18,6 +18,10 @@ from benchmarks.scopes import crossings
 from holdfast import Engine
 from holdfast.embed.base import Space
 from holdfast.errors import InputError, StorageError, UnavailableError
+from holdfast.memory.learning import run_job
+from holdfast.memory.learning_queue import EXTRACT, OWN, queue_to_end
+from holdfast.memory.memory import Memory
+from holdfast.models.base import Prompt
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
 from holdfast.store.base import Job, Record, Scope, Select
@@ -34,6 +38,7 @@ from holdfast.testing.rows import (
     texts,
     vectors,
 )
+from support.learning_model import depot_model, extract_depots
 from support.postgres_server import open_postgres, require_hamming, schema_of, start
 from support.waiting import PATIENCE, until
 
@@ -279,6 +284,27 @@ class TestWork:
             assert [job.id if job else 0 for job in taken] == [one, two, one]
             store.remove_jobs(Select(scope=HERE, ids=(one,)))
             assert store.take_job("extract") is None
+
+    def test_facts_of_several_tenants_are_read_once(self, store: PostgresStore) -> None:
+        """Also a batch that another process reads at the same time."""
+        memory = Memory(store=store, settings=Settings(embedding=Embedding(provider="none")))
+        scopes = [Scope(tenant=tenant, session="s") for tenant in ("t1", "t2")]
+        for scope in scopes:
+            said = [make_message(f"Depot d{number} closes at 10:0{number}.", scope=scope) for number in range(3)]
+            store.add_messages(said)
+            queue_to_end(store, scope, OWN, time=1)
+        jobs = store.waiting(EXTRACT, limit=9)
+
+        def answer(prompt: Prompt) -> str:
+            for job in jobs:
+                run_job(memory, job, model=depot_model())
+            return extract_depots(prompt)
+
+        for job in jobs:
+            run_job(memory, job, model=depot_model(answer))
+        for scope in scopes:
+            facts = [row.content for row in store.read_facts(Select(scope=scope, across=True))]
+            assert sorted(facts) == [f"Depot d{number} closes at 10:0{number}" for number in range(3)]
 
     def test_processes_hear_of_work(self, store: PostgresStore, tmp_path: Path) -> None:
         """A job that one process adds wakes another, and what it forgets leaves the other's memory."""
