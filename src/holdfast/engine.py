@@ -241,7 +241,7 @@ class Engine:
             self._memory.close()
 
     def _end_sessions(self) -> None:
-        """Mark the sessions that were used as ended, so that the next process reads what is left of them."""
+        """Mark the sessions that were used, so that a later process reads what is left of them."""
         if self._is_memory_hanging() or self._memory.store.readonly:
             return
         with self._lock:
@@ -408,7 +408,7 @@ class Engine:
         while not self._closing.is_set() and self._compact_next():
             done += 1
         done += self._memory.embed()
-        self._queue_idle()
+        self._queue_idle(is_asked=True)
         while not self._closing.is_set() and self._extract_next(waits=True):
             done += 1
         return done
@@ -469,13 +469,13 @@ class Engine:
         session._compact_near_limit(coming)
         return True
 
-    def _queue_idle(self) -> None:
-        """Queue the sessions that have ended or are idle."""
+    def _queue_idle(self, *, is_asked: bool = False) -> None:
+        """Queue the sessions that have ended or are idle; if all work is asked for, also those of closed engines."""
         store = self._memory.store
         if store.readonly:
             return
         idle = self.settings.knowledge.idle // timedelta(milliseconds=1)
-        queue_idle(store, now=self._memory.clock(), idle=idle)
+        queue_idle(store, now=self._memory.clock(), idle=idle, is_asked=is_asked)
 
     def _extract_next(self, *, waits: bool = False) -> bool:
         """Read the next batch of a job that may run now; return whether there was one.

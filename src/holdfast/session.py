@@ -893,12 +893,12 @@ class Session:
             self._marked_at = now
 
     def _make_end_marks(self) -> list[Job]:
-        """Return the mark that the session has ended, if it was in use here."""
+        """Return the mark that the engine of the session was closed, if it was in use here."""
         if self._marked_at is None:
             return []
         self._marked_at = None
         memory = self._resources.memory
-        return [make_mark(self.scope, self._resources.reader_name, time=memory.clock(), has_ended=True)]
+        return [make_mark(self.scope, self._resources.reader_name, time=memory.clock(), is_closed=True)]
 
     # --- memory --------------------------------------------------------------------
 

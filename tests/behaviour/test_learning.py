@@ -15,7 +15,7 @@ import pytest
 from holdfast import Engine, Session
 from holdfast.errors import ModelBusyError, ModelRefusedError
 from holdfast.memory.learning import MAX_BATCH, run_job
-from holdfast.memory.learning_queue import EXTRACT, HOSTS, OPEN
+from holdfast.memory.learning_queue import EXTRACT, HOSTS, OPEN, OWN, make_mark, queue_idle
 from holdfast.messages import Message, Text
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Scripted
@@ -169,6 +169,20 @@ class TestTheEnd:
         with open_engine(tmp_path, depot_model(), clock) as engine:
             engine.work()
             assert count_facts(engine.session("s")) == expect(range(3))
+
+    def test_a_command_that_is_called_again_and_again_is_not_read_each_time(self, tmp_path: Path) -> None:
+        """The thread of the next engine waits until the session is idle; a session that has ended is read at once."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            talk(engine.session("s"), range(3))
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            store = engine._memory.store
+            assert queue_idle(store, now=clock.now + 9 * MINUTE, idle=10 * MINUTE) == 0
+            assert queue_idle(store, now=clock.now + 10 * MINUTE, idle=10 * MINUTE) == 1
+            ended = make_mark(engine.session("t").scope, OWN, time=clock.now, has_ended=True)
+            engine._memory.ingest(make_turn(1), scope=ended.scope)
+            store.add_jobs([ended])
+            assert queue_idle(store, now=clock.now, idle=10 * MINUTE) == 1
 
     def test_an_idle_time_of_zero_waits_for_the_end(self, tmp_path: Path) -> None:
         """Some sessions pause for days."""

@@ -184,16 +184,18 @@ def queue(store: Store, *, scope: Scope, across: Across = False, reader: str, ti
 # --- sessions in use ---------------------------------------------------------------------
 
 
-def make_mark(scope: Scope, reader: str, *, time: int, has_ended: bool = False) -> Job:
-    """Make the mark of a session that is in use now, or that has ended."""
-    return Job(scope=scope, kind=OPEN, data={"reader": reader, "ended": has_ended}, time=time)
+def make_mark(scope: Scope, reader: str, *, time: int, has_ended: bool = False, is_closed: bool = False) -> Job:
+    """Make the mark of a session that is in use now, that has ended, or whose engine was closed."""
+    return Job(scope=scope, kind=OPEN, data={"reader": reader, "ended": has_ended, "closed": is_closed}, time=time)
 
 
-def queue_idle(store: Store, *, now: int, idle: int) -> int:
+def queue_idle(store: Store, *, now: int, idle: int, is_asked: bool = False) -> int:
     """Queue the sessions that have ended or were not used for `idle` milliseconds (0: never), and return how many.
 
     The newest mark of a session says which it is. Only marks that were read are removed: one that is added meanwhile
-    stays, and the session is looked at again.
+    stays, and the session is looked at again. A session whose engine was closed may go on in the next process, as with
+    a command that is called again and again: it is read once it is idle, or at once if the caller `is_asked` to do all
+    work, or there is no idle time.
     """
     marks: dict[Scope, list[Job]] = {}
     for mark in store.waiting(OPEN, limit=_MAX_OPEN):
@@ -202,7 +204,8 @@ def queue_idle(store: Store, *, now: int, idle: int) -> int:
     for scope, jobs in marks.items():
         newest = max(jobs, key=lambda job: job.id)
         is_idle = idle > 0 and now - newest.time >= idle
-        if newest.data.get("ended") or is_idle:
+        is_over = newest.data.get("closed") is True and (is_asked or idle == 0)
+        if newest.data.get("ended") is True or is_over or is_idle:
             count += queue_to_end(store, scope, reader_of(newest), time=now)
             _remove(store, scope, jobs)
         else:
