@@ -133,3 +133,12 @@ def test_vectors_take_nothing_away(
     if by_words:
         first = max(by_words, key=lambda hit: (hit.score, -hit.passage))
         assert (first.message, first.text) in [(hit.message, hit.text) for hit in by_both]
+
+
+@pytest.mark.parametrize("fusion", ["recipe", "rrf", "weighted"])
+@pytest.mark.parametrize("path", ["recall", "assemble"])
+def test_poor_vectors_do_not_hide_the_only_answer(path: str, fusion: str) -> None:
+    """The formula of the original plugin would drop it: its vector scores less than the minimum."""
+    fact = "we moved the ledger to port 48213"
+    hits = ask("hash", [fact], "which port does the ledger use", path=path, fusion=fusion, cap=1_000)
+    assert [hit.text for hit in hits] == [fact]

@@ -261,7 +261,7 @@ def _recall(store: Store, query: RecallQuery, marks: Marks, embedder: Embedder |
     nothing = Recall(confidence=confidence, warnings=found.warnings)
     passage_tokens = 0
     if not query.is_listing:
-        passage_tokens = _choose_size(found, query, confidence=confidence)
+        passage_tokens = _choose_size(store, found, query, confidence=confidence)
     # What the system prompt says about it may have been corrected in other words than those of the question.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     if not passage_tokens and not fact_hits and not instructed and not query.sessions:
@@ -349,10 +349,12 @@ def _spread(found: _Found) -> Ints:
     return ranked[np.argsort(keys, kind="stable")]
 
 
-def _choose_size(found: _Found, query: RecallQuery, *, confidence: float) -> int:
+def _choose_size(store: Store, found: _Found, query: RecallQuery, *, confidence: float) -> int:
     """Return the most tokens of a block with passages, by confidence; 0 for no passages."""
     if query.order.fusion == "weighted":  # this formula tests each passage itself
-        return query.cap if len(found.ranking.order) > 0 else 0
+        if len(found.ranking.order) or len(_search_by_words(store, query, found).ranking.order):
+            return query.cap
+        return 0
     if not (find_relevant(found.signals) & found.candidates.eligible).any():
         return 0
     if query.is_broad and len(_spread(found)):
