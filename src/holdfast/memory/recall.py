@@ -28,6 +28,7 @@ from holdfast.memory.embedding import QueryVector, embed_query
 from holdfast.memory.exclusion import read_exclusions
 from holdfast.memory.facts import FactHit
 from holdfast.memory.overview import past_session
+from holdfast.memory.past_facts import find_held, find_past
 from holdfast.memory.query import (
     RecallQuery,
     asks_nothing,
@@ -384,6 +385,10 @@ def _find_facts(store: Store, query: RecallQuery, *, hidden: Collection[str]) ->
     rows = [row for row in rows if row.id not in given and row.id not in hidden]
     question = " ".join(query.texts)
     holding = facts.current(rows)
+    past = find_past(query.texts[-1] if query.texts else "", now=query.now)
+    if past is not None:
+        held = find_held(rows, question, past=past, limit=query.max_facts)
+        return [*given.values(), *_note_rivals(held, holding)][: query.max_facts]
     matches = facts.find(holding, question, limit=query.max_facts)
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     return _add_rivals([*given.values(), *matches], holding, limit=query.max_facts)
@@ -398,12 +403,19 @@ def _add_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, limit: i
         rivals = conflicts.find_rivals(hit.fact, known.values())
         for row in sorted([hit.fact, *rivals], key=lambda row: -row.time):
             ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
-    kept = list(ordered.values())[:limit]
-    shown = [hit.fact for hit in kept]
+    return _note_rivals(list(ordered.values())[:limit], list(known.values()))
+
+
+def _note_rivals(hits: Sequence[FactHit], known: Sequence[FactRow]) -> list[FactHit]:
+    """Note on each fact that holds now whether others do that contradict it."""
+    shown = [hit.fact for hit in hits if hit.fact.superseded_by is None]
     noted: list[FactHit] = []
-    for hit in kept:
-        rivals = conflicts.find_rivals(hit.fact, known.values())
-        noted.append(replace(hit, note=conflicts.note_conflict(hit.fact, rivals, shown=shown)))
+    for hit in hits:
+        note = ""
+        if hit.fact.superseded_by is None and not hit.fact.deleted:
+            rivals = conflicts.find_rivals(hit.fact, known)
+            note = conflicts.note_conflict(hit.fact, rivals, shown=shown)
+        noted.append(replace(hit, note="; ".join(filter(None, (hit.note, note)))))
     return noted
 
 
