@@ -48,7 +48,7 @@ def turns(count: int, *, language: str = "English") -> Iterator[tuple[dict[str, 
         else:
             asked = f"Step {turn}: please look at module {turn}. " + f"detail{turn} " * 220
             answered = f"Module {turn} is fine. " + f"change{turn} " * 220
-        fact = "We decided to use PostgreSQL 16 for the billing service. " if turn == 0 else ""
+        fact = "Decision: use PostgreSQL 16 for the billing service. " if turn == 0 else ""
         yield make_message("user", fact + asked), make_message("assistant", answered)
 
 

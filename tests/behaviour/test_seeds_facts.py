@@ -79,7 +79,7 @@ def test_a_fact_is_kept_once_for_all_sessions(engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "current"),
     [
-        ("We decided to use Kafka for the event bus.", "Use NATS instead of Kafka.", 1),
+        ("Decision: use Kafka for the event bus.", "Use NATS instead of Kafka.", 1),
         ("API_PORT=8080", "API_PORT=9090", 1),
         ("We moved the staging database to port 6543.", "We moved the staging database to port 7000.", 1),
         ("The staging database is in Frankfurt.", "The production database is in Dublin.", 2),

@@ -15,7 +15,7 @@ from holdfast.cli import holdfast
 
 Run = Callable[..., Result]
 SAID = {
-    "english": ("We decided to use PostgreSQL 16 for the billing service.", "Noted: PostgreSQL 16 for billing."),
+    "english": ("Decision: use PostgreSQL 16 for the billing service.", "Noted: PostgreSQL 16 for billing."),
     "chinese": ("记住:账单服务的数据库端口是 6543。", "好的,端口是 6543。"),
 }
 

@@ -27,7 +27,7 @@ def call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
     monkeypatch.chdir(tmp_path)
     with Engine.open(tmp_path / "memory", settings=NONE, background=False) as engine:
         for tenant, name, port in (("local", "own", 1111), ("acme", "loop", 8443)):
-            messages = [{"role": "user", "content": f"We decided that the staging server uses port {port}."}]
+            messages = [{"role": "user", "content": f"From now on the staging server uses port {port}."}]
             engine.session(name, tenant=tenant).assemble(messages, limit=8000)
     return lambda *arguments: CliRunner().invoke(holdfast, [*map(str, arguments)])
 

@@ -23,13 +23,10 @@ def only(text: str) -> Draft:
     [
         "Remember that the customer pays late.",
         "Please keep in mind that we bill in euros.",
-        "We decided to drop support for Windows 7.",
         "Ok, I've decided on the second layout for the shop.",
         "Decision: sessions expire after 30 minutes.",
-        "Let's go with the second layout.",
         "From now on, answer in French and be brief.",
         "请记住客户总是晚付款。",
-        "我们决定不再支持旧版浏览器。",
         "决定：用 PostgreSQL。",
         "从现在起，所有提交都要有测试。",
     ],
@@ -100,16 +97,20 @@ def test_a_task_is_open_until_it_is_done() -> None:
     [
         "The billing API listens on port 8080.",
         "I live in Hamburg.",
+        "We decided to drop support for Windows 7.",
+        "We agreed that the plan was for the thesis.",
+        "Let's go with the second layout.",
+        "我们决定不再支持旧版浏览器。",
         "Have we decided to drop Windows 7?",
         "I have decided.",
         "Let's stick with that.",
         "Do you remember that evening in Rome?",
         "Remember that evening in Rome.",
         "We changed it to simplify things.",
-        "> We decided to drop support for Windows 7.",
+        "> Decision: drop support for Windows 7.",
         "```\nMAX_RETRIES=5\n```",
         "if (MAX_RETRIES == 5) {",
-        'The page reads "We decided to drop support for Windows 7".',
+        'The page reads "From now on we drop support for Windows 7".',
         "2026-01-02 10:00:01 INFO MAX_RETRIES=5",
         "你决定了吗？",
         "我觉得决定得太快。",
@@ -124,15 +125,15 @@ def test_everything_else_needs_a_model(text: str) -> None:
 
 def test_only_the_user_states_facts() -> None:
     """What an assistant writes is not read without a model."""
-    assert read_explicit([make_row(1, "We decided to drop support for Windows 7.", role="assistant")]) == []
+    assert read_explicit([make_row(1, "Decision: drop support for Windows 7.", role="assistant")]) == []
 
 
 def test_recalled_text_is_not_extracted_from() -> None:
     """A block in a message is skipped; the words around it are read."""
-    block = render([Fact(type="decision", text="We decided to drop support for Windows 7.")], [], MARKS)
+    block = render([Fact(type="decision", text="Decision: drop support for Windows 7.")], [], MARKS)
     assert read_explicit(rows(block), MARKS) == []
-    (found,) = read_explicit(rows(f"{block}\n\nWe decided to keep support for Windows 8."), MARKS)
-    assert found.content == "We decided to keep support for Windows 8."
+    (found,) = read_explicit(rows(f"{block}\n\nDecision: keep support for Windows 8."), MARKS)
+    assert found.content == "Decision: keep support for Windows 8."
 
 
 def test_a_secret_is_never_a_fact() -> None:

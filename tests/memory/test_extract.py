@@ -294,14 +294,14 @@ def test_without_a_model_only_what_is_explicit_is_read() -> None:
     [
         ("Let's go with Kafka", "use NATS instead of Kafka"),
         ("Let's go with Kafka for the event bus.", "Actually, use NATS instead of Kafka."),
-        ("We decided to use Kafka for all events.", "Let's switch from Kafka to NATS."),
-        ("我们决定用 Kafka 做消息队列。", "改用 NATS，不用 Kafka 了。"),
+        ("Decision: use Kafka for all events.", "Let's switch from Kafka to NATS."),
+        ("决定：用 Kafka 做消息队列。", "改用 NATS，不用 Kafka 了。"),
         ("We moved the API to port 8080.", "The API moved to port 7654."),
     ],
 )
 def test_a_decision_is_superseded_by_one_that_names_it(first: str, second: str) -> None:
     """What is said to be replaced no longer holds; other facts do."""
-    kept = "We decided to use Postgres for storage."
+    kept = "Decision: use Postgres for storage."
     learned = learn(rows(first, kept, second))
     held = [row.content for row in facts.current(learned.rows_to_add)]
     assert held == [kept, second]
@@ -338,7 +338,7 @@ def test_a_pronoun_in_the_reply_of_a_model_is_resolved_too() -> None:
 
 def test_what_is_only_asked_or_ambiguous_replaces_nothing() -> None:
     """A question is no decision, and of two decisions that name the old value no rule can tell which is over."""
-    two = ("Let's go with Kafka for orders.", "Let's go with Kafka for the audit trail.")
+    two = ("Decision: Kafka for orders.", "Decision: Kafka for the audit trail.")
     learned = learn(rows(*two, "Should we use NATS instead of Kafka?", "Use NATS instead of Kafka."))
     assert [row.content for row in facts.current(learned.rows_to_add)] == [*two, "Use NATS instead of Kafka."]
 

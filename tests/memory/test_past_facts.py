@@ -111,7 +111,13 @@ def test_a_fact_that_never_changed_is_not_dated_for_a_question_about_a_change(me
 
 @pytest.mark.parametrize(
     "text",
-    ["What is due in March?", "What was decided today?", "What will the timeout be in March?", "三月要做什么？"],
+    [
+        "What is due in March?",
+        "What was decided today?",
+        "What will the timeout be in March?",
+        "三月要做什么？",
+        "How long is a link valid before it expires?",
+    ],
 )
 def test_not_every_date_is_a_time_to_go_back_to(text: str) -> None:
     """A plan, or a period that is not over."""
