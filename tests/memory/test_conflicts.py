@@ -172,3 +172,19 @@ def test_three_values_are_one_contradiction(memory: Memory, clock: Clock) -> Non
     )
     store(memory, clock, "From now on the owner is Dora")
     assert holding(memory) == ["From now on the owner is Dora"]
+
+
+def test_a_contradiction_is_found_among_many_facts(memory: Memory, clock: Clock) -> None:
+    """Facts of one slot are compared with all of the same subject, others with the nearest by their words."""
+    many = [
+        FactRow(
+            scope=SCOPE, id=f"f{place}", type="config", content=f"The port is {place}", subject=f"s{place}", slot="port"
+        )
+        for place in range(400)
+    ]
+    twin = replace(many[7], id="twin", content="It listens on 9999", subject="the s7")
+    memory.store.add_facts([*many, twin])
+    store(memory, clock, "The API is written in Go", "The API is written in Rust")
+    found = [{fact.id for fact in conflict.facts} for conflict in memory.conflicts(scope=SCOPE)]
+    assert {"f7", "twin"} in found
+    assert len(found) == 2

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from heapq import nlargest
 from typing import Final
 
 from holdfast import signals
@@ -18,6 +20,10 @@ from holdfast.search.contradictions import Claim, contradict, may_contradict, re
 from holdfast.store.base import FactRow
 from holdfast.text import terms
 
+MAX_NEAR: Final = 30
+"""A fact is compared with those of its slot, and with this many others that have most words in common with it."""
+MAX_LISTED_NEAR: Final = 10
+"""The same for a list of all contradictions, for which every fact is compared."""
 MAX_FREQUENCY: Final = 300
 """A word of more facts than this tells nothing about which of them belong together."""
 
@@ -82,7 +88,7 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
         return []
     over: list[FactRow] = []
     endings: list[FactRow] = []
-    for row in known:
+    for row in _find_near(fact, known):
         if row.pinned or (row.slot and fact.slot) or not are_contradictory(row, fact):
             continue
         earlier = read_claim(row.content)
@@ -99,13 +105,30 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
 
 def find_rivals(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
     """Find the facts that contradict one fact."""
-    near: list[FactRow] = []
-    words = set(terms(fact.content))
-    for row in known:
-        may_be = (row.slot and fact.slot) or not words.isdisjoint(terms(row.content))
-        if may_be and are_contradictory(row, fact):
-            near.append(row)
-    return near
+    return [row for row in _find_near(fact, known) if are_contradictory(row, fact)]
+
+
+def _find_near(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
+    """Return the facts that may contradict one fact: those of its slot, and the nearest by words."""
+    slot = facts.normalise_slot(fact.slot)
+    words = _read_words(fact.content)
+    of_slot: list[FactRow] = []
+    others: list[tuple[int, int, FactRow]] = []
+    for place, row in enumerate(known):
+        if row.slot and slot:
+            if facts.normalise_slot(row.slot) == slot:
+                of_slot.append(row)
+            continue
+        common = len(words & _read_words(row.content))
+        if common:
+            others.append((common, place, row))
+    nearest = sorted(nlargest(MAX_NEAR, others, key=lambda one: one[:2]), key=lambda one: one[1])
+    return [*of_slot, *(row for _, _, row in nearest)]
+
+
+@lru_cache(maxsize=2**15)
+def _read_words(content: str) -> frozenset[str]:
+    return frozenset(terms(content))
 
 
 def find_conflicts(rows: Sequence[FactRow]) -> list[Conflict]:
@@ -156,15 +179,19 @@ def _find_pairs(rows: Sequence[FactRow]) -> list[tuple[int, int]]:
     """Find the pairs of facts, by place, that contradict each other."""
     pairs: list[tuple[int, int]] = []
     places: dict[str, list[int]] = defaultdict(list)
+    properties: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        keys = {f"\0{facts.normalise_slot(row.slot)}"} if row.slot else set[str]()
-        keys.update(terms(row.content))
         near: Counter[int] = Counter()
-        for key in keys:
-            if len(places[key]) <= MAX_FREQUENCY or key.startswith("\0"):
-                near.update(places[key])
-            places[key].append(place)
-        pairs += ((other, place) for other in sorted(near) if are_contradictory(rows[other], row))
+        for word in _read_words(row.content):
+            if len(places[word]) <= MAX_FREQUENCY:
+                near.update(places[word])
+            places[word].append(place)
+        nearest = {other for other, _ in near.most_common(MAX_LISTED_NEAR)}
+        if row.slot:
+            same = properties[facts.normalise_slot(row.slot), facts.subject_name(row.subject)]
+            nearest.update(same)
+            same.append(place)
+        pairs += ((other, place) for other in sorted(nearest) if are_contradictory(rows[other], row))
     return pairs
 
 

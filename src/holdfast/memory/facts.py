@@ -424,6 +424,11 @@ def _subject_key(subject: str) -> frozenset[str]:
     return frozenset(_SHORT_FORMS.get(term, term) for term in terms(plain))
 
 
+def subject_name(subject: str) -> str:
+    """Return one name for all names of a thing that `same_subject` takes for the same."""
+    return " ".join(sorted(_subject_key(subject)))
+
+
 def same_subject(left: str, right: str) -> bool:
     """Tell whether two names mean the same thing."""
     return _subject_key(left) == _subject_key(right)

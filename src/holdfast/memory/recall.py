@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from functools import cache
 from itertools import chain, islice, pairwise
 from operator import attrgetter
+from types import MappingProxyType
 from typing import Final
 
 import numpy as np
@@ -398,22 +399,26 @@ def _add_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, limit: i
     """Put the facts that contradict one next to it, the newest first, and note it on all of them."""
     chosen = {hit.fact.id: hit for hit in hits[:limit]}
     known = {row.id: row for row in (*(hit.fact for hit in chosen.values()), *holding)}
+    rivals = {hit.fact.id: conflicts.find_rivals(hit.fact, known.values()) for hit in chosen.values()}
     ordered: dict[str, FactHit] = {}
     for hit in chosen.values():
-        rivals = conflicts.find_rivals(hit.fact, known.values())
-        for row in sorted([hit.fact, *rivals], key=lambda row: -row.time):
+        for row in sorted([hit.fact, *rivals[hit.fact.id]], key=lambda row: -row.time):
             ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
-    return _note_rivals(list(ordered.values())[:limit], list(known.values()))
+    return _note_rivals(list(ordered.values())[:limit], list(known.values()), found=rivals)
 
 
-def _note_rivals(hits: Sequence[FactHit], known: Sequence[FactRow]) -> list[FactHit]:
-    """Note on each fact that holds now whether others do that contradict it."""
+def _note_rivals(
+    hits: Sequence[FactHit], known: Sequence[FactRow], *, found: Mapping[str, Sequence[FactRow]] = MappingProxyType({})
+) -> list[FactHit]:
+    """Note on each fact that holds now whether others do that contradict it; some may be `found` already, by its id."""
     shown = [hit.fact for hit in hits if hit.fact.superseded_by is None]
     noted: list[FactHit] = []
     for hit in hits:
         note = ""
         if hit.fact.superseded_by is None and not hit.fact.deleted:
-            rivals = conflicts.find_rivals(hit.fact, known)
+            rivals = found.get(hit.fact.id)
+            if rivals is None:
+                rivals = conflicts.find_rivals(hit.fact, known)
             note = conflicts.note_conflict(hit.fact, rivals, shown=shown)
         noted.append(replace(hit, note="; ".join(filter(None, (hit.note, note)))))
     return noted

@@ -211,14 +211,19 @@ def _count_words(found: Iterable[str]) -> float:
 
 def _find_others(some: Collection[str], others: Collection[str]) -> set[str]:
     """Return the terms that the others have neither themselves nor in other words."""
-    known = set(others)
-    left = [term for term in some if term not in known]
+    left = set(some).difference(others)
     if not left:
-        return set()
-    for term, row in find_related(others).items():
-        known.update(word for word, share in row.items() if share >= MIN_RELATED)
-        known.add(term)
-    return {term for term in left if term not in known}
+        return left
+    return left - _find_same(tuple(others))
+
+
+@lru_cache(maxsize=4096)
+def _find_same(some: tuple[str, ...]) -> frozenset[str]:
+    """Return the words that count as the same as one of some terms."""
+    same: set[str] = set()
+    for row in find_related(some).values():
+        same.update(word for word, share in row.items() if share >= MIN_RELATED)
+    return frozenset(same)
 
 
 # --- reading ---------------------------------------------------------------------------
