@@ -261,6 +261,8 @@ def conflicts(*, as_json: bool) -> None:
         alike = {name: found["similar"][name] for name in ("pairs", "marked", "replaced")}
         echo("")
         print_table({"do not contradict": alike}, first="pairs")
+        echo("")
+        print_table(found["unseen"], first="unseen pairs")
 
 
 @bench.command()

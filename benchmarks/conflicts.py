@@ -18,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, Final, Literal, TypeAlias, get_args
 
 from holdfast.memory.memory import Memory
+from holdfast.search.contradictions import contradict, may_contradict, read_claim
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope
 
@@ -110,7 +111,28 @@ def measure(*, progress: Callable[[int], None] = lambda _: None) -> dict[str, An
             replaced.append(second)
         progress(1)
     alike = {"pairs": len(similar), "marked": len(marked), "replaced": len(replaced), "which": [*marked, *replaced]}
-    return {"systems": rows, "failed": failed, "similar": alike}
+    return {"systems": rows, "failed": failed, "similar": alike, "unseen": _compare_unseen()}
+
+
+def _compare_unseen() -> dict[str, dict[str, int]]:
+    """Compare the words of pairs that were written after the rules, and that the rules were not changed for."""
+    sheet = _read_sheet()
+    found: dict[str, dict[str, int]] = {}
+    for name, label in (("unseen", "contradict"), ("unseen_similar", "look alike")):
+        counts: Counter[str] = Counter()
+        for first, second in sheet[name]:
+            earlier = read_claim(first)
+            later = read_claim(second)
+            if earlier is None or later is None:
+                counts["no"] += 1
+            elif contradict(earlier, later):
+                counts["yes"] += 1
+            elif may_contradict(earlier, later):
+                counts["maybe"] += 1
+            else:
+                counts["no"] += 1
+        found[label] = {answer: counts[answer] for answer in ("yes", "maybe", "no")}
+    return found
 
 
 def _ask(contents: Sequence[str], question: str, *, about: tuple[str, str] = ("", "")) -> str:
