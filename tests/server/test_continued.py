@@ -15,6 +15,7 @@ from holdfast import Engine
 from holdfast.errors import ModelBusyError
 from holdfast.models.scripted import ScriptedReply
 from holdfast.server.app import create_app
+from holdfast.server.conversations import RESPONSE
 from holdfast.server.forwarding import Upstreams
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, ScriptedProvider
@@ -34,6 +35,12 @@ def texts(engine: Engine) -> list[str]:
     """Return the texts of the only session."""
     (info,) = engine.sessions()
     return [row.message.text.strip() for row in engine._memory.store.read_messages(Select(scope=info.scope))]
+
+
+def count_responses(engine: Engine) -> int:
+    """Count the stored places of responses of the only session."""
+    (info,) = engine.sessions()
+    return len(engine._memory.store.read_records(Select(scope=info.scope), kind=RESPONSE))
 
 
 def fail(server: Running, *said: str, body: dict[str, Any]) -> None:
@@ -98,6 +105,7 @@ class TestAfterAResponse:
                         break
                 first = session_of(reply)
             until(lambda: texts(server.engine) == ["hello", "Hi."])
+            until(lambda: count_responses(server.engine) > 0)  # stored after the reply
             is_over.set()
             assert session_of(ask(server, PATH, "more", body=FOLLOW)) == first
             assert texts(server.engine) == ["hello", "Hi.", "more", "Fine."]
