@@ -152,7 +152,7 @@ def _timed(call: Callable[..., Any], steps: Steps, step: str) -> Callable[..., A
 
 
 _SESSION_STEPS: Final = {
-    "assemble": "assemble",
+    "_assemble_request": "assemble",
     "append": "archive the reply",
     "count_tokens": "archive and count tokens",
     "compact": "compact",

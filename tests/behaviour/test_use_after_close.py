@@ -21,6 +21,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "exclude": ([1],),
     "forget_facts": (["f"],),
     "get": ([1],),
+    "keep_fact": ("f",),
     "pin": ([1],),
     "recall": ("port",),
     "remember": ("The port is 5433.",),

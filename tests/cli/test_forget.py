@@ -123,7 +123,7 @@ def test_words_go_from_damaged_copies_of_the_store(tmp_path: Path) -> None:
 def test_a_number_is_not_taken_for_the_beginning_of_a_fact_id(tmp_path: Path) -> None:
     """`forget 4` forgets message 4, though the id of a fact that is named too begins with a 4."""
     with Engine.open(tmp_path, settings=BASE, background=False) as engine:
-        known = [engine.session("s").remember(f"The port is {port}.").id for port in range(60)]
+        known = [engine.session("s").remember(f"Gate {gate} is green.").id for gate in range(60)]
         fact = next(name for name in known if name[0].isdigit() and name[0] != "0")
         messages = [{"role": "user", "content": f"word{number}"} for number in range(9)]
         numbers = engine.session("s").append(messages)

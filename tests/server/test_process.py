@@ -311,5 +311,7 @@ def test_calls_over_standard_input_and_output(tmp_path: Path) -> None:
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert len(answers[1]["result"]["ids"]) == 1
     assert "mesages" in answers[2]["error"]["message"]
-    assert answers[3]["result"]["messages"] == [{"role": "user", "content": "hi"}]
+    (sent,) = answers[3]["result"]["messages"]
+    assert sent["role"] == "user"
+    assert sent["content"].startswith("hi\n")  # and an overview of the other session
     assert answers[None]["error"]

@@ -45,6 +45,7 @@ class Claim:
         values: The numbers, dates and the like in it, by their kind or unit.
         subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty if it is
             none.
+        names: The numbers in its subject, which are names: "gate 3 is open".
         preposition: What the answer begins with.
         is_change: Whether it says that something changed.
         is_weak_change: Whether it says "now" or the like.
@@ -57,6 +58,7 @@ class Claim:
     verb: str = ""
     answer: frozenset[str] = frozenset()
     preposition: str = ""
+    names: frozenset[str] = frozenset()
     is_change: bool = False
     is_weak_change: bool = False
     is_ending: bool = False
@@ -78,8 +80,11 @@ def read_claim(text: str) -> Claim | None:
     verb = ""
     answer: frozenset[str] = frozenset()
     preposition = ""
+    names: frozenset[str] = frozenset()
     if parts is not None:
-        subject = _find_topic(_cut_values(parts["subject"])[0])
+        bare_subject, found = _cut_values(parts["subject"])
+        subject = _find_topic(bare_subject)
+        names = frozenset().union(*found.values())
         verb = parts["verb"].casefold()
         answer = frozenset(_find_topic(parts["answer"]))
         begin = compile_once(words["preposition"], _FLAGS).search(parts["answer"])
@@ -91,6 +96,7 @@ def read_claim(text: str) -> Claim | None:
         verb=verb,
         answer=answer,
         preposition=preposition,
+        names=names,
         is_change=is_correction(plain),
         is_weak_change=has_weak_word(plain),
         is_ending=compile_once(words["ending"], _FLAGS).search(plain) is not None,
@@ -127,8 +133,12 @@ def replaces(later: Claim, earlier: Claim) -> bool:
     """Tell whether the later of two contradicting statements takes the place of the other without doubt."""
     if later.is_change:
         return True
-    has_values = bool(later.values.keys() & earlier.values.keys())
-    return has_values and (later.is_weak_change or set(later.topic) == set(earlier.topic))
+    if not later.values.keys() & earlier.values.keys():
+        return False
+    if later.is_weak_change:
+        return True
+    # In "cat 3 likes fish" the number may be a name; in "the port is 8443" it is not.
+    return bool(later.verb) and set(later.topic) == set(earlier.topic)
 
 
 # --- comparing -------------------------------------------------------------------------
@@ -160,7 +170,9 @@ def _find_kinds(left: Claim, right: Claim) -> set[str]:
 
 
 def _are_contrasted(left: Claim, right: Claim) -> bool:
-    """Tell whether two statements name different things of one group, such as staging and production."""
+    """Tell whether two statements name different things of one group: staging and production, or gates 3 and 4."""
+    if left.names != right.names:
+        return True
     for group in _contrasts():
         ours = group.intersection(left.topic)
         theirs = group.intersection(right.topic)
