@@ -346,7 +346,8 @@ class TestForgetting:
             window = engine.session("s").assemble(conversation, limit=LIMIT)
             assert canary in str(window.render()[-1])
             ids = [hit.message for hit in window.report.recalled if canary in hit.text]
-            assert engine.session("s").forget(ids=ids) == len(ids)
+            # A fact that the background has read from the message is forgotten and counted too.
+            assert engine.session("s").forget(ids=ids) - len(ids) in {0, 1}
             assert canary not in str(engine.session("s").timeline())
         assert not any(canary.encode() in file.read_bytes() for file in tmp_path.iterdir())
 
