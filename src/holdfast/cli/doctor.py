@@ -190,7 +190,7 @@ class _Checks:
     def learning(self, store: Store) -> Iterator[Finding]:
         """Report what delays the extraction of facts."""
         memory = Memory(store=store, settings=self.settings, choice=self.choice)
-        for problem in read_state(memory).problems:
+        for problem in read_state(store, self.settings.knowledge, now=memory.clock()).problems:
             yield Finding("note", problem)
 
     def database(self, file: Path) -> Iterator[Finding]:

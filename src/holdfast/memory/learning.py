@@ -26,8 +26,8 @@ from holdfast.memory.learning_queue import (
 )
 from holdfast.memory.learning_state import FAILED
 from holdfast.memory.memory import Memory
+from holdfast.memory.metered_model import MeteredModel
 from holdfast.memory.spending import (
-    MeteredModel,
     Pause,
     load_pause,
     load_spending,
@@ -271,7 +271,7 @@ def _are_there(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> bool:
 def _record_pause(memory: Memory, job: Job, pause: Pause, failure: str, *, is_unusable: bool) -> str:
     """Record whether the model has answered, and return a warning if it has failed too often in a row.
 
-    An answer that cannot be used holds up this session alone; a model that does not answer holds up all of its jobs.
+    After an unusable answer only the jobs of the same scope wait; if the model does not answer, all of its jobs wait.
     """
     store = memory.store
     reader = reader_of(job)

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from holdfast.memory.learning_queue import EXTRACT, OPEN, RULES, reader_of
-from holdfast.memory.memory import Memory
 from holdfast.memory.spending import list_pauses, load_spending
+from holdfast.settings import Knowledge
+from holdfast.store.base import Store
 
 FAILED: Final = "fact extraction failed"
 """The beginning of the warning that a model has failed to extract facts."""
@@ -39,10 +40,8 @@ class LearningState:
     problems: tuple[str, ...] = ()
 
 
-def read_state(memory: Memory) -> LearningState:
-    """Return the state of learning, of all tenants together."""
-    store = memory.store
-    now = memory.clock()
+def read_state(store: Store, limits: Knowledge, *, now: int) -> LearningState:
+    """Return the state of learning at a moment, of all tenants together."""
     jobs = store.waiting(EXTRACT, limit=_NO_LIMIT)
     marks = store.waiting(OPEN, limit=_NO_LIMIT)
     tenants = {scope.tenant for scope in store.scopes()} | {job.scope.tenant for job in jobs}
@@ -52,7 +51,7 @@ def read_state(memory: Memory) -> LearningState:
         for pause in list_pauses(store, tenant).values():
             if pause.failures:
                 problems.append(f"{FAILED} {pause.failures:,} times in a row, and is tried again: {pause.reason}")
-        limit = spending.find_limit(memory.settings.knowledge, now=now)
+        limit = spending.find_limit(limits, now=now)
         has_work = any(job.scope.tenant == tenant and reader_of(job) != RULES for job in jobs)
         if limit and has_work:
             problems.append(f"{WAITS}: {limit}")

@@ -571,5 +571,5 @@ class Memory:
             embedded=embedded,
             embedder=embedder.space.name if embedder is not None else None,
             warnings=(*self.choice.reasons, *map(str, self.store.gaps)),
-            learning=read_state(self),
+            learning=read_state(self.store, self.settings.knowledge, now=self.clock()),
         )
