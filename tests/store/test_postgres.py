@@ -276,15 +276,6 @@ class TestWork:
             assert may
             assert len(store.without_vectors(MODEL, limit=9)) == 1
 
-    def test_a_job_is_taken_once(self, store: PostgresStore, tmp_path: Path) -> None:
-        """Two processes take different jobs; each is given its own again until it removes it."""
-        one, two = store.add_jobs([Job(scope=HERE, kind="extract", data={"n": n}) for n in range(2)])
-        with closing(open_postgres(tmp_path)) as second:
-            taken = [each.take_job("extract") for each in (store, second, store)]
-            assert [job.id if job else 0 for job in taken] == [one, two, one]
-            store.remove_jobs(Select(scope=HERE, ids=(one,)))
-            assert store.take_job("extract") is None
-
     def test_facts_of_several_tenants_are_read_once(self, store: PostgresStore) -> None:
         """Also a batch that another process reads at the same time."""
         memory = Memory(store=store, settings=Settings(embedding=Embedding(provider="none")))

@@ -318,9 +318,6 @@ class Store(Protocol):
     def waiting(self, kind: str, *, limit: int) -> list[Job]:
         """Read jobs of a kind and any scope."""
 
-    def take_job(self, kind: str) -> Job | None:
-        """Read the oldest job of a kind and any scope; on a server, one that no other process has taken lately."""
-
     def lock_work(self, space: Space | None, *, tenant: str | None = None) -> AbstractContextManager[bool]:
         """Let one process at a time do the jobs of a tenant, or embed in a space; yield whether this one may.
 

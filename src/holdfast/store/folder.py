@@ -234,7 +234,6 @@ class FolderStore:
     embedded = _read_synced(SqliteStore.embedded)
     without_vectors = _read_synced(SqliteStore.without_vectors)
     waiting = _read_synced(SqliteStore.waiting)
-    take_job = _read_synced(SqliteStore.take_job)
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first; the plugin's facts have no session."""

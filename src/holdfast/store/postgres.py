@@ -12,10 +12,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Concatenate, Final, ParamSpec, TypeVar
-from uuid import uuid4
 
 import numpy as np
 import psycopg
@@ -64,8 +62,6 @@ _SHORT_WAIT_SECONDS: Final = 0.2
 """How long to wait for a connection to a server that did not answer the last time."""
 _FIRST_VECTOR_INDEX: Final = 20_000
 """From this number of passages on, a process that has embedded all of them looks whether an index of vectors is due."""
-_LEASE: Final = timedelta(minutes=10)
-"""How long a job is left to the process that took it."""
 _COUNTS: Final = {
     "messages": "SELECT count(*) FROM messages",
     "passages": "SELECT count(*) FROM passages WHERE alive = 1",
@@ -144,7 +140,6 @@ class PostgresStore(TableStore):
         self._tenants: LruCache[str, _Tenant] = LruCache(MAX_TENANTS)
         self._numbers: dict[str, int] = {}
         self._gaps: dict[Gap, None] = {}
-        self._id = uuid4().hex
         self._next_vector_index = _FIRST_VECTOR_INDEX
         self._is_down = False
         self._closed = threading.Event()
@@ -517,25 +512,6 @@ class PostgresStore(TableStore):
             if len(found) < limit:
                 found += self.read(tenant, rows.read_any_jobs, kind, limit=limit - len(found))
         return found
-
-    def take_job(self, kind: str) -> Job | None:
-        """Take the oldest job of a kind and any scope that no other process has taken lately."""
-        for tenant in self._tenants_with(_HAS_JOBS, kind):
-            taken = self.write(tenant, self._claim_job, kind)
-            if taken is not None:
-                select = Select(scope=Scope(tenant=tenant), across=("project", "agent", "session"), ids=(taken,))
-                jobs = self.read_jobs(select)
-                return jobs[0] if jobs else None
-        return None
-
-    def _claim_job(self, db: Tables, kind: str) -> int | None:
-        claim = (
-            f"UPDATE jobs SET claimed = now() + ?, claimer = ? WHERE {db.own}id = (SELECT id FROM jobs"
-            f" WHERE {db.own}kind = ? AND (claimed < now() OR claimer = ?) ORDER BY id LIMIT 1"
-            " FOR UPDATE SKIP LOCKED) RETURNING id"
-        )
-        taken = db.execute(claim, (_LEASE, self._id, kind, self._id)).fetchone()
-        return None if taken is None else int(taken[0])
 
     @contextmanager
     def lock_work(self, space: Space | None, *, tenant: str | None = None) -> Iterator[bool]:

@@ -231,11 +231,6 @@ class SqliteStore(TableStore):
         with self._reading() as db:
             return rows.read_any_jobs(db, kind, limit=limit)
 
-    def take_job(self, kind: str) -> Job | None:
-        """Read the oldest job of a kind and any scope."""
-        jobs = self.waiting(kind, limit=1)
-        return jobs[0] if jobs else None
-
     def lock_work(self, space: Space | None, *, tenant: str | None = None) -> AbstractContextManager[bool]:  # noqa: ARG002 - one process for all
         """Let one process at a time do the pending work; yield whether this one may."""
         return only_process(self.path.with_suffix(".worker"))
