@@ -359,3 +359,18 @@ def test_a_block_has_more_short_quotes_and_fewer_long_ones(store: SqliteStore, w
         for order in (Order(), Order(recipe=Recipe(brevity=0.0, plenty=0.0)))
     )
     assert counts < plain if words else counts > plain
+
+
+@pytest.mark.parametrize(
+    "pasted",
+    [
+        " ".join(f"harbour{number}" for number in range(80)),
+        "".join(map(chr, range(0x4E00, 0x4E00 + 90))),
+    ],
+    ids=["words", "chinese"],
+)
+def test_a_long_text_that_another_session_has_too_can_be_asked(store: SqliteStore, pasted: str) -> None:
+    """Terms that only other sessions have count as absent: there may be more of them than terms that are scored."""
+    say(store, pasted, scope=Scope(session="other"))
+    say(store, "The office is in Oslo.")
+    assert recall(store, asking(pasted)).hits == ()
