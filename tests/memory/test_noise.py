@@ -244,14 +244,3 @@ def test_hostile_text_is_unwrapped_in_time(text: str) -> None:
 def test_text_that_hosts_add_is_removed(text: str) -> None:
     """It is in the archive, and not searched."""
     assert unwrap(text) == "列出端口"
-
-
-def test_reminders_of_a_host_are_not_asked_with() -> None:
-    """The instructions of a project can be looked up; the question is what the user wrote."""
-    context = "<system-reminder>\nAs you answer the user's questions, you can use the following context:\n"
-    instructions = f"{context}# claudeMd\nUse tabs.\n</system-reminder>\n"
-    reminder = "<system-reminder>\nSkills: deploy, review\n</system-reminder>\n"
-    assert unwrap(f"{reminder}{instructions}Which port?") == "Which port?"
-    kept = unwrap(f"{reminder}{instructions}Which port?", keep_context=True)
-    assert "Use tabs." in kept
-    assert "Skills" not in kept

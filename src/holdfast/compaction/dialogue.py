@@ -9,6 +9,7 @@ from typing import Final
 
 from holdfast.context.edits import GAP
 from holdfast.context.prune import excerpt
+from holdfast.host_text import remove_host_text
 from holdfast.messages import Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 from holdfast.patterns import compile_once, load
 from holdfast.quoting import escape_tags, tag_pattern
@@ -22,12 +23,6 @@ _MAX_ENDS: Final = 40_000
 """Characters at the beginning and at the end of a message that are searched for a person's words."""
 # <system-reminder>...</system-reminder>: programs put tags of two words into a user's message.
 _TAG: Final = re.compile(r"<([a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]{0,200})?>")
-# Texts that programs write in the user's name, and commands that a person ran in the agent's shell. None is a request.
-_NOTE: Final = re.compile(
-    r"\A\s*(?:Ran `[^\n]{1,2000}`\n|\(no content\)\s*\Z|\[Request interrupted|Caveat: The messages below|"
-    r"This is a reminder that your todo list|Your todo list has changed|Note: \S+ was modified, either by|"
-    r"This \w+ is being continued from a previous conversation|# AGENTS\.md instructions for )"
-)
 _BRACKETED: Final = re.compile(r"\[System note:[^\]]{0,2000}\]\s*")
 _OWN_TAG: Final = tag_pattern("conversation", "previous-summary", "partial-summary", "summary")
 _SPACE: Final = re.compile(r"\s+")
@@ -35,7 +30,7 @@ _SPACE: Final = re.compile(r"\s+")
 
 def own_words(message: Message) -> str:
     """Return what the author of a message wrote, without what programs added around it; it may be empty."""
-    text = clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS)
+    text = remove_host_text(clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS))
     own = ""
     start = 0
     never_closed: set[str] = set()  # such a tag is text
@@ -50,10 +45,7 @@ def own_words(message: Message) -> str:
         else:
             own += text[start : tag.start()]
             start = end + len(closing)
-    own = _BRACKETED.sub("", own + text[start:])
-    if _NOTE.match(own):
-        return ""
-    return own.strip()
+    return _BRACKETED.sub("", own + text[start:]).strip()
 
 
 def one_line(text: str, limit: int) -> str:

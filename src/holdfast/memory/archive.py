@@ -21,6 +21,7 @@ from functools import cache
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 from holdfast import patterns
+from holdfast.host_text import remove_host_text, remove_notes
 from holdfast.memory.block import NO_MARKS, Marks, strip_message, strip_text
 from holdfast.messages import Message, Text, Thinking, ToolCall, ToolResult
 from holdfast.redaction import redact_value
@@ -548,21 +549,23 @@ NO_MASKS: Final = Masks()
 
 
 def extract_text(message: Message, marks: Marks = NO_MARKS) -> str:
-    """Extract the searchable text of a message: words, tool calls and results, without channel envelopes."""
+    """Extract the searchable text of a message: words, tool calls and results, without what channels and hosts add."""
     if message.role == "system":
         return ""  # the same in every session, and always in the window
     if message.role in {"user", "assistant"} and not message.calls:
-        words = unwrap(message.text, keep_context=True)
+        words = unwrap(message.text, keep_outputs=True)
         return "" if is_noise(words) else words
     texts: list[str] = []
     for part in message.parts:
         match part:
             case Text():
-                texts.append(unwrap(part.text, keep_context=True))
+                texts.append(unwrap(part.text, keep_outputs=True))
             case ToolCall():  # a call may repeat recalled text
                 texts.append(strip_text(f"{part.name}: {_render_arguments(part.arguments)}", marks))
-            case ToolResult() if not _NO_OUTPUT.fullmatch(part.text.strip()):
-                texts.append(part.text)
+            case ToolResult():
+                output = remove_notes(part.text)
+                if not _NO_OUTPUT.fullmatch(output.strip()):
+                    texts.append(output)
     return "\n".join(filter(None, texts))
 
 
@@ -574,8 +577,6 @@ def _render_arguments(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
-_MARKERS: Final = ("Pre-compaction memory flush", "[Post-compaction context refresh]")
-"""The beginnings of messages that OpenClaw writes around a compaction."""
 _TOKENS: Final = frozenset({"NO_REPLY", "HEARTBEAT_OK"})
 """Whole replies that an agent gives when it has nothing to say."""
 _COMMAND: Final = re.compile(r"/[a-z][\w:-]{0,60}(?: [^\s/]{1,60}){0,2}", re.IGNORECASE)
@@ -593,20 +594,15 @@ _HEAD_CHARS: Final = 800
 """How much of a message is searched for the instructions of a host, which stand at its beginning."""
 
 
-def unwrap(text: str, *, keep_context: bool = False) -> str:
-    """Remove what a channel or host puts around a message: envelopes, queue marks, reminders, attachment notes.
+def unwrap(text: str, *, keep_outputs: bool = False) -> str:
+    """Return the words of a person without what a channel or host puts around them: envelopes, queue marks, reminders.
 
-    The instructions of a project, which a host repeats in every session, are kept if `keep_context`.
+    With `keep_outputs`, the output of commands that a host put into the message stays.
     """
-    noise = patterns.load("noise")
-    wrappings = [noise["wrapping"]]
-    if not keep_context:
-        wrappings.append(noise["context"])
-    for wrapping in wrappings:
-        for mark, pattern in wrapping.items():
-            if mark in text:
-                text = patterns.compile_once(pattern).sub("", text)
-    return text.strip()
+    for mark, pattern in patterns.load("noise")["wrapping"].items():
+        if mark in text:
+            text = patterns.compile_once(pattern).sub("", text)
+    return remove_host_text(text, keep_outputs=keep_outputs)
 
 
 def weigh_letters(text: str) -> int:
@@ -675,7 +671,7 @@ def _strip_punctuation(words: str) -> str:
 
 def _is_from_program(words: str) -> bool:
     """Return whether a program wrote a message in the user's place."""
-    if words.strip("*`_ .") in _TOKENS or words.startswith(_MARKERS):
+    if words.strip("*`_ .") in _TOKENS:
         return True
     beginning = words[:_HEAD_CHARS]
     for marks in patterns.load("compactions")["instructions"].values():

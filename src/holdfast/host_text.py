@@ -1,0 +1,120 @@
+"""What a person wrote in a message, and what the host of the conversation added to it.
+
+Hosts put reminders, the state of the editor, instructions of the project and the output of commands into messages of
+the user. The marks by which that is recognised are data: `patterns/hosts.toml` lists them by host.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+from holdfast.patterns import compile_once, load
+
+_MAX_ATTRIBUTES: Final = 400
+"""Characters of the attributes of a tag."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Marks:
+    """The marks of all hosts; see `patterns/hosts.toml` for the meaning of each kind."""
+
+    host: frozenset[str]
+    output: frozenset[str]
+    own: frozenset[str]
+    messages: tuple[str, ...]
+    reports: re.Pattern[str]
+    replies: frozenset[str]
+    patterns: dict[str, str]
+    tag: re.Pattern[str]
+    """The opening tag of any kind, at the beginning of a line or after another tag."""
+
+
+@cache
+def _load_marks() -> _Marks:
+    lists: dict[str, list[str]] = {"host": [], "output": [], "own": [], "messages": [], "reports": [], "replies": []}
+    patterns: dict[str, str] = {}
+    for table in load("hosts").values():
+        for name in lists:
+            lists[name] += table.get(name, ())
+        patterns |= table.get("patterns", {})
+    tags = _join([*lists["host"], *lists["output"], *lists["own"]])
+    attributes = rf"(?:\s[^<>\n]{{0,{_MAX_ATTRIBUTES}}})?"
+    return _Marks(
+        host=frozenset(lists["host"]),
+        output=frozenset(lists["output"]),
+        own=frozenset(lists["own"]),
+        messages=tuple(lists["messages"]),
+        reports=re.compile("|".join(lists["reports"])),
+        replies=frozenset(lists["replies"]),
+        patterns=patterns,
+        tag=re.compile(rf"(?:^|(?<=>))[ \t]*<(?P<name>{tags}){attributes}>", re.MULTILINE),
+    )
+
+
+def _join(names: Iterable[str]) -> str:
+    """Return the alternatives of a pattern, the longest first: one name may begin with another."""
+    return "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
+
+
+def remove_host_text(text: str, *, keep_outputs: bool = False) -> str:
+    """Return what a person wrote in a message; empty if a host wrote all of it.
+
+    With `keep_outputs`, the output of commands and subagents, files and summaries stay: they can be looked up, but
+    nothing is asked with them.
+    """
+    marks = _load_marks()
+    if "<" in text:
+        text = _remove_tags(text, marks, keep_outputs=keep_outputs)
+    for mark, pattern in marks.patterns.items():
+        if mark in text:
+            text = compile_once(pattern).sub("", text)
+    own = text.strip()
+    if own.startswith(marks.messages) or own in marks.replies:
+        return ""
+    if not keep_outputs and marks.reports.match(own):
+        return ""
+    return own
+
+
+def _remove_tags(text: str, marks: _Marks, *, keep_outputs: bool) -> str:
+    kept: list[str] = []
+    start = 0
+    never_closed: set[str] = set()
+    for tag in marks.tag.finditer(text):
+        name = tag["name"]
+        if tag.start() < start or name in never_closed:
+            continue
+        closing = f"</{name}>"
+        end = text.find(closing, tag.end())
+        if end < 0:
+            never_closed.add(name)
+            continue
+        if name in marks.output and keep_outputs:
+            continue
+        kept.append(text[start : tag.start()])
+        if name in marks.own:  # there may be tags of the host between them
+            kept.append(_remove_tags(text[tag.end() : end], marks, keep_outputs=keep_outputs))
+        start = end + len(closing)
+    kept.append(text[start:])
+    return "".join(kept)
+
+
+_LAST_TAG: Final = re.compile(r"</(?P<name>[^<>]{1,60})>\Z")
+
+
+def remove_notes(output: str) -> str:
+    """Return the output of a tool without what the host added at its end. A tag anywhere else may be content."""
+    marks = _load_marks()
+    while True:
+        own = output.rstrip()
+        last = _LAST_TAG.search(own, max(0, len(own) - _MAX_ATTRIBUTES))
+        if last is None or last["name"] not in marks.host:
+            return output
+        start = own.rfind(f"<{last['name']}>")
+        if start < 0:
+            return output
+        output = own[:start].rstrip()
