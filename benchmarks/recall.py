@@ -23,8 +23,9 @@ from holdfast.embed.base import Embedder, Floats, Purpose, Space
 from holdfast.embed.hashed import HashEmbedder
 from holdfast.errors import InputError
 from holdfast.memory.embedding import vector_rows
+from holdfast.memory.passage_search import search
 from holdfast.memory.query import RecallQuery
-from holdfast.memory.recall import Recall, recall, search
+from holdfast.memory.recall import Recall, recall
 from holdfast.messages import Message, Text
 from holdfast.search.relevance import ALWAYS, NORMAL, Eagerness
 from holdfast.store.base import MessageRow, Scope, Store

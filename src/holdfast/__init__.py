@@ -71,7 +71,7 @@ if TYPE_CHECKING:
     from holdfast.memory.facts import FactHit as FactHit
     from holdfast.memory.learning_state import LearningState as LearningState
     from holdfast.memory.memory import Stats as Stats
-    from holdfast.memory.recall import Hit as Hit
+    from holdfast.memory.passage_search import Hit as Hit
     from holdfast.memory.recall import Recall as Recall
     from holdfast.memory.session_lines import SessionLine as SessionLine
     from holdfast.memory.sessions import SessionInfo as SessionInfo
@@ -143,7 +143,8 @@ _HOMES: Final = {
     "holdfast.memory.facts": "FactHit",
     "holdfast.memory.learning_state": "LearningState",
     "holdfast.memory.memory": "Stats",
-    "holdfast.memory.recall": "Hit Recall",
+    "holdfast.memory.passage_search": "Hit",
+    "holdfast.memory.recall": "Recall",
     "holdfast.memory.session_lines": "SessionLine",
     "holdfast.memory.sessions": "SessionInfo",
     "holdfast.messages": "Image Message Opaque Origin Part RedactedThinking Role Text Thinking ToolCall ToolResult"

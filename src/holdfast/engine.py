@@ -21,7 +21,7 @@ from holdfast.compaction.events import Hooks
 from holdfast.errors import ClosedError, HoldfastError, InputError
 from holdfast.memory.learning_queue import EXTRACT, queue_idle
 from holdfast.memory.memory import Memory, Stats
-from holdfast.memory.recall import Hit
+from holdfast.memory.passage_search import Hit
 from holdfast.memory.sessions import SessionInfo, list_sessions
 from holdfast.session import AutoCompaction, Resources, Session
 from holdfast.settings import Loaded, ProjectSettings, Settings

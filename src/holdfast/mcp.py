@@ -15,7 +15,7 @@ from holdfast import __version__
 from holdfast.aio import AsyncSession
 from holdfast.engine import Engine
 from holdfast.errors import InputError
-from holdfast.memory.recall import Hit
+from holdfast.memory.passage_search import Hit
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 
 INSTRUCTIONS: Final = (

@@ -19,7 +19,7 @@ from holdfast.context.budget import Budget, LimitSource
 from holdfast.context.edits import Block, Edit, Item, tokens
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import FormatError
-from holdfast.memory.recall import Hit
+from holdfast.memory.passage_search import Hit
 from holdfast.messages import Message, Opaque, Text, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 

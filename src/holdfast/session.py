@@ -47,8 +47,9 @@ from holdfast.memory.conflicts import Conflict
 from holdfast.memory.exclusion import Exclusions
 from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, OWN, RULES, make_mark, plan_cut, queue
 from holdfast.memory.memory import Memory
+from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import find_recall_switch
-from holdfast.memory.recall import Hit, Recall
+from holdfast.memory.recall import Recall
 from holdfast.messages import Message
 from holdfast.providers import Incoming
 from holdfast.redaction import redact

@@ -50,8 +50,9 @@ from holdfast.history import History
 from holdfast.memory.block import Fact, fact_line, session_lines
 from holdfast.memory.memory import Memory
 from holdfast.memory.overview import past_session
+from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import Shown, asks_something, find_recall_switch
-from holdfast.memory.recall import NO_WORDS, SHOWN, Hit, Recall, is_searchable
+from holdfast.memory.recall import NO_WORDS, SHOWN, Recall, is_searchable
 from holdfast.report import ContextReport, Window, categories, change, find_overview, warn_opaque, workspace_files
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow

@@ -13,8 +13,9 @@ from benchmarks.archive_rows import make_rows
 from holdfast.embed.base import CachedEmbedder
 from holdfast.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.index.vectors import quantise
+from holdfast.memory.passage_search import search
 from holdfast.memory.query import RecallQuery, Shown, order_of
-from holdfast.memory.recall import recall, search
+from holdfast.memory.recall import recall
 from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import GENEROUS, NORMAL, SHY

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from benchmarks.archive_rows import make_rows
 from holdfast import Engine
 from holdfast.memory.block import CLOSE, OPEN, strip_text
+from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import RecallQuery
-from holdfast.memory.recall import Hit, recall
+from holdfast.memory.recall import recall
 from holdfast.messages import Message, Text
 from holdfast.settings import load
 from holdfast.store.base import FactRow, Scope

@@ -20,7 +20,7 @@ from holdfast.cli.replay import Replay, replay_file
 from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
 from holdfast.errors import InputError
-from holdfast.memory.recall import Hit
+from holdfast.memory.passage_search import Hit
 from holdfast.messages import Message
 from holdfast.moments import minute
 from holdfast.report import Change, ContextReport, breakdown

@@ -46,7 +46,8 @@ from holdfast.text import printable, term_spans, terms
 if TYPE_CHECKING:
     from holdfast.memory.conflicts import Conflict
     from holdfast.memory.memory import Memory
-    from holdfast.memory.recall import Hit, Recall
+    from holdfast.memory.passage_search import Hit
+    from holdfast.memory.recall import Recall
     from holdfast.transcripts import SessionRef
 
 

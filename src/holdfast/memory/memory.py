@@ -30,8 +30,9 @@ if TYPE_CHECKING:  # search and its vectors are imported by the first query, so 
     from holdfast.memory.archive import AppendResult
     from holdfast.memory.learning_state import LearningState
     from holdfast.memory.overview import Overview
+    from holdfast.memory.passage_search import Hit
     from holdfast.memory.query import RecallQuery, Shown
-    from holdfast.memory.recall import Hit, Recall
+    from holdfast.memory.recall import Recall
 
 CALLER_MARK: Final = "@"
 """Stands between an agent and the caller of a server that other people use too: `main@k-3f2a…`."""
@@ -393,8 +394,8 @@ class Memory:
             raise InputError("the search is empty: give the words to search for")
         if limit < 1:
             raise InputError(f"limit={limit}: ask for at least one passage")
+        from holdfast.memory.passage_search import search  # noqa: PLC0415 - see above
         from holdfast.memory.query import Shown, build_query  # noqa: PLC0415 - see above
-        from holdfast.memory.recall import search  # noqa: PLC0415 - see above
 
         if not self.store.progress:  # until then words have to do
             self._take_over_vectors(limit=_MAX_TAKEN_OVER)

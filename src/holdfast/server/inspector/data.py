@@ -20,7 +20,8 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory import facts as versions
 from holdfast.memory.conflicts import Conflict
-from holdfast.memory.recall import Hit, Recall
+from holdfast.memory.passage_search import Hit
+from holdfast.memory.recall import Recall
 from holdfast.memory.sessions import make_title, read_title
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.models import cost

@@ -1,0 +1,95 @@
+"""Divide the tokens of a block among facts, sessions and quotes.
+
+A fact that matches is worth its tokens, however weak the match of passages is. How many tokens quotes get follows from
+the confidence that memory has to do with the question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Final
+
+from holdfast.memory import block
+from holdfast.memory.block import UNKEPT
+from holdfast.memory.facts import FactHit
+from holdfast.memory.overview import past_session
+from holdfast.memory.passage_search import Found
+from holdfast.memory.query import RecallQuery
+from holdfast.memory.session_lines import SessionLine
+from holdfast.search.relevance import find_relevant, scale_smallest_block
+from holdfast.tokens import measure_text
+
+MAX_SESSION_TOKENS: Final = 1_200
+"""The most that the sessions of a block take."""
+_SESSIONS_FRAME: Final = 16.0
+"""Tokens of the tags around sessions."""
+
+
+def choose_size(found: Found, *, confidence: float, is_broad: bool) -> int:
+    """Return the most tokens of a block with quotes, by confidence; 0 for no quotes."""
+    query = found.query
+    if query.order.fusion == "weighted":  # this formula tests each passage itself
+        has_passages = len(found.ranking.order) or len(found.by_words.ranking.order)
+        return query.cap if has_passages else 0
+    if not (find_relevant(found.signals) & found.candidates.eligible).any():
+        return 0
+    if is_broad:
+        return query.cap
+    return query.eagerness.choose_size(confidence, cap=query.cap, scale=scale_smallest_block(found.signals))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Listed:
+    """The facts and sessions of a block, and the tokens that are left for quotes."""
+
+    facts: Sequence[FactHit]
+    sessions: Sequence[SessionLine]
+    room: float
+
+
+def fit_lines(query: RecallQuery, facts: Sequence[FactHit]) -> Listed:
+    """Keep the facts and the sessions of a query that fit into its cap."""
+    room = query.cap - frame_tokens()
+    kept: list[FactHit] = []
+    spent = 0.0
+    for hit in facts:
+        line = block.Fact(type=hit.fact.type, text=hit.fact.content, note=hit.note)
+        cost = measure_text(block.fact_line(line) + "\n")
+        if spent + cost <= room * query.knowledge_share:
+            kept.append(hit)
+            spent += cost
+    sessions = _fit_sessions(query.sessions, min(MAX_SESSION_TOKENS, room - spent))
+    spent += sum(map(_measure_session, sessions))
+    return Listed(facts=kept, sessions=sessions, room=room - spent)
+
+
+@cache
+def frame_tokens() -> float:
+    """Count the tokens of the tags of a block."""
+    empty = block.render([block.Fact(type="", text="")], [block.Detail(role="", time=0, text="")], UNKEPT)
+    return measure_text(empty)
+
+
+def _fit_sessions(lines: Sequence[SessionLine], room: float) -> list[SessionLine]:
+    """Keep the newest sessions that fit into `room` tokens, oldest first, then sentences of each in turn."""
+    kept: dict[int, SessionLine] = {}
+    spent = _SESSIONS_FRAME
+    for place, line in reversed(list(enumerate(lines))):
+        bare = replace(line, keys=())
+        if spent + _measure_session(bare) <= room:
+            kept[place] = bare
+            spent += _measure_session(bare)
+    for count in range(1, max((len(line.keys) for line in lines), default=0) + 1):
+        for place, line in kept.items():
+            more = replace(line, keys=lines[place].keys[:count])
+            cost = _measure_session(more) - _measure_session(line)
+            if spent + cost <= room:
+                kept[place] = more
+                spent += cost
+    return [kept[place] for place in sorted(kept)]
+
+
+def _measure_session(line: SessionLine) -> float:
+    return measure_text(block.session_lines(past_session(line)) + "\n")

@@ -1,0 +1,32 @@
+"""The deadlines of a recall. Each one leaves something out, so that a large memory still gives a block in time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from holdfast.calls import Deadline
+
+FEW_AFTER: Final = 2
+"""Times the deadline of the settings after which only the best candidates are looked at,"""
+MAX_OVERTIME: Final = 4
+"""and after which nothing is recalled."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadlines:
+    """When vectors, all but the best candidates, and the whole recall are given up."""
+
+    words_alone: Deadline
+    few: Deadline
+    end: Deadline
+
+    @classmethod
+    def start(cls, seconds: float | None, *, timer: Callable[[], float]) -> Deadlines:
+        """Start a recall that may take `seconds`; None for any time. `timer` returns the seconds of work."""
+
+        def after(times: int) -> Deadline:
+            return Deadline.after(None if seconds is None else times * seconds, clock=timer)
+
+        return cls(words_alone=after(1), few=after(FEW_AFTER), end=after(MAX_OVERTIME))

@@ -1,0 +1,273 @@
+"""Find the newest statement about what a block quotes, so that an outdated value is not shown alone.
+
+A correction may have no word of the question: "Unleash is no longer used" after "feature flags live in Unleash". So
+passages are searched again, for the words of the best statements that are not in the question. When one statement takes
+the place of another is decided in `holdfast.search.corrections`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+
+import numpy as np
+
+from holdfast.calls import Deadline
+from holdfast.embed.base import Floats
+from holdfast.memory import block
+from holdfast.memory.facts import FactHit
+from holdfast.memory.passage_search import Found
+from holdfast.memory.quoter import Quoter
+from holdfast.search.arrays import Bools
+from holdfast.search.candidates import Candidates
+from holdfast.search.corrections import Earlier, Later, Rarity, Statement, choose_statement, split_statements
+from holdfast.search.fuse import relative, top
+from holdfast.search.pack import MIN_EXCERPT_CHARS, Quote
+from holdfast.store.base import SearchQuery
+
+_MIN_SEED: Final = 0.3
+"""A quote is about the question if it matches at least this share of what the best passage matches."""
+_MAX_SEEDS: Final = 5
+"""The number of quotes for which a later statement is looked for."""
+_MAX_SEED_TERMS: Final = 12
+"""With this many terms to search for, no terms of further quotes are added."""
+_SEED_DECAY: Final = 0.7
+"""The weight of the terms of a quote, relative to those of the better quote before it."""
+_MAX_LATER: Final = 8
+"""The number of passages with such terms that are read."""
+_MAX_RANKED_LATER: Final = 10
+"""The number of passages that match the question best and are compared as well, if they were read before."""
+_MAX_FIRST: Final = 3
+"""The number of later statements that are quoted before anything else."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """Later statements about what is quoted.
+
+    Attributes:
+        found: The passages with those statements, ranked to be quoted first.
+        passages: For the place of a passage, the places of those that take its place.
+        facts: The same for the id of a fact.
+    """
+
+    found: Found
+    passages: Mapping[int, Collection[int]] = field(default_factory=dict)
+    facts: Mapping[str, Collection[int]] = field(default_factory=dict)
+
+    def judge_passage(self, place: int, quoted: Collection[int], *, text: str) -> block.Superseded:
+        """Tell whether a later statement than that of a passage is `quoted` or in the window."""
+        return self._judge(self.passages.get(place, ()), quoted, text=text)
+
+    def judge_fact(self, id_: str, quoted: Collection[int], *, text: str) -> block.Superseded:
+        """Tell whether a later statement than a fact is `quoted` or in the window."""
+        return self._judge(self.facts.get(id_, ()), quoted, text=text)
+
+    def _judge(self, later: Collection[int], quoted: Collection[int], *, text: str) -> block.Superseded:
+        eligible = self.found.candidates.eligible
+        if not any(place in quoted or not eligible[place] for place in later):
+            return "no"
+        return "wholly" if len(split_statements(text)) == 1 else "partly"
+
+    def insert(self, quotes: Sequence[Quote], *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
+        """Quote each later statement before what it takes the place of; the last quotes that do not fit are dropped.
+
+        One that takes the place of what only the window or a fact says comes first.
+        """
+        quoter = Quoter(self.found, deadline, excerpt_chars=MIN_EXCERPT_CHARS)
+        left = {quote.passage: quote for quote in quoter.pack(room=room, known=known)}
+        replacing: set[int] = set()
+        for quote in quotes:
+            replacing.update(self.passages.get(quote.passage, ()))
+        chosen = [left.pop(place) for place in list(left) if place not in replacing]
+        for quote in quotes:
+            for place in self.passages.get(quote.passage, ()):
+                if place in left:
+                    chosen.append(left.pop(place))
+            if quote.passage not in {one.passage for one in chosen}:
+                left.pop(quote.passage, None)
+                chosen.append(quote)
+        spent = sum(quote.tokens for quote in chosen)
+        while spent > room and len(chosen) > 1:
+            spent -= chosen.pop().tokens
+        return chosen
+
+
+def find_newest(
+    found: Found,
+    quotes: Sequence[Quote],
+    *,
+    facts: Sequence[FactHit],
+    instructed: Sequence[Statement],
+    hidden: Collection[int],
+) -> Newest:
+    """Find the statements that take the place of what is quoted, or of what the window or its instructions say.
+
+    Args:
+        found: The passages of the question.
+        quotes: Those that are quoted.
+        facts: The facts in the block.
+        instructed: What the system prompt says about the question.
+        hidden: Messages that are never recalled.
+    """
+    candidates = found.candidates
+    is_open = candidates.human & ~np.isin(candidates.messages, list(hidden))
+    seeds = _choose_seeds(candidates, quotes, is_open=is_open)
+    found.read(seeds)
+    statements = _choose_statements(found, seeds)
+    oldest = min((int(candidates.times[place]) for place in statements), default=0)
+    again = _search_again(found, statements.values(), is_open=is_open, since=oldest)
+    if instructed:  # a search of their own: weak quotes, of which there may be many, have other words
+        again = again.join(_search_again(found, instructed, is_open=is_open, since=0))
+    found.read(again.places)
+    best = found.ranking.order[:_MAX_RANKED_LATER].tolist()
+    rarity = Rarity.of({**candidates.rarity, **again.rarity})
+    later = _LaterTexts.read(found, [*seeds, *again.places, *best], is_open=is_open, rarity=rarity)
+
+    passages: dict[int, list[int]] = {}
+    for place, statement in statements.items():
+        moment = (int(candidates.times[place]), place)
+        passages[place] = later.find(statement, after=moment, speaker=found.texts[place].speaker)
+    passages = _leave_out_series(passages)
+    of_facts: dict[str, list[int]] = {}
+    for hit in facts:
+        if hit.fact.time:
+            moment = (hit.fact.time, len(candidates))
+            of_facts[hit.fact.id] = later.find(Statement.read(hit.fact.content), after=moment)
+    of_instructions = [later.find(statement, after=(-1, -1)) for statement in instructed]
+
+    every = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
+    order = [place for place in every if candidates.eligible[place]][:_MAX_FIRST]
+    scores = found.ranking.scores.copy()
+    scores[order] = max(1.0, float(scores.max(initial=0)))
+    ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
+    first = replace(found, ranking=ranking, quote_weights={**again.terms, **found.quote_weights})
+    return Newest(found=first, passages=passages, facts=of_facts)
+
+
+# --- earlier statements ----------------------------------------------------------------
+
+
+def _choose_seeds(candidates: Candidates, quotes: Sequence[Quote], *, is_open: Bools) -> list[int]:
+    """Choose the passages for which a later one is looked for: the best quotes, and the best one in the window."""
+    match = _measure_match(candidates) * is_open
+    enough = _MIN_SEED * float(match.max(initial=0))
+    shown = top(match * ~candidates.eligible, 1).tolist()
+    places = dict.fromkeys([*shown, *(quote.passage for quote in quotes)])
+    return [place for place in places if match[place] > 0 and match[place] >= enough][:_MAX_SEEDS]
+
+
+def _measure_match(candidates: Candidates) -> Floats:
+    """Return how well passages match by words and by vector, whether the window shows them or not."""
+    match: Floats = relative(candidates.keyword) + candidates.together
+    if candidates.cosine is not None:
+        match = match + relative(candidates.cosine)
+    return match
+
+
+def _choose_statements(found: Found, seeds: Iterable[int]) -> dict[int, Statement]:
+    """Return the sentence of each passage that has most of the question, by place."""
+    statements: dict[int, Statement] = {}
+    for place in seeds:
+        if place not in found.texts:
+            continue
+        statement = choose_statement(split_statements(found.texts[place].text), found.weights)
+        if statement is not None:
+            statements[place] = statement
+    return statements
+
+
+# --- later ones ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Again:
+    """A second search: its terms, how rare they are, and the places of its best passages in the first search."""
+
+    terms: Mapping[str, float]
+    rarity: Mapping[str, float]
+    places: Sequence[int]
+
+    def join(self, other: _Again) -> _Again:
+        return _Again(
+            terms={**self.terms, **other.terms},
+            rarity={**self.rarity, **other.rarity},
+            places=[*self.places, *other.places],
+        )
+
+
+def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Bools, since: int) -> _Again:
+    """Search for the words of statements that are not in the question.
+
+    Args:
+        found: The first search.
+        statements: The statements, best first.
+        is_open: Which passages of the first search may be quoted, or are in the window.
+        since: The time of the oldest statement; earlier passages take the place of none.
+    """
+    query = found.query
+    candidates = found.candidates
+    terms = _find_answer_terms(statements, asked=found.weights)
+    again = found.store.search(SearchQuery(scope=query.scope, across=query.across, terms=terms))
+    places: list[int] = []
+    for best in top(again.keyword * again.human, _MAX_LATER).tolist():
+        for place in np.flatnonzero(candidates.passages == again.passages[best]).tolist():
+            if is_open[place] and candidates.times[place] >= since:
+                places.append(place)
+    return _Again(terms=terms, rarity=again.rarity, places=places)
+
+
+def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str]) -> dict[str, float]:
+    """Weigh the terms of statements that are not in the question; those of the best statement count most."""
+    found: dict[str, float] = {}
+    weight = 1.0
+    for statement in statements:
+        if len(found) >= _MAX_SEED_TERMS:
+            break
+        for term in statement.terms:
+            if term not in asked:
+                found.setdefault(term, weight)
+        weight *= _SEED_DECAY
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _LaterTexts:
+    """The texts, by place, among which later statements are looked for."""
+
+    found: Found
+    texts: Mapping[int, Later]
+    rarity: Rarity
+
+    @classmethod
+    def read(cls, found: Found, places: Iterable[int], *, is_open: Bools, rarity: Rarity) -> _LaterTexts:
+        texts: dict[int, Later] = {}
+        for place in places:
+            if place in found.texts and is_open[place] and place not in texts:
+                texts[place] = Later.read(found.texts[place].text)
+        return cls(found=found, texts=texts, rarity=rarity)
+
+    def find(self, statement: Statement, *, after: tuple[int, int], speaker: str | None = None) -> list[int]:
+        """Find the texts that take the place of a statement, said after a moment: a time and a place."""
+        earlier = Earlier.read(statement, self.rarity, asked=self.found.weights)
+        times = self.found.candidates.times
+        places: list[int] = []
+        for place, text in self.texts.items():
+            if (int(times[place]), place) <= after:
+                continue
+            if speaker is not None and self.found.texts[place].speaker != speaker:
+                continue
+            if earlier.is_superseded(text):
+                places.append(place)
+        return places
+
+
+def _leave_out_series(passages: Mapping[int, list[int]]) -> dict[int, list[int]]:
+    """Leave out statements with many later ones: sentences that differ in a number, such as in a log, are a series."""
+    series: set[int] = set()
+    for place, later in passages.items():
+        if len(later) > _MAX_FIRST:
+            series.update([place, *later])
+    return {place: later for place, later in passages.items() if place not in series}

@@ -1,0 +1,360 @@
+"""Find the passages for a question, and rank them.
+
+The store proposes candidates with their signals, by words and by vectors; `holdfast.search` turns these into one order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+
+from holdfast.calls import Deadline
+from holdfast.embed.base import Embedder
+from holdfast.embed.static import vector_weight
+from holdfast.memory.block import Detail
+from holdfast.memory.deadlines import FEW_AFTER, Deadlines
+from holdfast.memory.embedding import QueryVector, embed_query
+from holdfast.memory.query import RecallQuery, asks_something, count_words, measure_reference, weigh_terms
+from holdfast.search.arrays import Ints
+from holdfast.search.candidates import Candidates
+from holdfast.search.dates import find_dates
+from holdfast.search.fuse import Parts, Ranking, Signals, rank, top
+from holdfast.search.mmr import Item, mmr
+from holdfast.search.related import find_related
+from holdfast.search.relevance import MIN_LISTED_MATCH, find_relevant, measure_matches
+from holdfast.store.base import PassageText, SearchQuery, Select, Store
+from holdfast.text import is_unsegmented
+
+ANSWER_REACH: Final = 3
+"""The number of passages after a question among which its answer is looked for."""
+MAX_LEADS: Final = 6
+"""The number of best passages by words alone that come first."""
+_MAX_BY_WORDS: Final = 10
+"""The number of passages that are ranked by words alone."""
+_FEW: Final = 4
+"""The number of candidates that are looked at if there is little time."""
+_MAX_TIME: Final = 32_503_680_000_000
+"""The year 3000, in Unix milliseconds."""
+_DAY: Final = 86_400_000
+_MIN_EMBEDDED: Final = 0.6
+"""The share of windows that must have a vector; with fewer, windows without one would rank too low."""
+_MAX_UNEMBEDDED: Final = 200
+"""With no more windows than this without a vector, vectors are used: one batch of embedding."""
+_MAX_VARIED: Final = 50
+"""The number of passages that are reordered for variety."""
+_RELATED_SHARE: Final = 0.5
+"""How much a related word counts, times its own share, when the sentences of an excerpt are chosen."""
+_ALL: Final = 0.99
+"""From this share on, a passage has all words of a question."""
+_FEW_WORDS: Final = 2
+"""So few words may be anywhere in a passage; more have to be in one window."""
+_MIN_SUBJECT: Final = 0.6
+"""The share of a subject that a passage must have."""
+_NEIGHBOUR_LOSS: Final = 0.15
+"""What a neighbour scores less for each step that it is away."""
+_MAX_RANKED: Final = 400
+"""The number of passages that are ranked."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hit:
+    """A passage that matches the question, and why. `text` is all of it (`is_whole`), or what a block quotes of it."""
+
+    message: int
+    passage: int
+    text: str
+    speaker: str
+    time: int
+    score: float
+    parts: Parts
+    is_whole: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)  # no slots: `by_words` is kept once it was asked for
+class Found:
+    """The passages that a search found. A passage is named by its place among the candidates.
+
+    Attributes:
+        store, query: What was searched, and for what.
+        signals, ranking: What the passages were ranked by, and their order.
+        weights: The weights of the terms of the question.
+        quote_weights: The same with related words: the sentences of an excerpt are chosen by them.
+        texts: The passages read so far, by place.
+        warnings: What the search had to do without.
+    """
+
+    store: Store
+    query: RecallQuery
+    signals: Signals
+    ranking: Ranking
+    weights: dict[str, float]
+    quote_weights: dict[str, float]
+    texts: dict[int, PassageText]
+    warnings: tuple[str, ...]
+
+    @property
+    def candidates(self) -> Candidates:
+        """All passages that the store proposed."""
+        return self.signals.candidates
+
+    @cached_property
+    def by_words(self) -> Found:
+        """The best passages by words alone."""
+        return _rank_by_words(self)
+
+    def with_order(self, order: Ints) -> Found:
+        """Return the same passages in another order."""
+        return replace(self, ranking=replace(self.ranking, order=order))
+
+    def read(self, places: Iterable[int]) -> None:
+        """Read the passages that were not read yet. Those that no longer exist get no text."""
+        unread = [place for place in places if place not in self.texts]
+        if unread:
+            self.texts.update(_read_passages(self.store, self.query, self.candidates, unread))
+
+
+def search(store: Store, query: RecallQuery, *, embedder: Embedder | None = None, limit: int = 10) -> list[Hit]:
+    """Find the passages that match a question best, best first, whole.
+
+    Passages that have nothing to do with the question are left out. With vectors, the best passages by words that have
+    every word of the question in one place come first. Scores are absolute: the best one is the share of the question
+    that it has, or its cosine.
+    """
+    found = find_passages(store, query, embedder, Deadlines.start(None, timer=time.thread_time))
+    scores = found.ranking.scores.copy()
+    best: list[int] = found.ranking.order.tolist()
+    if found.candidates.cosine is not None:
+        leads = found.by_words.ranking.order[:MAX_LEADS]
+        share = found.candidates.share if len(found.weights) <= _FEW_WORDS else found.candidates.together
+        leads = leads[share[leads] > _ALL]
+        scores[leads] = scores.max(initial=0)
+        best = list(dict.fromkeys([*leads.tolist(), *best]))
+    is_relevant = find_relevant(found.signals)
+    best = [place for place in best if is_relevant[place]][:limit]
+    if query.order.fusion != "weighted":  # this formula is absolute, and tests each passage itself
+        match = max(measure_matches(found.signals)[best].tolist(), default=0.0)
+        if match < MIN_LISTED_MATCH:
+            return []
+        scores *= np.float32(min(1.0, match))
+    found.read(best)
+    passages = {place: found.texts[place] for place in best if place in found.texts}
+    return list(make_hits(passages, replace(found.ranking, scores=scores), quoted=passages))
+
+
+def make_hits(
+    passages: Mapping[int, PassageText], ranking: Ranking, *, quoted: Mapping[int, PassageText | Detail]
+) -> tuple[Hit, ...]:
+    """Return the hits of passages by place, with the text that is `quoted` of each."""
+    places = list(passages)
+    hits: list[Hit] = []
+    for place, score, parts in zip(places, ranking.scores[places].tolist(), ranking.parts(places), strict=True):
+        passage = passages[place]
+        text = quoted[place].text
+        hit = Hit(
+            message=passage.message,
+            passage=passage.number,
+            text=text,
+            is_whole=text.strip() == passage.text.strip(),
+            speaker=passage.speaker,
+            time=passage.time,
+            score=score,
+            parts=parts,
+        )
+        hits.append(hit)
+    return tuple(hits)
+
+
+def find_passages(store: Store, query: RecallQuery, embedder: Embedder | None, deadlines: Deadlines) -> Found:
+    """Search for the texts of a query, and rank what is found.
+
+    What does not answer in time is left out with a warning: first the vectors, then all but the best passages.
+    """
+    weights = weigh_terms(query.texts)
+    last = query.texts[-1] if query.texts else ""
+    embedded = embed_query(embedder if query.texts else None, last, deadline=deadlines.words_alone)
+    deadlines.end.check()
+    if deadlines.words_alone.is_over and embedded.vector is not None:
+        embedded = QueryVector(
+            warning=f"embedding the question took longer than {_name(deadlines.words_alone)}: by words alone"
+        )
+    related = find_related(weights) if query.order.fusion == "recipe" else {}
+    since = None
+    if query.days is not None and query.now is not None:
+        since = query.now - query.days * _DAY
+    question = SearchQuery(
+        scope=query.scope,
+        across=query.across,
+        terms=weights,
+        related=related,
+        vector=embedded.vector,
+        space=embedded.space,
+        without_messages=query.shown.messages,
+        without_passages=query.shown.passages,
+        since=since,
+        newest=query.newest,
+        neighbours=max(query.neighbours, ANSWER_REACH),
+    )
+    candidates, missing = _drop_sparse_vectors(store.search(question))
+    deadlines.end.check()
+    is_asking = asks_something(last)
+    signals = Signals(
+        candidates=candidates,
+        dates=_find_dates(last, candidates.times, now=query.now),
+        length=sum(weight for term, weight in weights.items() if not is_unsegmented(term)),
+        words=count_words(weights),
+        vector_weight=vector_weight(embedder, last),
+        # A statement is about something known by nature: only of a question it says what is wanted.
+        reference=measure_reference(last) if is_asking else 0.0,
+        is_asking=is_asking,
+        now=query.now,
+    )
+    warnings = [warning for warning in (embedded.warning, missing) if warning]
+    ranking = _rank(store, query, signals)
+    if deadlines.few.is_over:
+        ranking = replace(ranking, order=ranking.order[:_FEW])
+        times = f"{FEW_AFTER} times {_name(deadlines.words_alone)}"
+        warnings.append(f"the search took longer than {times}: of the best {_FEW} passages alone")
+    deadlines.end.check()
+    return Found(
+        store=store,
+        query=query,
+        signals=signals,
+        ranking=ranking,
+        weights=weights,
+        quote_weights=_add_related(weights, related),
+        texts={},
+        warnings=tuple(warnings),
+    )
+
+
+def _rank_by_words(found: Found) -> Found:
+    """Rank the best passage by words alone first, then, by the recipe, those that contain most of the question."""
+    signals = found.signals.without_vectors()
+    ranking = _rank(found.store, found.query, signals)
+    order = ranking.order[:1]
+    scores = ranking.scores
+    if found.query.order.fusion == "recipe":
+        scores = ranking.stages["keyword"].copy()
+        scores[order] = 1.0
+        # A long passage with most of the question may score less than many short ones that have a part of it.
+        fullest = top(found.candidates.together * found.candidates.eligible, 1)
+        best = dict.fromkeys([*order.tolist(), *fullest.tolist(), *top(scores, _MAX_BY_WORDS).tolist()])
+        order = np.array(list(best), np.int64)
+    return replace(found, signals=signals, ranking=replace(ranking, order=order, scores=scores))
+
+
+def spread_over_sessions(found: Found) -> Found | None:
+    """Return the passages about a subject, best first, one of each session before the second of any; None if none is.
+
+    What a person said comes first: a log may name the subject in every line.
+    """
+    candidates = found.candidates
+    ranked = found.ranking.order
+    ranked = ranked[candidates.share[ranked] >= _MIN_SUBJECT]
+    if not len(ranked):
+        return None
+    ranked = np.concatenate([ranked[candidates.human[ranked]], ranked[~candidates.human[ranked]]])
+    turns: Counter[tuple[int, bool]] = Counter()
+    rounds: list[int] = []
+    for place in ranked.tolist():
+        group = (int(candidates.sessions[place]), bool(candidates.human[place]))
+        rounds.append(turns[group])
+        turns[group] += 1
+    keys = np.array(rounds, np.int64) + len(ranked) * ~candidates.human[ranked]
+    return found.with_order(ranked[np.argsort(keys, kind="stable")])
+
+
+# --- the question ----------------------------------------------------------------------
+
+
+def _add_related(weights: Mapping[str, float], related: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
+    """Add the related words of a question to its weights."""
+    found = dict(weights)
+    for term, row in related.items():
+        for other, share in row.items():
+            weight = _RELATED_SHARE * share * weights[term]
+            found[other] = max(weight, found.get(other, 0.0))
+    return found
+
+
+def _name(deadline: Deadline) -> str:
+    return f"{1000 * deadline.seconds:.0f} ms (recall.deadline_ms)"
+
+
+def _find_dates(text: str, times: Ints, *, now: int | None) -> list[tuple[int, int]]:
+    """Find the dates that a question names, such as `two weeks ago` or `in May` of any year of the candidates."""
+    times = times[(times > 0) & (times < _MAX_TIME)]
+    if not len(times) or not text:
+        return []
+    start = datetime.fromtimestamp(int(times.min()) / 1000, UTC)
+    stop = datetime.fromtimestamp(int(times.max()) / 1000, UTC)
+    return find_dates(text, now=now, years=range(start.year, stop.year + 1))
+
+
+# --- candidates ------------------------------------------------------------------------
+
+
+def _read_passages(
+    store: Store, query: RecallQuery, candidates: Candidates, places: Sequence[int]
+) -> dict[int, PassageText]:
+    """Read passages that still exist and that the query may see, by place."""
+    numbers: dict[int, int] = dict(zip(candidates.passages[list(places)].tolist(), places, strict=True))
+    rows = store.read_passages(Select(scope=query.scope, across=query.across, ids=tuple(numbers)))
+    return {numbers[row.number]: row for row in rows}
+
+
+def _drop_sparse_vectors(candidates: Candidates) -> tuple[Candidates, str]:
+    """Drop the vectors while most passages have none of this model yet, with a note that says so."""
+    if candidates.cosine is None:
+        return candidates, ""
+    windows = candidates.total_windows
+    embedded = candidates.embedded_windows
+    if embedded and (embedded >= _MIN_EMBEDDED * windows or windows - embedded < _MAX_UNEMBEDDED):
+        return candidates, ""
+    note = f"{embedded:,} of {windows:,} windows have vectors of this model yet: by words alone" if windows else ""
+    return candidates.without_vectors(), note
+
+
+# --- ranking ---------------------------------------------------------------------------
+
+
+def _rank(store: Store, query: RecallQuery, signals: Signals) -> Ranking:
+    """Rank the passages as the query asks."""
+    ranking = rank(signals, order=query.order)
+    if query.order.fusion != "recipe":
+        ranking = _add_neighbours(ranking, signals.candidates, reach=query.neighbours)
+    if query.order.variety is None:
+        return ranking
+    # Reorder the first passages so that none repeats one before it.
+    first = _read_passages(store, query, signals.candidates, ranking.order[:_MAX_VARIED].tolist())
+    items = {Item(score=float(ranking.scores[place]), text=passage.text): place for place, passage in first.items()}
+    varied = [items[item] for item in mmr(list(items), relevance_weight=query.order.variety)]
+    return replace(ranking, order=np.concatenate([np.array(varied, np.int64), ranking.order[_MAX_VARIED:]]))
+
+
+def _add_neighbours(ranking: Ranking, found: Candidates, *, reach: int) -> Ranking:
+    """Add the passages up to `reach` before and after each hit in the same session, with lower scores.
+
+    For the two rankings of the original plugin; the measured recipe weighs neighbours itself.
+    """
+    hits = np.zeros(len(found) + 1, np.float32)  # -1 means no neighbour, and reads the extra zero at the end
+    hits[ranking.order] = ranking.scores[ranking.order]
+    scores = hits[:-1].copy()
+    first = np.arange(len(found))
+    last = first
+    for distance in range(1, reach + 1):
+        first = found.beside(first, found.previous)
+        last = found.beside(last, found.following)
+        near = np.maximum(hits[first], hits[last]) * np.float32(max(0.0, 1 - _NEIGHBOUR_LOSS * distance))
+        np.maximum(scores, near, out=scores)
+    scores = np.where(found.eligible, scores, np.float32(0))
+    gained = np.maximum(scores - hits[:-1], np.float32(0))
+    stages = {**ranking.stages, "neighbours": gained}
+    return Ranking(order=top(scores, _MAX_RANKED), scores=scores, stages=stages)

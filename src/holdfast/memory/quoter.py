@@ -1,0 +1,260 @@
+"""Quote the passages of a ranking within a number of tokens: the best by words alone first, then those that rank best.
+
+What is quoted of a passage, and what repeats another quote, is decided in `holdfast.search.pack`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice, pairwise
+from typing import Final
+
+import numpy as np
+
+from holdfast.calls import Deadline
+from holdfast.embed.base import Floats
+from holdfast.memory import block
+from holdfast.memory.passage_search import ANSWER_REACH, MAX_LEADS, Found
+from holdfast.search.candidates import Candidates
+from holdfast.search.fuse import measure_chat, relative
+from holdfast.search.pack import (
+    MAX_EXCERPT_CHARS,
+    MIN_EXCERPT_CHARS,
+    MIN_SCORE,
+    SHORTEST_EXCERPT_CHARS,
+    Quotable,
+    Quote,
+    pack,
+    select_likely,
+)
+from holdfast.signals import sentences
+from holdfast.text import terms
+from holdfast.tokens import measure_text
+
+_AGENT_LEAD_TOKENS: Final = 300
+"""The least room for the best passages by words alone, which get a quarter of all room, in the session of an agent:
+names and numbers decide there. It is enough for one of them."""
+_CHAT_LEAD_TOKENS: Final = 100
+"""The least room for them in a chat, where vectors find as much (`python -m benchmarks recall --cap 500`)."""
+_FIRST_LEAD_TOKENS: Final = 600
+"""The room for the very best passage by words alone."""
+_SMALL_ROOM: Final = 700
+"""In a block of a chat with less room than this, the best passages get no longer excerpts than the others."""
+_CHAT_MIN_SCORE: Final = 0.3
+"""The score, relative to the best passage, below which passages of a chat are quoted only in a small block. In sessions
+of agents there is no such limit: their passages are longer, and their scores closer to each other
+(`python -m benchmarks recall`, `other-words`)."""
+_MAX_WEAK_TOKENS: Final = 500
+"""The size up to which such passages are quoted."""
+_BATCH: Final = 32
+"""The number of passages whose windows are scored at once."""
+_MORE: Final = 8
+"""The number of passages that are read at once if more are needed than was likely."""
+_MAX_QUESTIONS: Final = 10
+"""The number of best passages that are looked at as questions."""
+_MAX_ANSWER_CHARS: Final = 100
+"""A longer answer has words of its own to be found by."""
+_MAX_QUESTION_CHARS: Final = 300
+"""A longer passage does not only ask."""
+_MAX_NEW_SHARE: Final = 0.34
+"""A question with no more words than this share that are not in the question of the recall is the same question."""
+_QUESTION: Final = re.compile("[?？]")
+_ONE: Final = np.ones(1, np.float32)
+
+
+def quote_best(found: Found, *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
+    """Quote the best passages by words alone, then those that rank best.
+
+    Vectors may rank passages higher that only sound like the question, so the best by words are always quoted.
+    """
+    chat = measure_chat(found.candidates)
+    lead_room = min(room, max(_interpolate(_AGENT_LEAD_TOKENS, _CHAT_LEAD_TOKENS, chat), room / 4))
+    excerpt_chars = MAX_EXCERPT_CHARS
+    if room < _SMALL_ROOM:
+        excerpt_chars = round(_interpolate(MAX_EXCERPT_CHARS, MIN_EXCERPT_CHARS, chat))
+    leads = Quoter(found.by_words, deadline, excerpt_chars=excerpt_chars, best=1)
+    quotes = leads.pack(room=min(room, max(_FIRST_LEAD_TOKENS, 2 * lead_room)), known=known, limit=1)
+    quotes = leads.pack(room=lead_room, known=known, after=quotes, limit=MAX_LEADS)
+    # A large gap in scores ends the block, but not before it is as large as one for a weak match.
+    strong = Quoter(found, deadline, excerpt_chars=excerpt_chars, min_score=_CHAT_MIN_SCORE * chat)
+    quotes = strong.pack(room=room, known=known, after=quotes)
+    weak = Quoter(found, deadline, excerpt_chars=excerpt_chars)
+    return weak.pack(room=min(room, _MAX_WEAK_TOKENS), known=known, after=quotes)
+
+
+def quote_all(found: Found, *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
+    """Quote a little of as many passages as fit, in their order, however low they score."""
+    full = replace(found, query=replace(found.query, fill="full"))
+    return Quoter(full, deadline, excerpt_chars=MIN_EXCERPT_CHARS).pack(room=room, known=known)
+
+
+def _interpolate(start: float, stop: float, share: float) -> float:
+    return start + (stop - start) * share
+
+
+class Quoter:
+    """Reads the passages of a ranking in batches, and packs quotes of them into a number of tokens.
+
+    Args:
+        found: The passages.
+        deadline: When to give up.
+        excerpt_chars: The characters of an excerpt of one of the best passages.
+        best: How many passages those are; by default as many as the recipe says.
+        min_score: The score, relative to the best passage, that a passage of an adaptive block needs.
+    """
+
+    def __init__(
+        self, found: Found, deadline: Deadline, *, excerpt_chars: int, best: int | None = None, min_score: float = 0.0
+    ) -> None:
+        query = found.query
+        recipe = query.order.recipe
+        is_recipe = query.order.fusion == "recipe"
+        self._found = found
+        self._deadline = deadline
+        self._excerpt_chars = excerpt_chars
+        self._is_adaptive = query.fill == "adaptive"
+        order = found.ranking.order
+        worth = relative(found.ranking.scores[order])
+        if is_recipe and query.order.variety is None:
+            order, worth = found.ranking.for_quoting(found.candidates.sizes, recipe)
+        places: list[int] = order.tolist()
+        self._best = frozenset(places[: recipe.best if best is None else best])
+        # A passage that has most of the question in one window is worth its tokens, whatever others score.
+        scores = np.maximum(worth, found.candidates.together[order] ** 2).tolist()
+        self._values: dict[int, float] = dict(zip(places, scores, strict=True))
+        if min_score and self._is_adaptive:
+            ranked = relative(found.ranking.scores)
+            self._values = {place: value for place, value in self._values.items() if ranked[place] >= min_score}
+        if is_recipe and query.neighbours > 0:
+            self._values = _add_answers(self._values, found.candidates, questions=self._find_questions())
+        if self._is_adaptive:
+            self._values = {place: value for place, value in self._values.items() if value >= MIN_SCORE}
+        self._order = list(self._values)
+        self._ranks = {place: number for number, place in enumerate(self._order)}
+        self._window_scores: dict[int, Floats] = {}
+        self._likely: Sequence[int] = ()
+        self._lead: int | None = None
+
+    def pack(
+        self, *, room: float, known: Sequence[str] = (), after: Sequence[Quote] = (), limit: int | None = None
+    ) -> list[Quote]:
+        """Quote what fits into `room` tokens; see `holdfast.search.pack.pack`."""
+        sizes = self._found.candidates.sizes[self._order].tolist()
+        order = list(zip(self._order, sizes, self._values.values(), strict=True))
+        if limit is not None and order:  # of the best, that with most of the question in one place comes first
+            lead = int(self._found.candidates.together[self._order].argmax())
+            self._lead = self._order[lead]
+            order.insert(0, order.pop(lead))
+        self._likely = select_likely(order, room=room, after=after, adaptive=self._is_adaptive)[:limit]
+        return pack(
+            order,
+            self._read,
+            room=room,
+            weights=self._found.quote_weights,
+            measure=measure_text,
+            known=known,
+            after=after,
+            limit=limit,
+            adaptive=self._is_adaptive,
+        )
+
+    def _find_questions(self) -> set[int]:
+        """Find the best passages that a short answer may follow: what a person asked, and what an agent called."""
+        best = list(islice(self._values, _MAX_QUESTIONS))
+        self._found.read(best)
+        questions: set[int] = set()
+        for place in best:
+            passage = self._found.texts.get(place)
+            if passage is None:
+                continue
+            is_statement = self._found.candidates.human[place] and not _QUESTION.search(passage.text)
+            if not is_statement:
+                questions.add(place)
+        return questions
+
+    def _read(self, place: int) -> Quotable | None:
+        """Read a passage, the first time with all that will likely be read; None if it no longer exists."""
+        candidates = self._found.candidates
+        texts = self._found.texts
+        start = self._ranks[place]
+        near = self._order[start : start + _BATCH]
+        if place not in self._window_scores:  # lengths are relative to the mean of those that are scored together
+            self._deadline.check()
+            self._window_scores |= _score_windows(candidates, near)
+        if place not in texts:
+            self._found.read(dict.fromkeys([place, *(self._likely or near[:_MORE])]))
+            self._likely = ()
+        passage = texts.get(place)
+        if passage is None:
+            return None
+        if candidates.human[place] and _repeats_question(passage.text, self._found.weights):
+            return None
+        session = int(candidates.sessions[place])
+        return Quotable(
+            passage=place,
+            text=passage.text,
+            windows=passage.windows,
+            window_scores=self._window_scores[place],
+            headers=block.headers(passage.speaker, passage.time, session, self._found.query.header),
+            said_in=session if candidates.human[place] else None,
+            room=self._excerpt_chars if place in self._best else MIN_EXCERPT_CHARS,
+            min_room=SHORTEST_EXCERPT_CHARS if place == self._lead else MIN_EXCERPT_CHARS,
+        )
+
+
+def _repeats_question(text: str, weights: Mapping[str, float]) -> bool:
+    """Tell whether a text only asks what the question of the recall asks: it has no answer."""
+    if len(text) > _MAX_QUESTION_CHARS or not text.rstrip().endswith(("?", "？")):
+        return False
+    if not all(sentence.endswith(("?", "？")) for sentence in sentences(text)):
+        return False
+    own = set(terms(text))
+    new = [term for term in own if term not in weights]
+    return len(new) <= _MAX_NEW_SHARE * len(own)
+
+
+def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, Floats]:
+    """Score the windows of passages by words and by vector, 0 to 1 within each passage."""
+    scores = dict.fromkeys(places, _ONE)
+    chosen = np.sort(np.array(places, np.int64))
+    chosen = chosen[candidates.windows[chosen] > 1]
+    if not len(chosen):
+        return scores
+    counts = candidates.windows[chosen]
+    stops = np.cumsum(counts)
+
+    def relate(values: Floats) -> Floats:
+        largest: Floats = np.maximum.reduceat(values, stops - counts)
+        largest[largest <= 0] = 1
+        related: Floats = values / largest.repeat(counts)
+        return related
+
+    words, cosines = candidates.score_windows(chosen)
+    both = relate(words)
+    if cosines is not None:
+        both = (both + relate(np.maximum(cosines, 0))) / np.float32(2)
+    parts = (both[start:stop] for start, stop in pairwise([0, *stops.tolist()]))
+    scores.update(zip(chosen.tolist(), parts, strict=True))
+    return scores
+
+
+def _add_answers(values: dict[int, float], found: Candidates, *, questions: Collection[int]) -> dict[int, float]:
+    """Add short passages that follow questions: the answer of a tool contains no word of the question."""
+    first: dict[int, float] = {}
+    for place in islice(values, _MAX_QUESTIONS):
+        value = values[place]
+        first[place] = max(value, first.get(place, 0.0))
+        if place not in questions:
+            continue
+        follower = place
+        for _ in range(ANSWER_REACH):
+            follower = int(found.following[follower])
+            if follower < 0 or found.human[follower]:
+                break
+            if found.sizes[follower] <= _MAX_ANSWER_CHARS and found.eligible[follower]:
+                first[follower] = max(value, first.get(follower, 0.0))
+    best = {place: max(value, values.get(place, 0.0)) for place, value in first.items()}
+    rest = {place: value for place, value in values.items() if place not in best}
+    return best | rest

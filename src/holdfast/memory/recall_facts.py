@@ -1,0 +1,74 @@
+"""Choose the facts of a block: those that match the question, with what contradicts or replaced them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from holdfast.memory import conflicts, facts
+from holdfast.memory.facts import FactHit
+from holdfast.memory.past_facts import find_held, find_past
+from holdfast.memory.query import RecallQuery
+from holdfast.store.base import FactRow
+
+_MAX_QUOTES: Final = 2
+"""The facts found by one of their questions whose quotes are searched for too."""
+
+
+def choose_facts(rows: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
+    """Choose from all versions of all facts: those that the caller gives with the query, then those that match."""
+    given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
+    rows = [row for row in rows if row.id not in given]
+    question = " ".join(query.texts)
+    holding = facts.current(rows)
+    past = find_past(query.texts[-1] if query.texts else "", now=query.now)
+    if past is not None:
+        held = find_held(rows, question, past=past, limit=query.max_facts)
+        return [*given.values(), *_note_rivals(held, holding)][: query.max_facts]
+    matches = facts.find(holding, question, limit=query.max_facts)
+    matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
+    return _add_rivals([*given.values(), *matches], holding, limit=query.max_facts)
+
+
+def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
+    """Search also for the words that prove a fact which was found by one of the questions that it answers.
+
+    The question of the query may have none of these words. They count as much as those of an earlier message.
+    """
+    quotes = [hit.fact.quote for hit in hits if hit.by_question and hit.fact.quote][:_MAX_QUOTES]
+    if not quotes or query.is_broad:
+        return query
+    return replace(query, texts=(" ".join(quotes), *query.texts))
+
+
+def _add_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, limit: int) -> list[FactHit]:
+    """Put the facts that contradict one next to it, the newest first, and note it on all of them."""
+    chosen = {hit.fact.id: hit for hit in hits[:limit]}
+    known = {hit.fact.id: hit.fact for hit in chosen.values()}
+    for row in holding:
+        known[row.id] = row
+    rivals = {hit.fact.id: conflicts.find_rivals(hit.fact, known.values()) for hit in chosen.values()}
+    ordered: dict[str, FactHit] = {}
+    for hit in chosen.values():
+        for row in sorted([hit.fact, *rivals[hit.fact.id]], key=lambda row: -row.time):
+            ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
+    return _note_rivals(list(ordered.values())[:limit], list(known.values()), found=rivals)
+
+
+def _note_rivals(
+    hits: Sequence[FactHit], known: Sequence[FactRow], *, found: Mapping[str, Sequence[FactRow]] = MappingProxyType({})
+) -> list[FactHit]:
+    """Note on each fact that holds now whether others do that contradict it; some may be `found` already, by its id."""
+    shown = [hit.fact for hit in hits if hit.fact.superseded_by is None]
+    noted: list[FactHit] = []
+    for hit in hits:
+        note = ""
+        if hit.fact.superseded_by is None and not hit.fact.deleted:
+            rivals = found.get(hit.fact.id)
+            if rivals is None:
+                rivals = conflicts.find_rivals(hit.fact, known)
+            note = conflicts.note_conflict(hit.fact, rivals, shown=shown)
+        noted.append(replace(hit, note="; ".join(filter(None, (hit.note, note)))))
+    return noted
