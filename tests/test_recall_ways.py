@@ -35,7 +35,11 @@ PASSAGES = (
 FACT = "The billing replica is backed up on Tuesdays."
 QUESTION = "Which port does the billing replica listen on?"
 SCOPE = Scope(project="shop", session="asking")
-OPTIONS = {"HOLDFAST_EMBEDDING__PROVIDER": "none", "HOLDFAST_RECALL__DEADLINE_MS": "600000"}
+OPTIONS = {
+    "HOLDFAST_EMBEDDING__PROVIDER": "none",
+    "HOLDFAST_RECALL__DEADLINE_MS": "600000",
+    "HOLDFAST_TIMEOUT_MS": "600000",
+}
 
 
 @dataclass(frozen=True, kw_only=True)

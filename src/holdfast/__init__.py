@@ -10,10 +10,10 @@ Names are loaded when they are first used, so that importing the package costs n
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
-
+TYPE_CHECKING = False  # a hook is done before `typing` is imported
 if TYPE_CHECKING:
+    from typing import Any, Final
+
     from holdfast.aio import AsyncEngine as AsyncEngine
     from holdfast.aio import AsyncSession as AsyncSession
     from holdfast.compaction.audit import Checklist as Checklist
@@ -168,6 +168,8 @@ __all__ = sorted([*_HOME, "__version__"])  # noqa: PLE0605 - the names above
 def __getattr__(name: str) -> Any:
     if name not in _HOME:
         raise AttributeError(f"module 'holdfast' has no attribute {name!r}")
+    from importlib import import_module  # noqa: PLC0415 - as above
+
     return getattr(import_module(_HOME[name]), name)
 
 

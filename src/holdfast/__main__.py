@@ -5,6 +5,6 @@ import sys
 if not sys.flags.safe_path:
     del sys.path[0]  # the working directory, which may be a cloned repository with a `click.py` in it
 
-from holdfast.cli import run
+from holdfast.command import run
 
 run()

@@ -16,7 +16,7 @@ def run() -> NoReturn:
             reasons = [f"files of {DISTRIBUTION} are missing. Restore them: {REINSTALL}"]
         sys.exit("\n".join(f"holdfast: {reason}" for reason in reasons))
 
-    from holdfast.cli import run as run_command  # noqa: PLC0415 - it needs the whole package
+    from holdfast.command import run as run_command  # noqa: PLC0415 - it needs the whole package
 
     run_command()
 

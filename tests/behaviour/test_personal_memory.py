@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine, Settings
-from holdfast.cli.shared import find_memory
 from holdfast.settings import Archive, Embedding
+from holdfast.shared import find_memory
 from holdfast.store.base import Scope
 from support.conversations import reply, user
 from support.waiting import UNHURRIED

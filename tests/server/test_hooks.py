@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,52 +18,16 @@ from holdfast.messages import Message, Text
 from holdfast.models.scripted import Scripted
 from holdfast.settings import Archive, Embedding, Settings
 from holdfast.store.base import Scope, Select
+from support.hook_host import Host
 from support.learning_model import count_extractions, depot_model
 from support.waiting import UNHURRIED, stop_server
-
-
-class Host:
-    """A host that writes its transcript and runs the command for every event."""
-
-    def __init__(self, folder: Path) -> None:
-        self.home = folder / "memory"
-        self.file = folder / "session.jsonl"
-        self.lines: list[dict[str, Any]] = []
-
-    def write(self, role: str, text: str, **fields: Any) -> None:
-        number = len(self.lines)
-        parent = self.lines[-1]["uuid"] if self.lines else None
-        line = {
-            "type": role,
-            "uuid": f"00000000-0000-4000-8000-{number:012d}",
-            "parentUuid": parent,
-            "sessionId": "s1",
-            "cwd": "/srv/shop",
-            "timestamp": f"2026-03-02T10:{number:02d}:00.000Z",
-            "message": {"role": role, "content": text},
-            **fields,
-        }
-        self.lines.append(line)
-        self.file.write_text("".join(json.dumps(one) + "\n" for one in self.lines), "utf-8")
-
-    def payload(self, event: str, **fields: Any) -> dict[str, Any]:
-        known = {"session_id": "s1", "transcript_path": str(self.file), "cwd": "/srv/shop", "hook_event_name": event}
-        return {**known, **fields}
-
-    def run(self, event: str, **fields: Any) -> str:
-        """Run the command for an event, and return the context that it adds."""
-        command = [sys.executable, "-m", "holdfast", "hook", "--home", str(self.home)]
-        data = json.dumps(self.payload(event, **fields))
-        done = subprocess.run(command, input=data, capture_output=True, text=True, check=True)
-        assert not done.stderr
-        output = json.loads(done.stdout or "{}")
-        return str(output.get("hookSpecificOutput", {}).get("additionalContext", ""))
 
 
 @pytest.fixture
 def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Host]:
     """A host whose server is stopped at the end."""
     monkeypatch.setenv("HOLDFAST_RECALL__DEADLINE_MS", "600000")  # the machine may be busy
+    monkeypatch.setenv("HOLDFAST_TIMEOUT_MS", "600000")
     one = Host(tmp_path)
     yield one
     stop_server(one.home)

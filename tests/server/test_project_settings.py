@@ -56,7 +56,10 @@ class Machine:
     @property
     def environ(self) -> dict[str, str]:
         own = {"HOME": str(self.home), "XDG_CONFIG_HOME": str(self.home / "config"), "HOLDFAST_HOME": str(self.memory)}
-        patient = {"HOLDFAST_RECALL__DEADLINE_MS": "60000"}  # a busy machine recalls what any other does
+        patient = {
+            "HOLDFAST_RECALL__DEADLINE_MS": "60000",
+            "HOLDFAST_TIMEOUT_MS": "60000",
+        }  # a busy machine recalls what any other does
         return {**os.environ, **own, **patient, "HOLDFAST_EMBEDDING__PROVIDER": "none"}
 
     def run(self, *words: str, cwd: Path, stdin: str = "") -> str:

@@ -18,8 +18,8 @@ from holdfast.errors import InputError, SettingsError
 from holdfast.programs import search_path
 
 if TYPE_CHECKING:
-    from holdfast.cli.shared import SharedMemory
     from holdfast.server.inspector.data import Outside
+    from holdfast.shared import SharedMemory
 
 
 @click.command()
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
     """Show in the browser what was sent, what left, what came back and why."""
     require("holdfast ui", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
-    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.web import address  # noqa: PLC0415 - an extra
     from holdfast.server.process import Server, find, run  # noqa: PLC0415 - an extra
+    from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=Path.cwd())
     print_warnings(memory.warnings)

@@ -58,9 +58,9 @@ def serve(
         raise click.UsageError("--port and --socket: name one of them")
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
-    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.server.forwarding import Upstreams  # noqa: PLC0415 - an extra
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
+    from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     targets = Upstreams.parse(upstreams)
@@ -99,8 +99,8 @@ def serve(
 def token(*, project: Path | None, home: Path | None, as_json: bool) -> None:
     """Print the owner's token: model requests with it as x-holdfast-token get the owner's memory."""
     require("holdfast token", "starlette", extra="server")
-    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.server.guard import OWNER_TOKEN_FILE, load_token  # noqa: PLC0415 - an extra
+    from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     file = memory.folder / OWNER_TOKEN_FILE
@@ -113,8 +113,8 @@ def token(*, project: Path | None, home: Path | None, as_json: bool) -> None:
 @home_option
 def rpc(*, project: Path | None, home: Path | None) -> None:
     """Answer calls, one JSON object a line, from standard input on standard output."""
-    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - only for this
+    from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=None if project is None else project.absolute())
     print_warnings(memory.warnings)
@@ -132,8 +132,8 @@ def rpc(*, project: Path | None, home: Path | None) -> None:
 def mcp(*, tenant: str, session: str, project: str | None, agent: str, port: int | None, home: Path | None) -> None:
     """Give memory to an MCP client as tools, over standard input and output or HTTP."""
     require("holdfast mcp", "mcp", extra="mcp")
-    from holdfast.cli.shared import find_memory  # noqa: PLC0415 - takes time
     from holdfast.mcp import create_server  # noqa: PLC0415 - an extra
+    from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     project = str(Path.cwd()) if project is None else project
     memory = find_memory(home, project=folder_of(project))

@@ -311,6 +311,9 @@ class HostHooks:
             return host
 
     def _record(self, host: _Host) -> None:
+        """Record the state of a session, unless nothing can be: what is there is recalled all the same."""
+        if self._memory.store.readonly:
+            return
         path, size, count = host.transcript
         data = {
             "previous": host.previous,

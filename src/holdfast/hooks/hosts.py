@@ -110,8 +110,11 @@ def _shared_files(folder: str) -> tuple[Copy, ...]:
 
 _SERVER: Final = {"command": PROGRAM, "args": [ARGUMENTS, "mcp"]}
 """The MCP server, as most hosts describe one."""
-_EVENTS: Final = {"SessionStart": 20, "UserPromptSubmit": 10, "PreCompact": 60, "Stop": 60, "SessionEnd": 3}
-"""Events of hosts that follow Claude Code. Codex gives SessionEnd no more than 3 seconds."""
+_EVENTS: Final = {"SessionStart": 10, "UserPromptSubmit": 10, "PreCompact": 10, "Stop": 10, "SessionEnd": 3}
+"""Events of hosts that follow Claude Code. Codex gives SessionEnd no more than 3 seconds.
+
+`holdfast hook` itself takes 2 seconds at most. The host ends it only if the machine does not let it run.
+"""
 
 HOSTS: Final[Mapping[str, Host]] = {
     "claude-code": Host(
@@ -150,12 +153,12 @@ HOSTS: Final[Mapping[str, Host]] = {
                 file="settings.json",
                 items=_hooks(
                     {
-                        "SessionStart": 20,
+                        "SessionStart": 10,
                         "BeforeAgent": 10,
                         "BeforeModel": 10,
                         "AfterTool": 10,
-                        "AfterAgent": 60,
-                        "SessionEnd": 60,
+                        "AfterAgent": 10,
+                        "SessionEnd": 10,
                     },
                     unit=1000,
                 ),

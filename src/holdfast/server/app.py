@@ -35,6 +35,7 @@ def create_app(
     shadow: bool = False,
     activity: Activity | None = None,
     outside: Outside | None = None,
+    rpc: Rpc | None = None,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
@@ -48,8 +49,9 @@ def create_app(
         shadow: Whether model requests are sent as they came.
         activity: Counts requests, for a server that stops when idle.
         outside: What the inspector shows from outside the store.
+        rpc: Answers the calls; by default with the engine alone.
     """
-    rpc = Rpc(engine)
+    calls = Rpc(engine) if rpc is None else rpc
     proxy = None
     if upstreams is not None:
         callers = Callers(engine, owner_token=owner_token)
@@ -62,7 +64,7 @@ def create_app(
             content = await read_body(request, limit=engine.settings.server.max_request_bytes)
         except RefusedBodyError as error:
             return JSONResponse({"id": None, "error": {"type": "InputError", "message": str(error)}}, error.status)
-        answer = await to_thread.run_sync(rpc.answer, content)
+        answer = await to_thread.run_sync(calls.answer, content)
         return Response(answer, media_type="application/json")
 
     async def to_inspector(request: Request) -> Response:

@@ -9,7 +9,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.errors import HoldfastError, InputError
 from holdfast.files import lock, only_process, open_private, write_private
 from holdfast.programs import own_command, search_path
+from holdfast.server import client
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -33,8 +34,6 @@ STOP_SECONDS: Final = 3
 """How long a server that is stopped waits for open replies."""
 LOCK_SECONDS: Final = 1.0
 """How long a server that starts waits for the lock: `find` holds it for a moment to see whether it is free."""
-_FILE: Final = "server.json"
-_LOCK: Final = "server.lock"
 MAX_OPEN_FILES: Final = 4_096
 """Files and connections that the server may have open. Many systems allow 1,024 unless a process asks for more."""
 TRIM_SECONDS: Final = 5.0
@@ -72,42 +71,20 @@ class Server:
         Raises:
             HoldfastError: The server does not answer, or answers with an error.
         """
-        data = json.dumps({"id": 1, "method": method, "params": params}).encode()
-        head = (
-            f"POST /holdfast/rpc HTTP/1.0\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {self.token}\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
-        )
         try:
-            with self._connect(timeout) as connection:
-                connection.sendall(head.encode() + data)
-                received = b"".join(iter(lambda: connection.recv(65_536), b""))
-            answer = json.loads(received.partition(b"\r\n\r\n")[2])
+            return client.call(asdict(self), method, params, timeout=timeout)
+        except client.CallError as error:
+            raise HoldfastError(str(error)) from error
         except (OSError, ValueError, OverflowError) as error:
             raise HoldfastError(f"the server at {self.url} does not answer: {error}") from error
-        if not isinstance(answer, dict) or "result" not in answer:
-            raise HoldfastError(f"{method}: {answer.get('error') if isinstance(answer, dict) else answer}")
-        return answer["result"]
-
-    def _connect(self, timeout: float) -> socket.socket:
-        if not self.socket_path:
-            return socket.create_connection(("127.0.0.1", self.port), timeout=timeout)
-        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connection.settimeout(timeout)
-            connection.connect(self.socket_path)
-        except OSError:
-            connection.close()
-            raise
-        return connection
 
 
 def find(home: Path) -> Server | None:
     """Return the server that runs for a memory; None if there is none."""
+    description = client.find(str(home))
     try:
-        server = Server(**json.loads((home / _FILE).read_text()))
-        with only_process(home / _LOCK) as is_free:
-            return None if is_free else server
-    except (OSError, ValueError, TypeError):
+        return None if description is None else Server(**description)
+    except TypeError:  # of another version
         return None
 
 
@@ -167,9 +144,9 @@ def _only_server(home: Path, *, on_demand: bool) -> Iterator[None]:
     end = time.monotonic() + LOCK_SECONDS
     is_asked = False
     while True:
-        with only_process(home / _LOCK) as is_only:
+        with only_process(home / client.LOCK) as is_only:
             if is_only:
-                (home / _FILE).unlink(missing_ok=True)  # of one that was killed
+                (home / client.FILE).unlink(missing_ok=True)  # of one that was killed
                 yield
                 return
         other = find(home)
@@ -215,11 +192,15 @@ def run(
         load_token,
         make_token,
     )
+    from holdfast.server.rpc import Rpc  # noqa: PLC0415 - as above
 
     _allow_open_files(MAX_OPEN_FILES)
     trim_heap = _share_heap()
     activity = Activity()
     token = make_token()
+    rpc = Rpc(engine, home=home)
+    store = engine._memory.store
+    identity = _identify(store.path)
     app = create_app(
         engine,
         token=token,
@@ -228,6 +209,7 @@ def run(
         shadow=shadow,
         activity=activity,
         outside=outside,
+        rpc=rpc,
     )
     server = uvicorn.Server(
         make_config(
@@ -239,6 +221,7 @@ def run(
         )
     )
 
+    log = logging.getLogger("holdfast.server")
     logging.Formatter.converter = time.gmtime
     logging.basicConfig(format="%(asctime)sZ %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
     # The proxy logs why it has ended a reply in its middle.
@@ -252,11 +235,17 @@ def run(
         task = asyncio.create_task(server.serve(sockets=[bound]))
         while not server.started and not task.done():
             await asyncio.wait({task}, timeout=0.01)
-        write_private(home / _FILE, json.dumps(asdict(described)).encode())
+        write_private(home / client.FILE, json.dumps(asdict(described)).encode())
         on_start(described)
         trimmed = time.monotonic()
         while not task.done():
+            with suppress(HoldfastError):  # they stay, and are tried again
+                await asyncio.to_thread(rpc.take_in)
             await asyncio.wait({task}, timeout=1.0)
+            if _identify(store.path) != identity and not server.should_exit:
+                log.warning("%s was deleted, moved or replaced, so the server stops", store.place)
+                _remove_description(home, token)  # the next event of a host starts another
+                server.should_exit = True
             if time.monotonic() > trimmed + TRIM_SECONDS:
                 await asyncio.to_thread(trim_heap)
                 trimmed = time.monotonic()
@@ -270,7 +259,24 @@ def run(
         try:
             asyncio.run(serve(bound))
         finally:
-            (home / _FILE).unlink(missing_ok=True)
+            _remove_description(home, token)
+
+
+def _identify(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of the file of a store; None if it has none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _remove_description(home: Path, token: str) -> None:
+    """Delete the file that describes this server; that of another stays, if the folder was deleted meanwhile."""
+    file = home / client.FILE
+    with suppress(OSError, ValueError):
+        if json.loads(file.read_bytes()).get("token") == token:
+            file.unlink()
 
 
 def _allow_open_files(count: int) -> None:

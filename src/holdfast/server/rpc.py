@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, replace
+from pathlib import Path
 from threading import Lock
 from typing import IO, Any, Final
 
@@ -23,7 +24,8 @@ import msgspec
 
 from holdfast import __version__, providers
 from holdfast.engine import Engine
-from holdfast.errors import HoldfastError, InputError
+from holdfast.errors import ConflictError, HoldfastError, InputError, StorageError, UnavailableError
+from holdfast.hooks import spool
 from holdfast.hooks.handlers import HostHooks
 from holdfast.report import Window
 from holdfast.session import CALLER, Session
@@ -270,10 +272,17 @@ _ABOUT_SESSION: Final = frozenset(name for name, function in METHODS.items() if 
 
 
 class Rpc:
-    """Answers calls with an engine."""
+    """Answers calls with an engine.
 
-    def __init__(self, engine: Engine) -> None:
+    Args:
+        engine: The memory.
+        home: The folder in which events of hosts wait, for a server that takes them in.
+    """
+
+    def __init__(self, engine: Engine, *, home: Path | None = None) -> None:
         self._engine = engine
+        self._home = None if home is None else str(home)
+        self._spool_lock = Lock()
         self._hooks = HostHooks(
             engine._memory,
             choose=lambda project: engine._find_resources(project).memory,
@@ -288,9 +297,13 @@ class Rpc:
             InputError: There is no such method, or its parameters are wrong.
         """
         if method == "hook":
+            with suppress(HoldfastError):  # what waits is tried again, and the event may be answered without it
+                self.take_in(str(params.get("session_id") or ""))
             return self._hooks.handle(params)
+        if method == "take_in":
+            return {"events": self.take_in(str(params.get("session") or ""))}
         if method not in METHODS:
-            raise InputError(f"method {method!r} is not one of {', '.join([*METHODS, 'hook'])}")
+            raise InputError(f"method {method!r} is not one of {', '.join([*METHODS, 'hook', 'take_in'])}")
         try:
             read = msgspec.convert(params, _PARAMS[method])
         except msgspec.ValidationError as error:
@@ -300,6 +313,33 @@ class Rpc:
             return self._call(method, msgspec.structs.asdict(read))
         finally:
             CALLER.reset(caller)
+
+    def take_in(self, session: str = "") -> int:
+        """Handle the events that wait in the spool, all or those of a session, and return how many there were.
+
+        Raises:
+            StorageError: The store cannot take them. They stay in the spool.
+        """
+        if self._home is None:
+            return 0
+        count = 0
+        for name in spool.names(self._home):
+            event = spool.read(self._home, name)
+            if session and event is not None and event.get("session_id") != session:
+                continue
+            with self._spool_lock:  # an event is handled once, and before the next one of its session
+                event = spool.read(self._home, name)
+                if event is None:
+                    continue
+                try:
+                    self._hooks.handle(event)
+                except (StorageError, ConflictError, UnavailableError):
+                    raise
+                except (HoldfastError, OSError, ValueError) as error:  # as it would be the next time
+                    log.warning("%s of %s: %s", event.get("hook_event_name"), event.get("transcript_path"), error)
+                spool.remove(self._home, name)
+                count += 1
+        return count
 
     def _call(self, method: str, values: dict[str, Any]) -> Any:
         if method not in _ABOUT_SESSION:
