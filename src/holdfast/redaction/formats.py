@@ -73,12 +73,11 @@ _ENCODED: Final = r"%(?:3D|20|26|22|0A|3A|2C)"
 
 def find_by_format(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
     """Yield the secrets in a known format. `runs` are the long pieces of the text."""
+    yield from _find_by_marks(text, load_rules("anywhere"), place=text)
+    if not runs:
+        return
     long = "\n".join(runs.values())
-    for kind, place in (("anywhere", text), ("around", long)):
-        for rule in load_rules(kind):
-            if any(mark in place for mark in rule.marks):
-                for match in find_all(rule.regex, text):
-                    yield from rule.read(match)
+    yield from _find_by_marks(text, load_rules("around"), place=long)
     if not find_first(_compile_marks(), long):
         return
     for start, run in runs.items():
@@ -90,6 +89,16 @@ def find_by_format(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
                     end = max(end, token.end())
                     yield from rule.read(token, at=start)
             mark = find_first(_compile_marks(), run, end)
+
+
+def _find_by_marks(text: str, rules: tuple[Rule, ...], *, place: str) -> Iterator[Secret]:
+    """Yield the secrets in a text that the rules find, if one of their marks is in `place`."""
+    for rule in rules:
+        for mark in rule.marks:
+            if mark in place:
+                for match in find_all(rule.regex, text):
+                    yield from rule.read(match)
+                break
 
 
 def find_runs(text: str, plain: bytes) -> dict[int, str]:

@@ -33,7 +33,7 @@ def _vendors() -> frozenset[str]:
 def find_near_words(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
     """Yield the random strings that are secrets by what is before them. `runs` are the long pieces of the text."""
     for start, run in runs.items():
-        if find_first(_pattern("secret path"), run):
+        if "/" in run and find_first(_pattern("secret path"), run):
             yield from _find_in_address(run, start)
         elif not run.startswith("//"):
             yield from _find_after_sentence(text, run, start)

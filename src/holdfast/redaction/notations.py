@@ -56,19 +56,24 @@ class Value(NamedTuple):
 
 def find_after_words(text: str, lowered: str) -> Iterator[Secret]:
     """Yield the secrets that a word before them names. `lowered` is the text in lower case, with ASCII letters only."""
+    # Most texts have none of the words: `in` finds that out in a tenth of the time that a scan takes to begin.
     for header in _HEADERS:
-        yield from scan(text, lowered, header, _read_header, step=_STEP if header == "curl" else 0)
+        if header in lowered:
+            yield from scan(text, lowered, header, _read_header, step=_STEP if header == "curl" else 0)
     names = load("secrets")["names"]
     for stem in names["stems"]:
-        yield from scan(text, lowered, stem, _read_after_name)
+        if stem in lowered:
+            yield from scan(text, lowered, stem, _read_after_name)
     for stem in names["capital stems"]:
-        yield from scan(text, text, stem, _read_after_name)
+        if stem in text:
+            yield from scan(text, text, stem, _read_after_name)
     if not text.isascii() and _pattern("other letter").search(text):
         folded = text.lower()
         if len(folded) != len(text):  # a few capital letters become two
             folded = text
         for stem in names["other stems"]:
-            yield from scan(text, folded, stem, _read_after_name)
+            if stem in folded:
+                yield from scan(text, folded, stem, _read_after_name)
 
 
 def scan(

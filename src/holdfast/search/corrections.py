@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from itertools import chain
 from operator import itemgetter
 from typing import Final
@@ -56,12 +56,17 @@ _UNIT_CHARS: Final = 3
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Statement:
     """A sentence, or two of them, and the terms that say what it is about."""
 
     text: str
     terms: frozenset[str]
+
+    @cached_property
+    def quantities(self) -> dict[str, set[str]]:
+        """The numbers in it by what they count. A statement is compared with many others, so they are read once."""
+        return _find_quantities(self.text)
 
     @classmethod
     def read(cls, text: str) -> Statement:
@@ -98,8 +103,9 @@ def _is_statement(sentence: str) -> bool:
         return False
     letters = sum(map(str.isalpha, sentence))
     others = len(sentence) - sentence.count(" ") - letters
-    # A character of a script without spaces says as much as several letters.
-    letters += _UNSEGMENTED_LETTERS * sum(map(is_unsegmented, sentence))
+    if not sentence.isascii():
+        # A character of a script without spaces says as much as several letters.
+        letters += _UNSEGMENTED_LETTERS * sum(map(is_unsegmented, sentence))
     share = letters / (letters + others)
     if sentence.endswith((".", "。", "!", "！")):
         return share >= MIN_ENDED_LETTERS
@@ -162,7 +168,7 @@ class Rarity:
         return self.weigh(some) / whole if whole else 0.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Later:
     """A text with statements that may take the place of an earlier one, and all of its terms."""
 
@@ -171,8 +177,13 @@ class Later:
 
     @classmethod
     def read(cls, text: str) -> Later:
-        """Read a text; its sentences are read if they are needed."""
+        """Read a text."""
         return cls(text=text, terms=frozenset(terms(text)))
+
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """Its sentences. Most texts have too little in common with any statement to need them."""
+        return split_statements(self.text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,11 +216,11 @@ class Earlier:
         if self.measure(terms & later.terms) < MIN_BOTH_SHARE:
             return False
         before: Statement | None = None
-        for one in split_statements(later.text):
+        for one in later.statements:
             if one.text == self.statement.text:  # it is said again
                 return False
             is_new = any(term not in self.asked for term in one.terms - terms)  # a question asked again is not
-            is_new = is_new or bool(_find_other_numbers(one.text, self.statement.text))
+            is_new = is_new or bool(_find_other_numbers(one, self.statement))
             if is_new and self._is_superseded_by(one, before=before):
                 return True
             before = one if len(one.text) <= MAX_BEFORE_CHARS else None
@@ -226,14 +237,14 @@ class Earlier:
         has_answer = bool(self.answer) and self.rarity.share(near & self.answer, of=self.answer) >= MIN_ANSWER_SHARE
         if (has_answer or near_share >= MIN_STRONG_SHARE) and is_correction(later.text):
             return True
-        units = _find_other_numbers(later.text, earlier.text)
+        units = _find_other_numbers(later, earlier)
         if units:
             told = [term for term in shared if not term.startswith(tuple(units))]  # many things are counted in percent
             share = self.measure(told)
             if share < MIN_BOTH_SHARE:
                 return False
             return share >= MIN_NUMBER_SHARE or _has_word("weak", later.text) or is_correction(later.text)
-        if _repeats_number(later.text, earlier.text):  # "48 MB, as agreed" changes nothing
+        if _repeats_number(later, earlier):  # "48 MB, as agreed" changes nothing
             return False
         # "The port is 8443", "the port is 9443": the numbers are what differs.
         words = [term for term in earlier.terms if not term.isdigit()]
@@ -259,19 +270,21 @@ def _has_word(kind: str, text: str) -> bool:
     return compile_once(load("corrections")["words"][kind], _FLAGS).search(text) is not None
 
 
-def _find_other_numbers(later: str, earlier: str) -> list[str]:
-    """Return the units of which a text has none of the numbers that another has."""
-    old = _find_quantities(earlier)
-    if not old:
-        return []
-    new = _find_quantities(later)
-    return [unit for unit, numbers in old.items() if unit in new and not numbers & new[unit]]
+def _find_other_numbers(later: Statement, earlier: Statement) -> list[str]:
+    """Return the units of which a statement has none of the numbers that an earlier one has."""
+    units: list[str] = []
+    for unit, numbers in earlier.quantities.items():
+        if unit in later.quantities and not numbers & later.quantities[unit]:
+            units.append(unit)
+    return units
 
 
-def _repeats_number(later: str, earlier: str) -> bool:
-    """Tell whether two texts have the same number of the same unit."""
-    new = _find_quantities(later)
-    return any(numbers & new.get(unit, set()) for unit, numbers in _find_quantities(earlier).items())
+def _repeats_number(later: Statement, earlier: Statement) -> bool:
+    """Tell whether two statements have the same number of the same unit."""
+    for unit, numbers in earlier.quantities.items():
+        if numbers & later.quantities.get(unit, set()):
+            return True
+    return False
 
 
 def _find_quantities(text: str) -> dict[str, set[str]]:
