@@ -265,3 +265,53 @@ class TestLearning:
         assert isinstance(engine.model, Scripted)
         assert engine.model.prompts == []
         engine.close()
+
+
+class TestQuoted:
+    """What earlier blocks in the window quote, which a new block does not repeat."""
+
+    FILLER = " ".join(f"Line {number} of the report describes the weather of that morning." for number in range(120))
+    REPORT = f"The billing replica listens on port 5433. {FILLER} The ledger closes its books at 23:40 on Fridays."
+
+    def prompt(self, hooks: HostHooks, host: Host, text: str) -> str:
+        output = hooks.handle(host.payload("UserPromptSubmit", prompt=text, session_id="s2"))
+        return str(output.get("hookSpecificOutput", {}).get("additionalContext", ""))
+
+    @pytest.fixture
+    def opened(self, tmp_path: Path) -> Iterator[tuple[Host, Engine]]:
+        """A host, and a memory with a long message of an earlier session."""
+        host = Host(tmp_path)
+        host.write("user", self.REPORT)
+        host.write("assistant", "I have read the report.")
+        settings = Settings(archive=Archive(cross_session=True), recall=UNHURRIED)
+        with Engine.open(host.home, settings=settings, background=False) as engine:
+            HostHooks(engine._memory).handle(host.payload("Stop"))
+            host.file = tmp_path / "other.jsonl"
+            yield host, engine
+
+    def test_a_passage_that_was_quoted_in_part_comes_again(self, opened: tuple[Host, Engine]) -> None:
+        """With the part that is asked for then; a part that was quoted is not repeated."""
+        host, engine = opened
+        hooks = HostHooks(engine._memory)
+        first = self.prompt(hooks, host, QUESTION)
+        assert "5433" in first
+        assert "23:40" not in first
+        second = self.prompt(hooks, host, "At what time does the ledger close its books?")
+        assert "23:40" in second
+        assert "5433" not in self.prompt(hooks, host, QUESTION)
+        assert "23:40" not in self.prompt(hooks, host, "When does the ledger close its books on Fridays?")
+
+    def test_another_process_does_not_hide_the_rest_of_a_passage(self, opened: tuple[Host, Engine]) -> None:
+        """It knows only the passages that were quoted whole."""
+        host, engine = opened
+        assert "5433" in self.prompt(HostHooks(engine._memory), host, QUESTION)
+        second = self.prompt(HostHooks(engine._memory), host, "At what time does the ledger close its books?")
+        assert "23:40" in second
+
+    def test_what_a_compaction_removed_comes_again(self, opened: tuple[Host, Engine]) -> None:
+        """Its blocks left the window with it."""
+        host, engine = opened
+        hooks = HostHooks(engine._memory)
+        assert "5433" in self.prompt(hooks, host, QUESTION)
+        hooks.handle(host.payload("PreCompact", trigger="auto", session_id="s2"))
+        assert "5433" in self.prompt(hooks, host, QUESTION)

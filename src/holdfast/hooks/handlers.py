@@ -9,6 +9,7 @@ tool output that is very long is archived whole and shortened.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -39,6 +40,8 @@ MAX_PROMPT_BYTES: Final = 1 << 20
 """A transcript that was never archived is archived before a prompt up to this size, else when the turn ends."""
 MAX_PROMPT_CHARS: Final = 100_000
 """Characters of a prompt that are kept for recall later in its turn."""
+MAX_BLOCKS: Final = 64
+"""Blocks of a session whose texts are kept: a new block does not repeat them."""
 MAX_HOSTS: Final = 256
 """Sessions whose state is kept between two events."""
 HOST: Final = "host"
@@ -59,7 +62,9 @@ class _Host:
         previous, compacted: The last archived messages that the last two compactions have removed from its window.
         messages: The archived messages that its window shows.
         transcript: The file that was read, its size then, and how many of its messages are archived.
+        blocks: The newest blocks in its window that this process has made, with the overview.
         quoted: The passages that blocks in its window quote whole.
+        has_overview: Whether its window has an overview.
         prompt: The prompt of the turn that runs.
         added: What is added to every request of the turn, if the host has compacted in the middle of it.
         marked_at: When the session was last marked as being in use; None if it was not.
@@ -72,7 +77,9 @@ class _Host:
     compacted: int = 0
     messages: list[int] = field(default_factory=list)
     transcript: tuple[str, int, int] = ("", 0, 0)
+    blocks: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_BLOCKS))
     quoted: set[int] = field(default_factory=set)
+    has_overview: bool = False
     prompt: str = ""
     added: str = ""
     marked_at: int | None = None
@@ -188,12 +195,13 @@ class HostHooks:
             scope=host.scope,
             automatic=True,
             cap=min(MAX_BLOCK_TOKENS, memory.settings.recall.hard_cap_tokens),
-            shown=Shown(messages=host.messages, passages=host.quoted),
+            shown=Shown(messages=host.messages, passages=host.quoted, blocks=tuple(host.blocks)),
         )
         if not found.block:
             log.info("no block for a prompt of session %s: %s", host.scope.session, found.reason)
             return ""
-        host.quoted.update(found.whole_passages)
+        host.blocks.append(found.block)
+        host.quoted.update(found.whole_passages)  # more of the others may be asked for
         self._record(host)
         return found.block
 
@@ -206,7 +214,9 @@ class HostHooks:
     def _set_compacted(self, host: _Host, *, last: int) -> None:
         host.previous, host.compacted = host.compacted, last
         host.messages = [number for number in host.messages if number > last]
+        host.blocks.clear()
         host.quoted = set()
+        host.has_overview = False
         self._record(host)
         if host.memory.settings.knowledge.extraction:
             queue_until(host.memory.store, host.scope, self._get_reader(host), until=last, time=host.memory.clock())
@@ -215,14 +225,17 @@ class HostHooks:
     def start(self, payload: Payload, host: _Host) -> Output:
         """Return the overview; after a compaction also the details that the summary lost and what the prompt recalls.
 
-        A session that is resumed has its overview already.
+        A session that is resumed gets one only if its window has none.
         """
         source = payload.get("source")
         if source == "resume":
-            return self.archive(payload, host)
-        overview = self._make_overview(host)
+            self.archive(payload, host)
+            return {} if host.has_overview else _add_context(payload, self._make_overview(host))
         if source != "compact":
-            return _add_context(payload, overview)
+            if host.messages:  # the same session with an empty window
+                self._set_compacted(host, last=max(host.messages))
+            return _add_context(payload, self._make_overview(host))
+        overview = self._make_overview(host)
         from holdfast.hooks.host_summary import find_lost  # noqa: PLC0415 - only for this
 
         select = Select(scope=host.scope, after=host.previous, before=host.compacted + 1)
@@ -241,10 +254,15 @@ class HostHooks:
         if find_recall_switch(host.memory.settings):
             return ""
         try:
-            return host.memory.make_overview(scope=host.scope).text
+            overview = host.memory.make_overview(scope=host.scope).text
         except HoldfastError as error:  # the session goes on without it
             log.warning("no overview for session %s: %s", host.scope.session, error)
             return ""
+        if overview:
+            host.blocks.append(overview)
+            host.has_overview = True
+            self._record(host)
+        return overview
 
     def check_window(self, payload: Payload, host: _Host) -> Output:
         """Recall again if the request does not show what it showed before: Gemini CLI compacts inside a turn.
@@ -304,7 +322,8 @@ class HostHooks:
                     host.previous = row.data.get("previous", 0)
                     host.compacted = row.data.get("compacted", 0)
                     host.transcript = (row.data.get("path", ""), row.data.get("size", 0), row.data.get("messages", 0))
-                    host.quoted = set(row.data.get("quoted", ()))
+                    host.quoted = set(row.data.get("whole", ()))
+                    host.has_overview = bool(row.data.get("overview", False))
                 shown = self._memory.store.read_messages(Select(scope=scope, after=host.compacted))
                 host.messages = [row.id for row in shown]
                 self._hosts[scope] = host
@@ -321,7 +340,8 @@ class HostHooks:
             "path": path,
             "size": size,
             "messages": count,
-            "quoted": sorted(host.quoted),
+            "whole": sorted(host.quoted),
+            "overview": host.has_overview,
         }
         row = Record(scope=host.scope, kind=HOST, key="", data=data, time=self._memory.clock())
         self._memory.store.add_records([row])

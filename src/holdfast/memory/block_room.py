@@ -16,7 +16,7 @@ from holdfast.memory.block import UNKEPT
 from holdfast.memory.facts import FactHit
 from holdfast.memory.overview import past_session
 from holdfast.memory.passage_search import Found
-from holdfast.memory.query import RecallQuery
+from holdfast.memory.query import RecallQuery, measure_reference
 from holdfast.memory.session_lines import SessionLine
 from holdfast.search.relevance import find_relevant, scale_smallest_block
 from holdfast.tokens import measure_text
@@ -25,6 +25,13 @@ MAX_SESSION_TOKENS: Final = 1_200
 """The most that the sessions of a block take."""
 _SESSIONS_FRAME: Final = 16.0
 """Tokens of the tags around sessions."""
+
+
+MAX_STATEMENT_TOKENS: Final = 300
+"""The most for a message that asks nothing and refers to nothing: the next step of some work, which matches many
+passages because work repeats itself."""
+_REFERS: Final = 0.5
+"""The reference from which a message that asks nothing is about something known: "use the port that we agreed on"."""
 
 
 def choose_size(found: Found, *, confidence: float, is_broad: bool) -> int:
@@ -37,7 +44,10 @@ def choose_size(found: Found, *, confidence: float, is_broad: bool) -> int:
         return 0
     if is_broad:
         return query.cap
-    return query.eagerness.choose_size(confidence, cap=query.cap, scale=scale_smallest_block(found.signals))
+    size = query.eagerness.choose_size(confidence, cap=query.cap, scale=scale_smallest_block(found.signals))
+    if query.is_automatic and not found.signals.is_asking and measure_reference(query.texts[-1]) < _REFERS:
+        return min(size, MAX_STATEMENT_TOKENS)
+    return size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -63,6 +64,7 @@ class RecallQuery:
         newest, days: Search only the newest N passages, or those of the last N days or without a time; None for all.
         seconds: The deadline after which nothing is recalled; None for none.
         facts: Facts that the caller has chosen; they come before those that are found.
+        is_automatic: Whether the block is made for a message of the user, who may not have asked for one.
         is_broad: Whether the question asks for everything about a subject, which is the only text.
         sessions: The past sessions that the question asks for; `recall` finds them.
         is_listing: Whether the question asks for nothing but those sessions.
@@ -86,6 +88,7 @@ class RecallQuery:
     days: int | None = None
     seconds: float | None = None
     facts: Sequence[FactRow] = ()
+    is_automatic: bool = False
     is_broad: bool = False
     sessions: tuple[SessionLine, ...] = ()
     is_listing: bool = False
@@ -150,6 +153,7 @@ def build_query(
         days=settings.archive.eviction_days or None,
         seconds=recall.deadline_ms / 1000 if automatic else None,
         facts=facts,
+        is_automatic=automatic,
     )
 
 
@@ -191,8 +195,26 @@ def select_texts(messages: Iterable[str], *, max_texts: int) -> tuple[str, ...]:
 
 
 def asks_nothing(text: str) -> bool:
-    """Return whether a message needs nothing from memory: an acknowledgement, a greeting, "go on"."""
-    return is_acknowledgement(unwrap(text))
+    """Return whether a message needs nothing from memory: an acknowledgement, a greeting, "run the tests again"."""
+    own = unwrap(text)
+    return is_acknowledgement(own) or _is_command(own)
+
+
+_MAX_COMMAND: Final = 100
+"""A message with more characters says more than a command."""
+_NO_LETTERS: Final = re.compile(r"[\W_]+")
+
+
+def _is_command(text: str) -> bool:
+    """Return whether a message consists of commands for which nothing has to be remembered."""
+    if len(text) > _MAX_COMMAND:
+        return False
+    words = _NO_LETTERS.sub(" ", unicodedata.normalize("NFKC", text.lower())).strip()
+    for pattern in load("questions")["commands"].values():
+        several = rf"(?:{pattern})(?:\ ?(?:{pattern}))*"
+        if compile_once(several, re.VERBOSE).fullmatch(words) is not None:
+            return True
+    return False
 
 
 def asks_something(text: str) -> bool:
