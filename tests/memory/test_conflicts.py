@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -188,3 +191,34 @@ def test_a_contradiction_is_found_among_many_facts(memory: Memory, clock: Clock)
     found = [{fact.id for fact in conflict.facts} for conflict in memory.conflicts(scope=SCOPE)]
     assert {"f7", "twin"} in found
     assert len(found) == 2
+
+
+LISTING = """
+import random
+
+from holdfast.memory.conflicts import find_conflicts
+from holdfast.store.base import FactRow, Scope
+
+draw = random.Random(1)
+things = "service queue database gateway worker cache scheduler importer parser router proxy index shard".split()
+rows = []
+for number in range(200):
+    first, second, third = draw.choices(things, k=3)
+    content = f"{first} of {second} is in {third}"
+    rows.append(FactRow(scope=Scope(), id=f"{number:03}", type="decision", content=content, time=number))
+for conflict in find_conflicts(rows):
+    print([fact.id for fact in conflict.facts])
+"""
+
+
+def test_contradictions_are_the_same_in_every_process() -> None:
+    """Which of many similar facts are compared does not follow from the order of a set."""
+    found: set[str] = set()
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        listing = subprocess.run(
+            [sys.executable, "-c", LISTING], env=environment, check=True, capture_output=True, text=True
+        )
+        found.add(listing.stdout)
+    (listed,) = found
+    assert listed

@@ -7,7 +7,7 @@ newer fact replaces without doubt is superseded when it is stored; what is left 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from heapq import nlargest
@@ -25,7 +25,9 @@ MAX_NEAR: Final = 30
 MAX_LISTED_NEAR: Final = 10
 """The same for a list of all contradictions, for which every fact is compared."""
 MAX_FREQUENCY: Final = 300
-"""A word of more facts than this tells nothing about which of them belong together."""
+"""In such a list, a word of more facts than this tells nothing about which of them belong together."""
+MAX_CACHED: Final = 2**14
+"""The facts whose words are kept: more than most memories have."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,9 +49,7 @@ def are_contradictory(left: FactRow, right: FactRow) -> bool:
     if not _are_comparable(left, right):
         return False
     if left.slot and right.slot:
-        is_same_slot = facts.normalise_slot(left.slot) == facts.normalise_slot(right.slot)
-        is_same_property = is_same_slot and facts.same_subject(left.subject, right.subject)
-        return is_same_property and not facts.state_same_value(left, right)
+        return not facts.state_same_value(left, right)
     claims = _read_claims(left, right)
     return claims is not None and contradict(*claims)
 
@@ -63,12 +63,21 @@ def may_be_contradictory(left: FactRow, right: FactRow) -> bool:
 
 
 def _are_comparable(left: FactRow, right: FactRow) -> bool:
+    """Tell whether two facts of one owner may be about one property, and neither adds one more value to it."""
     if left.id == right.id or _owner(left) != _owner(right):
         return False
-    if signals.is_additive(left.content) or signals.is_additive(right.content):
+    have_slots = bool(left.slot and right.slot)
+    if have_slots and facts.normalise_slot(left.slot) != facts.normalise_slot(right.slot):
         return False
-    has_slots = left.slot and right.slot
-    return bool(has_slots or not left.subject or not right.subject or facts.same_subject(left.subject, right.subject))
+    have_subjects = have_slots or bool(left.subject and right.subject)
+    if have_subjects and not facts.same_subject(left.subject, right.subject):
+        return False
+    return not _is_additive(left.content) and not _is_additive(right.content)
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _is_additive(content: str) -> bool:
+    return signals.is_additive(content)
 
 
 def _read_claims(left: FactRow, right: FactRow) -> tuple[Claim, Claim] | None:
@@ -88,7 +97,7 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
         return []
     over: list[FactRow] = []
     endings: list[FactRow] = []
-    for row in _find_near(fact, known):
+    for row in FactIndex(known).find_near(fact):
         if row.pinned or (row.slot and fact.slot) or not are_contradictory(row, fact):
             continue
         earlier = read_claim(row.content)
@@ -103,30 +112,43 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
     return over
 
 
-def find_rivals(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
-    """Find the facts that contradict one fact."""
-    return [row for row in _find_near(fact, known) if are_contradictory(row, fact)]
+class FactIndex:
+    """Facts by slot and by word, so that one fact is compared only with those that may contradict it."""
+
+    def __init__(self, rows: Iterable[FactRow]) -> None:
+        self._rows = list(rows)
+        self._by_slot: dict[str, list[FactRow]] = defaultdict(list)
+        self._by_word: dict[str, list[int]] = defaultdict(list)
+        for place, row in enumerate(self._rows):
+            if row.slot:
+                self._by_slot[facts.normalise_slot(row.slot)].append(row)
+            for word in _read_words(row.content):
+                self._by_word[word].append(place)
+
+    def find_rivals(self, fact: FactRow) -> list[FactRow]:
+        """Find the facts that contradict one fact."""
+        return [row for row in self.find_near(fact) if are_contradictory(row, fact)]
+
+    def find_near(self, fact: FactRow) -> list[FactRow]:
+        """Return the facts that may contradict one fact: those of its subject and slot, and the nearest by words."""
+        near: list[FactRow] = []
+        if fact.slot:
+            for row in self._by_slot.get(facts.normalise_slot(fact.slot), ()):
+                if facts.same_subject(row.subject, fact.subject):
+                    near.append(row)
+        common: Counter[int] = Counter()
+        for word in _read_words(fact.content):
+            common.update(self._by_word.get(word, ()))
+        others: list[tuple[int, int]] = []
+        for place, count in common.items():
+            if not (fact.slot and self._rows[place].slot):
+                others.append((count, place))
+        for place in sorted(place for _, place in nlargest(MAX_NEAR, others)):
+            near.append(self._rows[place])
+        return near
 
 
-def _find_near(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
-    """Return the facts that may contradict one fact: those of its slot, and the nearest by words."""
-    slot = facts.normalise_slot(fact.slot)
-    words = _read_words(fact.content)
-    of_slot: list[FactRow] = []
-    others: list[tuple[int, int, FactRow]] = []
-    for place, row in enumerate(known):
-        if row.slot and slot:
-            if facts.normalise_slot(row.slot) == slot:
-                of_slot.append(row)
-            continue
-        common = len(words & _read_words(row.content))
-        if common:
-            others.append((common, place, row))
-    nearest = sorted(nlargest(MAX_NEAR, others, key=lambda one: one[:2]), key=lambda one: one[1])
-    return [*of_slot, *(row for _, _, row in nearest)]
-
-
-@lru_cache(maxsize=2**15)
+@lru_cache(maxsize=MAX_CACHED)
 def _read_words(content: str) -> frozenset[str]:
     return frozenset(terms(content))
 
@@ -181,26 +203,39 @@ def _find_pairs(rows: Sequence[FactRow]) -> list[tuple[int, int]]:
     places: dict[str, list[int]] = defaultdict(list)
     properties: dict[tuple[str, str], list[int]] = defaultdict(list)
     for place, row in enumerate(rows):
-        near: Counter[int] = Counter()
+        common: Counter[int] = Counter()
         for word in _read_words(row.content):
             if len(places[word]) <= MAX_FREQUENCY:
-                near.update(places[word])
+                common.update(places[word])
             places[word].append(place)
-        nearest = {other for other, _ in near.most_common(MAX_LISTED_NEAR)}
+        # Of facts with equally many words in common, the newest are compared.
+        nearest = nlargest(MAX_LISTED_NEAR, zip(common.values(), common.keys(), strict=True))
+        near = {other for _, other in nearest}
         if row.slot:
             same = properties[facts.normalise_slot(row.slot), facts.subject_name(row.subject)]
-            nearest.update(same)
+            near.update(same)
             same.append(place)
-        pairs += ((other, place) for other in sorted(nearest) if are_contradictory(rows[other], row))
+        for other in sorted(near):
+            if are_contradictory(rows[other], row):
+                pairs.append((other, place))
     return pairs
 
 
 def _join(rows: Sequence[FactRow], pairs: Iterable[tuple[int, int]]) -> list[list[FactRow]]:
     """Join pairs that have a fact in common."""
-    group_of: dict[int, set[int]] = {}
+    parents: dict[int, int] = {}
+
+    def find_root(place: int) -> int:
+        while parents[place] != place:
+            parents[place] = parents[parents[place]]  # halves the way for the next time
+            place = parents[place]
+        return place
+
     for left, right in pairs:
-        joined = group_of.get(left, {left}) | group_of.get(right, {right})
-        for place in joined:
-            group_of[place] = joined
-    unique: Mapping[int, set[int]] = {id(group): group for group in group_of.values()}
-    return [[rows[place] for place in sorted(group)] for group in unique.values()]
+        parents.setdefault(left, left)
+        parents.setdefault(right, right)
+        parents[find_root(right)] = find_root(left)
+    groups: dict[int, list[int]] = defaultdict(list)
+    for place in parents:
+        groups[find_root(place)].append(place)
+    return [[rows[place] for place in sorted(group)] for group in groups.values()]

@@ -30,14 +30,21 @@ def match_questions(questions: Sequence[Sequence[str]], query: str) -> list[floa
         return [0.0] * len(questions)
     from holdfast.search.related import find_related  # noqa: PLC0415 - listing facts needs no tables
 
-    stored = [[_weigh(question) for question in each] for each in questions]
-    frequency = Counter(term for each in stored for weights in each for term in weights)
-    count = max(MIN_QUESTIONS, sum(map(len, stored)))
     related = find_related(wanted)
+    near = set(wanted).union(*related.values())
+    stored = [[_weigh(question) for question in each] for each in questions]
+    frequency: Counter[str] = Counter()
+    for each in stored:
+        for weights in each:
+            frequency.update(weights.keys())
+    count = max(MIN_QUESTIONS, sum(map(len, stored)))
     found: list[float] = []
     for each in stored:
-        matches = [_match(wanted, weights, related, frequency=frequency, count=count) for weights in each]
-        found.append(max(matches, default=0.0))
+        best = 0.0
+        for weights in each:
+            if not near.isdisjoint(weights):
+                best = max(best, _match(wanted, weights, related, frequency=frequency, count=count))
+        found.append(best)
     return found
 
 

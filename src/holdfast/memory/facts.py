@@ -84,10 +84,14 @@ MIN_FACTS: Final = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactHit:
-    """A fact that matches a question: by the share of the question, by rarity of its words, that it contains.
+    """A fact that matches a question.
 
-    If one of the questions that it answers matches better, `score` is how well that one does, and it is found
-    `by_question`. `note` is what a block says about it: that another fact contradicts it, or when it held.
+    Attributes:
+        fact: The fact.
+        score: The share of the question, by rarity of its words, that the fact contains; or how well one of the
+            questions that it answers matches, if that is more.
+        by_question: Whether one of these matches as well as the fact itself, or better.
+        note: What a block says about it: that another fact contradicts it, or when it held.
     """
 
     fact: FactRow
@@ -100,7 +104,7 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
     """Find the facts that match a question, best first; pinned facts always match and come first."""
     if not rows:
         return []
-    wanted = set(terms(query))
+    wanted = list(dict.fromkeys(terms(query)))
     least = next(share for count, share in _MIN_SHARES if len(wanted) <= count)
     matches = match_questions([row.questions for row in rows], query)
     hits: list[FactHit] = []
@@ -136,14 +140,23 @@ def _find_successor(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow | N
     return row
 
 
-def _score(rows: Sequence[FactRow], wanted: set[str]) -> list[float]:
+def _score(rows: Sequence[FactRow], wanted: Collection[str]) -> list[float]:
     """Weigh the terms of a question by rarity, and return the share that each fact contains."""
-    words = [set(terms(f"{row.content} {row.context} {row.subject}")) for row in rows]
-    frequency = Counter(term for fact in words for term in fact)
+    found: list[list[str]] = []
+    frequency: Counter[str] = Counter()
+    for row in rows:
+        words = _read_words(row.content, row.context, row.subject)
+        found.append([term for term in wanted if term in words])
+        frequency.update(found[-1])
     count = max(len(rows), MIN_FACTS)
     weights = {term: math.log(1 + (count - frequency[term] + 0.5) / (frequency[term] + 0.5)) for term in wanted}
     total = sum(weights.values()) or 1.0
-    return [sum(weights[term] for term in wanted & fact) / total for fact in words]
+    return [sum(weights[term] for term in some) / total for some in found]
+
+
+@lru_cache(maxsize=2**14)
+def _read_words(content: str, context: str, subject: str) -> frozenset[str]:
+    return frozenset(terms(f"{content} {context} {subject}"))
 
 
 # --- new facts -------------------------------------------------------------------
@@ -410,13 +423,14 @@ def _slot_forms() -> tuple[re.Pattern[str], ...]:
     )
 
 
+@lru_cache(maxsize=4096)
 def normalise_slot(words: str) -> str:
     """Return the name of a slot, whatever a model calls it."""
     plain = " ".join(unicodedata.normalize("NFKC", words).casefold().replace("_", " ").split())
     return _slots().get(plain, plain)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**14)
 def _subject_key(subject: str) -> frozenset[str]:
     """Reduce the name of a thing to its words, whatever their order, without articles."""
     plain = unicodedata.normalize("NFKC", subject).casefold()

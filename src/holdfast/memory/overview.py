@@ -209,8 +209,9 @@ def choose_facts(
     chosen = StandingFacts(standing=tuple(holding[:MAX_STANDING]), tasks=tuple(tasks[:MAX_TASKS]))
     notes: dict[str, str] = {}
     shown = (*chosen.standing, *chosen.tasks)
+    index = conflicts.FactIndex(shown)
     for row in shown:
-        rivals = conflicts.find_rivals(row, shown)
+        rivals = index.find_rivals(row)
         if rivals:
             notes[row.id] = conflicts.note_conflict(row, rivals)
     return replace(chosen, notes=notes)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from holdfast.memory import conflicts, facts
@@ -26,7 +25,7 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
     past = find_past(query.texts[-1] if query.texts else "", now=query.now)
     if past is not None:
         held = find_held(rows, question, past=past, limit=query.max_facts)
-        return [*given.values(), *_note_rivals(held, holding)][: query.max_facts]
+        return [*given.values(), *_note_rivals(held, conflicts.FactIndex(holding))][: query.max_facts]
     matches = facts.find(holding, question, limit=query.max_facts)
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
     return _add_rivals([*given.values(), *matches], holding, limit=query.max_facts)
@@ -49,26 +48,21 @@ def _add_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, limit: i
     known = {hit.fact.id: hit.fact for hit in chosen.values()}
     for row in holding:
         known[row.id] = row
-    rivals = {hit.fact.id: conflicts.find_rivals(hit.fact, known.values()) for hit in chosen.values()}
+    index = conflicts.FactIndex(known.values())
     ordered: dict[str, FactHit] = {}
     for hit in chosen.values():
-        for row in sorted([hit.fact, *rivals[hit.fact.id]], key=lambda row: -row.time):
+        for row in sorted([hit.fact, *index.find_rivals(hit.fact)], key=lambda row: -row.time):
             ordered.setdefault(row.id, chosen.get(row.id, FactHit(fact=row, score=hit.score)))
-    return _note_rivals(list(ordered.values())[:limit], list(known.values()), found=rivals)
+    return _note_rivals(list(ordered.values())[:limit], index)
 
 
-def _note_rivals(
-    hits: Sequence[FactHit], known: Sequence[FactRow], *, found: Mapping[str, Sequence[FactRow]] = MappingProxyType({})
-) -> list[FactHit]:
-    """Note on each fact that holds now whether others do that contradict it; some may be `found` already, by its id."""
+def _note_rivals(hits: Sequence[FactHit], index: conflicts.FactIndex) -> list[FactHit]:
+    """Note on each fact that holds now whether others do that contradict it."""
     shown = [hit.fact for hit in hits if hit.fact.superseded_by is None]
     noted: list[FactHit] = []
     for hit in hits:
         note = ""
         if hit.fact.superseded_by is None and not hit.fact.deleted:
-            rivals = found.get(hit.fact.id)
-            if rivals is None:
-                rivals = conflicts.find_rivals(hit.fact, known)
-            note = conflicts.note_conflict(hit.fact, rivals, shown=shown)
+            note = conflicts.note_conflict(hit.fact, index.find_rivals(hit.fact), shown=shown)
         noted.append(replace(hit, note="; ".join(filter(None, (hit.note, note)))))
     return noted

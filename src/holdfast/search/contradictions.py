@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from typing import Final
 
@@ -50,6 +50,7 @@ class Claim:
         is_change: Whether it says that something changed.
         is_weak_change: Whether it says "now" or the like.
         is_ending: Whether it says that something is no longer so.
+        contrasts: The words of each group of opposites in its topic, such as staging and production.
     """
 
     topic: tuple[str, ...]
@@ -62,9 +63,10 @@ class Claim:
     is_change: bool = False
     is_weak_change: bool = False
     is_ending: bool = False
+    contrasts: Mapping[int, frozenset[str]] = field(default_factory=dict)
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**14)
 def read_claim(text: str) -> Claim | None:
     """Take a statement apart; None if it is too long or has no words."""
     plain = unicodedata.normalize("NFKC", text).strip().rstrip(".。!！")
@@ -100,6 +102,7 @@ def read_claim(text: str) -> Claim | None:
         is_change=is_correction(plain),
         is_weak_change=has_weak_word(plain),
         is_ending=compile_once(words["ending"], _FLAGS).search(plain) is not None,
+        contrasts=_find_contrasts(topic),
     )
 
 
@@ -173,10 +176,8 @@ def _are_contrasted(left: Claim, right: Claim) -> bool:
     """Tell whether two statements name different things of one group: staging and production, or gates 3 and 4."""
     if left.names != right.names:
         return True
-    for group in _contrasts():
-        ours = group.intersection(left.topic)
-        theirs = group.intersection(right.topic)
-        if ours and theirs and not ours & theirs:
+    for group in left.contrasts.keys() & right.contrasts.keys():
+        if left.contrasts[group].isdisjoint(right.contrasts[group]):
             return True
     return False
 
@@ -229,7 +230,7 @@ def _find_others(some: Collection[str], others: Collection[str]) -> set[str]:
     return left - _find_same(tuple(others))
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=2**14)
 def _find_same(some: tuple[str, ...]) -> frozenset[str]:
     """Return the words that count as the same as one of some terms."""
     same: set[str] = set()
@@ -308,6 +309,16 @@ def _units() -> Mapping[str, Mapping[str, float]]:
         words = table.split()
         units[kind] = {unit: float(worth) for unit, worth in zip(words[::2], words[1::2], strict=True)}
     return units
+
+
+def _find_contrasts(topic: Iterable[str]) -> dict[int, frozenset[str]]:
+    """Return the words of a topic that are in groups of opposites, by the number of the group."""
+    found: dict[int, frozenset[str]] = {}
+    for number, group in enumerate(_contrasts()):
+        words = group.intersection(topic)
+        if words:
+            found[number] = words
+    return found
 
 
 @cache

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import islice
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
@@ -39,6 +40,8 @@ PINNED: Final = 1
 EXCLUDED: Final = 2
 """Bits of `messages.flags`."""
 DIGESTS_PER_STATEMENT: Final = 1000
+MAX_CACHED_FACTS: Final = 2**14
+"""Versions of facts that are kept decoded, since every recall reads all of its agent. They never change."""
 _ALL: Final = 2**62
 """A limit that no table reaches."""
 
@@ -375,10 +378,18 @@ def _decode_message(scopes: Scopes, row: Any) -> MessageRow:
 
 def _decode_fact(scopes: Scopes, row: Any) -> FactRow:
     scope, name, data = row[1:]
-    fact = FactRow(scope=scopes[scope], **unpack_json(data))
+    fact = _decode_fact_data(data, scope=scopes[scope])
     if fact.id != name:
         raise ValueError("the data of another fact")
-    return replace(fact, evidence=tuple(fact.evidence), questions=tuple(fact.questions))
+    return fact
+
+
+@lru_cache(maxsize=MAX_CACHED_FACTS)
+def _decode_fact_data(data: bytes, *, scope: Scope) -> FactRow:
+    fields = unpack_json(data)
+    for name in ("evidence", "questions"):
+        fields[name] = tuple(fields.get(name, ()))
+    return FactRow(scope=scope, **fields)
 
 
 def _decode_record(scopes: Scopes, row: Any) -> Record:
