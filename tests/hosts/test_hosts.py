@@ -8,19 +8,14 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
-
-import pytest
 
 from holdfast import Engine
 from holdfast.models.scripted import ScriptedReply
 from holdfast.settings import Settings
 from holdfast.testing.provider import overflow
 from support.host_model import Model, shown, shown_without_recall
-from support.host_programs import PROGRAMS, Pi, Program
-from support.waiting import stop_server
+from support.host_programs import Program
 
 IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
 RECORDINGS = os.environ.get("HOLDFAST_RECORDINGS")
@@ -29,28 +24,6 @@ FACT = "The billing replica listens on port 5433"
 QUESTION = "On which port does the billing replica listen?"
 LONG = "seq -f %090g 1 250"
 MIDDLE = f"{125:090d}"
-
-
-@pytest.fixture
-def model() -> Iterator[Model]:
-    """The model of the host."""
-    with Model() as running:
-        yield running
-
-
-@pytest.fixture(params=PROGRAMS, ids=lambda program: program.name)
-def host(request: pytest.FixtureRequest, tmp_path: Path, model: Model) -> Iterator[Program]:
-    """A host in a home of its own. The server that its hooks started is stopped at the end."""
-    program: type[Program] = request.param
-    if not IS_ASKED and program is not Pi:
-        pytest.skip(f"{program.name} takes minutes: make test-hosts")
-    if not IS_ASKED and not (program.is_installed() and shutil.which("node")):
-        pytest.skip("pi is not in the cache: make test-hosts installs it")
-    (tmp_path / "work").mkdir()
-    one = program(tmp_path, tmp_path / "work", model.url)
-    one.prepare()
-    yield one
-    stop_server(tmp_path / "memory")
 
 
 def read_files(folder: Path) -> dict[Path, bytes]:

@@ -7,14 +7,16 @@ const handlers = {};
 extend({ on: (event, handle) => (handlers[event] = handle), registerCommand() {} });
 for await (const line of createInterface({ input: process.stdin })) {
   const { messages, limit } = JSON.parse(line);
+  const hasUI = process.env.PI_HOST_UI !== "none"; // `pi -p` has none
   const ctx = {
     cwd: "/work",
-    hasUI: true,
-    ui: { notify: (text) => warnings.push(text) },
+    hasUI,
+    ui: hasUI ? { notify: (text) => warnings.push(text) } : undefined,
     model: { id: "m1", contextWindow: limit },
     sessionManager: { getSessionId: () => "s1" },
   };
-  const found = await handlers.context({ messages }, ctx);
+  await handlers.session_start({}, ctx);
+  const found = messages.length ? await handlers.context({ messages }, ctx) : undefined;
   console.log(JSON.stringify({ messages: found?.messages ?? messages, warnings: warnings.splice(0) }));
 }
 await handlers.session_shutdown();

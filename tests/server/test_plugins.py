@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from holdfast.hooks.install import Installer
 from holdfast.providers import check
 from holdfast.tokens import count_messages
 from support.strategies import examples
+from support.waiting import until
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")
@@ -35,13 +37,16 @@ HOSTS = {
 
 
 @contextmanager
-def run_host(name: str, home: Path, command: Sequence[str] = ()) -> Iterator[Any]:
+def run_host(
+    name: str, home: Path, command: Sequence[str] = (), *, timeout: str = "", pause: str = "3600000", ui: str = "yes"
+) -> Iterator[Any]:
     """Run the stand-in of a host with the plugin installed; yields a function that asks for a window."""
     assert NODE is not None
     variable, plugin = HOSTS[name]
     Installer(name, records=home / "records", environ={variable: str(home / "host")}, command=command).install()
     script = Path(__file__).with_name(f"{name}_host.mjs")
-    times = {"HOLDFAST_TIMEOUT_MS": "300" if command else "300000", "HOLDFAST_PAUSE_MS": "3600000"}
+    timeout = timeout or ("300" if command else "300000")
+    times = {"HOLDFAST_TIMEOUT_MS": timeout, "HOLDFAST_PAUSE_MS": pause, "PI_HOST_UI": ui}
     environ = {**os.environ, **times, "HOLDFAST_HOME": str(home / "memory"), "HOME": str(home)}
     with subprocess.Popen(
         [NODE, str(script), (home / "host" / plugin).as_uri()],
@@ -100,8 +105,43 @@ def test_without_a_process_the_newest_messages_stay(tmp_path: Path, name: str, f
             assert messages == history[-len(messages) :]
             assert messages[0]["role"] == "user"
         assert len([line for line in lines if "2 times in a row" in line]) == 1
-        assert len(lines) <= 3
+        assert len(lines) <= 2
         assert not warnings
+
+
+@pytest.mark.parametrize("name", sorted(HOSTS))
+@pytest.mark.parametrize("fault", sorted(COMMANDS))
+def test_memory_that_goes_on_failing_is_reported_once(tmp_path: Path, name: str, fault: str) -> None:
+    """It is asked again after every pause, and no other line comes."""
+    lines: list[str] = []
+    with run_host(name, tmp_path, COMMANDS[fault], pause="1") as ask:
+        for _ in range(5):
+            lines += ask([say("user", "Read the last log.")])[1]
+    assert len(lines) == 2
+    assert "2 times in a row" in lines[1]
+
+
+@pytest.mark.parametrize("fault", sorted(COMMANDS))
+def test_without_a_screen_pi_prints_it(tmp_path: Path, fault: str, capfd: pytest.CaptureFixture[str]) -> None:
+    """On standard error, next to the reply."""
+    with run_host("pi", tmp_path, COMMANDS[fault], ui="none") as ask:
+        for _ in range(4):
+            assert ask([say("user", "Read the last log.")])[1] == []
+    lines = capfd.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert lines[1].startswith("holdfast: memory failed 2 times in a row")
+
+
+@pytest.mark.parametrize("name", sorted(HOSTS))
+def test_a_host_that_ends_does_not_wait_for_a_process_that_hangs(tmp_path: Path, name: str) -> None:
+    """The process goes on alone: it is still there when the host has ended."""
+    pids = tmp_path / "pids"
+    wait = f"import os, time; open({str(pids)!r}, 'a').write(f'{{os.getpid()}}\\n'); time.sleep(600)"
+    with run_host(name, tmp_path, [sys.executable, "-c", wait], timeout="300000") as ask:
+        ask([])  # starts it, and calls nothing
+        until(lambda: pids.exists() and pids.read_text().endswith("\n"))
+    (pid,) = map(int, pids.read_text().split())
+    os.kill(pid, signal.SIGKILL)  # an error if it has ended
 
 
 @pytest.mark.parametrize("name", sorted(HOSTS))

@@ -13,12 +13,18 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from holdfast.messages import ToolCall, Usage
+from support.unprivileged import drop_privileges
 
 CACHE = Path(os.environ.get("HOLDFAST_HOSTS") or Path.home() / ".cache" / "holdfast-hosts")
 """Where the hosts are installed. Set HOLDFAST_HOSTS to use another folder."""
-NODE = f"node-{sys.platform}-{'arm64' if platform.machine() in {'arm64', 'aarch64'} else 'x64'}"
+IS_ARM = platform.machine() in {"arm64", "aarch64"}
+NODE = f"node-{sys.platform}-{'arm64' if IS_ARM else 'x64'}"
 NODE_VERSION = "24.21.0"
 MAX_SECONDS = 1_200
+_NOT_FOR_THIS_MACHINE = ("ETARGET", "EBADPLATFORM")
+"""Errors of npm about a package whose program is in another package for each system and processor."""
+PATIENT = {"HOLDFAST_TIMEOUT_MS": "300000", "HOLDFAST_RECALL__DEADLINE_MS": "300000"}
+"""On a busy machine memory may be slow."""
 LARGE = Usage(input=31_000, output=10)
 """Close to the end of the window that the hosts are told of."""
 
@@ -31,8 +37,19 @@ def install_package(package: str, version: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "package.json").write_text('{"private": true}')
         npm = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
-        subprocess.run([*npm, f"{package}@{version}"], cwd=folder, env=_with_node(package), check=True)
+        command = [*npm, f"{package}@{version}"]
+        done = subprocess.run(command, cwd=folder, env=_with_node(package), capture_output=True, text=True, check=False)
+        if done.returncode:
+            shutil.rmtree(folder)
+        if any(code in done.stderr for code in _NOT_FOR_THIS_MACHINE):
+            raise NotForThisMachineError(f"npm has no {package} {version} for {sys.platform} on {platform.machine()}")
+        if done.returncode:
+            raise AssertionError(f"{command}: {done.stderr}")
     return modules
+
+
+class NotForThisMachineError(Exception):
+    """There is no program of a host for the system and processor of this machine."""
 
 
 def _with_node(package: str) -> dict[str, str]:
@@ -51,6 +68,10 @@ class Program:
     work: Path
     url: str
     turns: int = field(default=0, init=False)
+    patience: dict[str, str] = field(default_factory=lambda: dict(PATIENT), init=False)
+    """How long it waits for memory."""
+    is_bound_by_modes: bool = field(default=False, init=False)
+    """Whether it cannot write what is read-only, even if the tests are run by root."""
 
     name: ClassVar[str]
     """Its name for `holdfast install`."""
@@ -93,11 +114,11 @@ class Program:
         """Run a command as the user of the host, and return what it prints."""
         known = {"PATH": _with_node(self.package)["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
         memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
-        patient = {"HOLDFAST_TIMEOUT_MS": "300000", "HOLDFAST_RECALL__DEADLINE_MS": "300000"}
         done = subprocess.run(
             [str(command), *arguments],
             cwd=self.work,
-            env={**known, **memory, **patient, **self.environment()},
+            env={**known, **memory, **self.patience, **self.environment()},
+            preexec_fn=drop_privileges if self.is_bound_by_modes else None,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -198,7 +219,8 @@ class Gemini(Program):
 class OpenCode(Program):
     """OpenCode: compacts when the usage of a reply passes the window of the model."""
 
-    name, package, version, binary = "opencode", "opencode-ai", "1.18.33", "opencode"
+    name, package, binary = "opencode", "opencode-ai", "opencode"
+    version = "1.18.18" if IS_ARM else "1.18.33"  # npm has no newer program for ARM
     has_window = True
     last_usage = LARGE
 

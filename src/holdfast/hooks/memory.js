@@ -7,9 +7,10 @@ import { fileURLToPath } from "node:url";
 
 const COMMAND = ["{program}", "{arguments}"]; // `holdfast install` writes both; no variable of the project changes them
 const FOLDER = dirname(fileURLToPath(import.meta.url)); // nothing is looked up in the project
-const TIMEOUT_MS = Number(process.env.HOLDFAST_TIMEOUT_MS || 5000);
+const TIMEOUT_MS = Number(process.env.HOLDFAST_TIMEOUT_MS) || 2000;
+const EXIT_MS = 200; // how long a host that ends waits; the process goes on alone with the calls that it has
 const MAX_FAILURES = 2;
-const PAUSE_MS = Number(process.env.HOLDFAST_PAUSE_MS || 60000);
+const PAUSE_MS = Number(process.env.HOLDFAST_PAUSE_MS) || 60000;
 
 // The process has ended, did not start, or did not answer in time.
 class UnansweredError extends Error {}
@@ -37,7 +38,12 @@ export class Memory {
     return this.#failures > 0;
   }
 
-  // Whether memory is not asked now. The log says so once.
+  // Whether the log says that memory is not asked: it does so once, however often memory fails after that.
+  get isReported() {
+    return this.#failures >= MAX_FAILURES;
+  }
+
+  // Whether memory is not asked now.
   get isPaused() {
     return Date.now() < this.#pausedUntil;
   }
@@ -61,21 +67,36 @@ export class Memory {
     return await this.call(method, params, timeout);
   }
 
+  // Starts the process, so that the first call does not wait for it.
+  start() {
+    try {
+      this.#start();
+      this.#keepAlive(false);
+    } catch {
+      // The first call says why.
+    }
+  }
+
   async close() {
     const child = this.#child;
     if (!child) return;
+    if (this.#isHanging) child.kill("SIGKILL");
     this.#keepAlive(true);
+    let timer;
     const ended = new Promise((resolve) => child.once("exit", resolve));
+    const isLate = new Promise((resolve) => (timer = setTimeout(resolve, EXIT_MS)));
     child.stdin.end();
-    const timer = setTimeout(() => child.kill("SIGKILL"), this.timeoutMs);
-    await ended;
+    await Promise.race([ended, isLate]);
     clearTimeout(timer); // else the host does not end before it
+    for (const call of this.#waiting.values()) call.timer.unref?.(); // as above
+    this.#keepAlive(false);
   }
 
   #fail(error) {
     this.#failures++;
     if (this.#failures < MAX_FAILURES) return;
     this.#pausedUntil = Date.now() + PAUSE_MS;
+    if (this.#failures > MAX_FAILURES) return;
     const pause = `${Math.round(PAUSE_MS / 1000)} seconds`;
     this.log(`memory failed ${this.#failures} times in a row and is not asked for ${pause}: ${error.message}`);
   }
@@ -96,11 +117,16 @@ export class Memory {
     this.#isHanging = false;
     const [program, ...words] = this.command ? [this.command] : COMMAND;
     const options = this.project ? ["--project", this.project] : [];
-    const child = spawn(program, [...words, "rpc", ...options], {
-      cwd: FOLDER,
-      env: this.env,
-      stdio: ["pipe", "pipe", "ignore"],
-    });
+    let child;
+    try {
+      child = spawn(program, [...words, "rpc", ...options], {
+        cwd: FOLDER,
+        env: this.env,
+        stdio: ["pipe", "pipe", "ignore"],
+      });
+    } catch (error) {
+      throw new UnansweredError(error.message); // Bun does not wait for the event to say so
+    }
     const end = (reason) => {
       if (this.#child !== child) return;
       this.#child = undefined;
@@ -143,7 +169,7 @@ export class Memory {
           this.#isHanging = true;
           reject(new UnansweredError(`holdfast ${method} took longer than ${timeout} ms`));
         }, timeout);
-        this.#waiting.set(id, { resolve, reject });
+        this.#waiting.set(id, { resolve, reject, timer });
         this.#keepAlive(true);
         this.#child.stdin.write(JSON.stringify({ id, method, params }) + "\n");
       });

@@ -138,13 +138,12 @@ function createEngine({ workspaceDir }, log) {
     return answer?.is_duplicate ?? false;
   }
 
-  // Returns what `work` returns, or `otherwise` if memory fails. While memory is not asked, the log has said so.
+  // Returns what `work` returns, or `otherwise` if memory fails. The log says so, once if it goes on.
   async function attempt(what, work, otherwise) {
-    const wasPaused = memory.isPaused;
     try {
       return await work();
     } catch (error) {
-      if (!wasPaused) log.warn(`holdfast: ${what}: ${error.message}`);
+      if (!memory.isReported) log.warn(`holdfast: ${what}: ${error.message}`);
       return otherwise;
     }
   }

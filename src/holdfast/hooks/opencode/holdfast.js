@@ -74,13 +74,12 @@ export const Holdfast = async ({ client, directory }) => {
   const sent = new Map();
   let models;
 
-  // Returns what `work` returns; nothing if memory fails. While memory is not asked, the log has said so.
+  // Returns what `work` returns; nothing if memory fails. The log says so, once if it goes on.
   const attempt = async (work) => {
-    const wasPaused = memory.isPaused;
     try {
       return await work();
     } catch (error) {
-      if (!wasPaused) await warn(error.message);
+      if (!memory.isReported) await warn(error.message);
     }
   };
 
@@ -90,7 +89,7 @@ export const Holdfast = async ({ client, directory }) => {
     return { model: info.model?.modelID, ...(model?.limit?.context ? { limit: model.limit.context } : {}) };
   };
 
-  attempt(() => memory.call("ping", {})); // its start takes longer than a request may
+  memory.start(); // this takes longer than a request may
 
   return {
     "experimental.chat.messages.transform": async (_, change) => {

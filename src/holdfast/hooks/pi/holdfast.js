@@ -5,22 +5,27 @@ import { Memory } from "./holdfast/memory.js";
 import { MESSAGES_SHARE, newestThatFit } from "./holdfast/newest.js";
 
 export default function (pi) {
-  let ui; // of the last event, if there is one
-  const memory = new Memory({ log: (text) => ui?.notify(`holdfast: ${text}`, "warning") });
+  let ui; // of the last event, if there is one; `pi -p` has none
+  const warn = (text) => (ui ? ui.notify(`holdfast: ${text}`, "warning") : process.stderr.write(`holdfast: ${text}\n`));
+  const memory = new Memory({ log: warn });
 
   const owner = (ctx) => ({ session: ctx.sessionManager.getSessionId(), project: ctx.cwd });
 
-  // Returns what `work` returns; nothing if memory fails. While memory is not asked, the user knows.
+  // Returns what `work` returns; nothing if memory fails. The user is told, once if it goes on.
   const attempt = async (ctx, work) => {
-    const wasPaused = memory.isPaused;
     ui = ctx.hasUI ? ctx.ui : undefined;
     try {
       memory.project ??= ctx.cwd;
       return await work();
     } catch (error) {
-      if (!wasPaused) ui?.notify(`holdfast: ${error.message}`, "warning");
+      if (!memory.isReported) warn(error.message);
     }
   };
+
+  pi.on("session_start", (_event, ctx) => {
+    memory.project ??= ctx.cwd;
+    memory.start(); // this takes longer than a request may
+  });
 
   pi.on("context", async (event, ctx) => {
     const found = await attempt(ctx, async () => {
