@@ -21,6 +21,15 @@ def run() -> NoReturn:
             hook_command.run(home)
             atexit._run_exitfuncs()  # noqa: SLF001 - `os._exit` leaves them out
             os._exit(0)  # not a moment later, also if a thread that was given up still works
+    if sys.argv[1:2] == ["mcp"] and sys.platform != "win32" and not _is_other_use_of_mcp(sys.argv[2:]):
+        from holdfast.mcp_start import answer_early  # noqa: PLC0415 - see the module docstring
+
+        answer_early()
     from holdfast.cli import run as run_command  # noqa: PLC0415 - as above
 
     run_command()
+
+
+def _is_other_use_of_mcp(arguments: list[str]) -> bool:
+    """Return whether `holdfast mcp` does something else than answer on standard input and output."""
+    return any(argument in {"-h", "--help"} or argument.startswith("--http") for argument in arguments)

@@ -1,0 +1,145 @@
+"""What an MCP client is answered while the server loads."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast import Engine, __version__
+from holdfast.mcp_start import EarlyAnswers
+from holdfast.settings import Settings
+
+ROOT = Path(__file__).parents[1]
+ANSWERS = json.loads((ROOT / "src" / "holdfast" / "mcp_answers.json").read_bytes())
+
+
+def load_script() -> Any:
+    """Import the script that writes the answers."""
+    spec = importlib.util.spec_from_file_location("write_mcp_answers", ROOT / "scripts" / "write_mcp_answers.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    return script
+
+
+SCRIPT = load_script()
+
+
+class Client:
+    """A client of `holdfast mcp` that sends lines and reads lines."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def send(self, line: Any) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write((line if isinstance(line, str) else json.dumps(line)) + "\n")
+        self.process.stdin.flush()
+
+    def receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+@contextmanager
+def connect(home: Path) -> Iterator[Client]:
+    """Start `holdfast mcp`; when the client ends, it has nothing more to say, and ends too."""
+    command = [sys.executable, "-m", "holdfast", "mcp", "--home", str(home)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield Client(process)
+        assert process.communicate()[0] == ""
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+def test_the_answers_are_those_of_the_sdk(version: str) -> None:
+    """If this fails: python scripts/write_mcp_answers.py > src/holdfast/mcp_answers.json."""
+    is_modern = version in SCRIPT.MODERN
+    requests = SCRIPT.modern_requests(version) if is_modern else SCRIPT.handshake_requests(version)
+    found = SCRIPT.ask(requests)
+    early = EarlyAnswers(ANSWERS, version=__version__)
+    for request in requests:
+        if "id" in request:
+            answer = early.find(request)
+            assert answer == {"jsonrpc": "2.0", "id": request["id"], "result": found[request["method"]]}
+
+
+@pytest.mark.parametrize("version", ["2025-06-18", "2026-07-28"])
+def test_a_client_gets_the_tools_before_the_memory_is_open(tmp_path: Path, version: str) -> None:
+    """Another process locks it meanwhile. Every request has one answer, and the first call has the memory."""
+    with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
+        engine.session("s1", project=str(ROOT)).append([{"role": "user", "content": "The replica is on port 5433."}])
+    with connect(tmp_path) as client:
+        with closing(sqlite3.connect(tmp_path / "holdfast.db", isolation_level=None)) as other:
+            other.execute("PRAGMA locking_mode = EXCLUSIVE")
+            other.execute("BEGIN EXCLUSIVE")
+            is_modern = version in SCRIPT.MODERN
+            requests = SCRIPT.modern_requests(version) if is_modern else SCRIPT.handshake_requests(version)
+            for request in requests:
+                client.send(request)
+                if "id" in request:
+                    assert client.receive()["id"] == request["id"]
+            other.execute("ROLLBACK")
+        call = {"name": "memory_search", "arguments": {"query": "Which port has the replica?"}}
+        meta = {"_meta": requests[0]["params"]["_meta"]} if is_modern else {}
+        client.send({"jsonrpc": "2.0", "id": "call", "method": "tools/call", "params": call | meta})
+        answer = client.receive()
+        assert answer["id"] == "call"
+        assert "excerpts" in answer["result"]["structuredContent"]
+        client.send({**requests[-1], "id": "again"})
+        assert client.receive()["id"] == "again"
+
+
+def test_what_has_no_fixed_answer_is_left_to_the_sdk(tmp_path: Path) -> None:
+    """An unknown version, a wrong line, an unknown method."""
+    with connect(tmp_path) as client:
+        first, done, *_ = SCRIPT.handshake_requests("1999-01-01")
+        client.send(first)
+        assert client.receive()["result"]["protocolVersion"] == "2025-11-25"
+        client.send(done)
+        client.send({"jsonrpc": "2.0", "id": 5, "method": "nonsense"})
+        answer = client.receive()
+        assert (answer["id"], "error" in answer) == (5, True)
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        None,
+        [],
+        {"method": "tools/list"},
+        {"id": None, "method": "tools/list"},
+        {"id": 1, "method": "tools/list"},
+        {"id": 1, "method": "initialize"},
+        {"id": 1, "method": "initialize", "params": []},
+        {"id": 1, "method": "tools/list", "params": {"_meta": {"io.modelcontextprotocol/protocolVersion": 5}}},
+    ],
+)
+def test_a_request_that_is_wrong_gets_no_early_answer(request_: Any) -> None:
+    """Nor one that comes too early."""
+    assert EarlyAnswers(ANSWERS, version="1").find(request_) is None
+
+
+def test_a_list_that_goes_on_gets_no_early_answer() -> None:
+    """The SDK knows its pages."""
+    early = EarlyAnswers(ANSWERS, version="1")
+    assert early.find(SCRIPT.handshake_requests("2025-06-18")[0]) is not None
+    assert early.find({"id": 1, "method": "tools/list", "params": {"cursor": "x"}}) is None
+
+
+def test_almost_nothing_is_imported_before_the_first_answer() -> None:
+    """A client waits for these imports."""
+    code = "import sys; from holdfast import command, mcp_start; print(*sys.modules)"
+    modules = set(subprocess.check_output([sys.executable, "-c", code], text=True).split())
+    assert not {"asyncio", "click", "dataclasses", "mcp", "numpy", "pathlib", "pydantic", "typing"} & modules
