@@ -44,6 +44,8 @@ RETRY_SECONDS: Final = 5.0
 """How long the background thread waits after an error."""
 POLL_SECONDS: Final = 30.0
 """How often the background thread looks for work that another process left."""
+GATHER_SECONDS: Final = 0.1
+"""How long it waits after a notification: a question and its reply, or several sessions, are then worked on at once."""
 HOOK_SECONDS: Final = 2.0
 """How long `close` waits for listeners that still run."""
 CLOSE_SECONDS: Final = 10.0
@@ -453,7 +455,7 @@ class Engine:
         embedder = self._memory.embedder
         if embedder is not None:
             with self._memory.store.lock_work(embedder.space) as is_only:
-                if is_only and self._memory.embed(limit=EMBED_BATCH) > 0:
+                if is_only and self._memory.embed(limit=EMBED_BATCH) >= EMBED_BATCH:
                     return True
         now = self._memory.clock()
         if self._swept_at is None or abs(now - self._swept_at) >= SWEEP_MILLISECONDS:
@@ -565,6 +567,7 @@ class Worker:
     def _run(self) -> None:
         while not self._stopped.is_set():
             self._notified.wait(POLL_SECONDS)
+            self._stopped.wait(GATHER_SECONDS)
             self._notified.clear()
             more = True
             while more and not self._stopped.is_set():

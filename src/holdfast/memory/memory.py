@@ -220,6 +220,8 @@ class Memory:
                 break
             self.store.add_vectors(vector_rows(missing, embedder))
             done += len(missing)
+            if len(missing) < batch:
+                break
         return done
 
     def _take_over_vectors(self, *, limit: int | None) -> int:
