@@ -19,7 +19,8 @@ from holdfast.cache import LruCache
 from holdfast.calls import DeadlineError, Watchdog
 from holdfast.compaction.events import Hooks
 from holdfast.errors import ClosedError, HoldfastError, InputError
-from holdfast.memory.learning_queue import EXTRACT, queue_idle
+from holdfast.memory.learning_queue import EXTRACT, Learner, queue_idle
+from holdfast.memory.learning_state import WAITS
 from holdfast.memory.memory import Memory, Stats
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.sessions import SessionInfo, list_sessions
@@ -31,7 +32,7 @@ from holdfast.store.base import Job, Scope
 from holdfast.tokens import TokenCounter, counter
 
 if TYPE_CHECKING:
-    from holdfast.memory.learning import Learner, Step
+    from holdfast.memory.learning import Choice, Step
     from holdfast.models.base import Model
 
 MAX_SESSIONS: Final = 64
@@ -482,10 +483,28 @@ class Engine:
     def _extract_next(self, *, waits: bool = False) -> bool:
         """Read the next batch of a job that may run now; return whether there was one.
 
-        If another process works on the same, it goes on with that, unless this one `waits` for it.
+        If another process works for the same tenant, the job is left to it, unless this one `waits` for its turn.
         """
+        choice = self._choose_job()
+        job = choice.job
+        step = None
+        if job is not None:
+            step = self._run_job(job, waits=waits)
+        if job is None or step is None:
+            self._report_limit(choice.limit)
+            return False
+        if step.limit:
+            self._report_limit(step.limit)
+            return False
+        if step.is_done:
+            self._jobs = [other for other in self._jobs if other != job]
+        if step.warning:
+            self._add_failures([job], step.warning)
+        return True
+
+    def _choose_job(self) -> Choice:
+        """Choose one of the jobs that this process has seen; if none of them may run now, one of those that wait."""
         from holdfast.memory.learning import choose_job  # noqa: PLC0415 - not every process extracts
-        from holdfast.memory.learning_state import WAITS  # noqa: PLC0415 - as above
 
         def find_learner(scope: Scope) -> Learner:
             return self._find_resources(scope.project).learner
@@ -494,21 +513,13 @@ class Engine:
         if choice.job is None:
             self._jobs = self._memory.store.waiting(EXTRACT, limit=MAX_JOBS)
             choice = choose_job(self._memory, self._jobs, find_learner)
-        job = choice.job
-        step = None
-        if job is not None:
-            step = self._run_job(job, waits=waits)
-        limit = choice.limit if step is None else step.limit
+        return choice
+
+    def _report_limit(self, limit: str) -> None:
+        """Let the next reports say which limit extraction waits for, once until it changes; empty if for none."""
         if limit and limit != self._limit:
             self._add_failures(self._jobs, f"{WAITS}: {limit}")
-        if step is None or step.limit:
-            self._limit = limit
-            return False
-        if job is not None and step.is_done:
-            self._jobs = [other for other in self._jobs if other != job]
-        if job is not None and step.warning:
-            self._add_failures([job], step.warning)
-        return True
+        self._limit = limit
 
     def _run_job(self, job: Job, *, waits: bool) -> Step | None:
         """Read a batch of a job; None if another process works for its tenant."""

@@ -45,7 +45,7 @@ from holdfast.history import History, Update
 from holdfast.memory.archive import FIRST, AppendResult, Masks
 from holdfast.memory.conflicts import Conflict
 from holdfast.memory.exclusion import Exclusions
-from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, OWN, RULES, make_mark, plan_cut, queue
+from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, OWN, Learner, make_mark, plan_cut, queue
 from holdfast.memory.memory import Memory
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import find_recall_switch
@@ -65,7 +65,6 @@ if TYPE_CHECKING:  # few processes compact: those that do import it then
     from holdfast.compaction.plan import CompactionPlan
     from holdfast.compaction.run import Compaction
     from holdfast.compaction.summarise import Progress, Summary
-    from holdfast.memory.learning import Learner
     from holdfast.models.base import Model
 
 T = TypeVar("T")
@@ -136,21 +135,12 @@ class Resources:
     @property
     def learner(self) -> Learner:
         """Who extracts facts."""
-        from holdfast.memory.learning import Learner  # noqa: PLC0415 - not every process extracts
-
         model = self.reader
         if model is None and not self.is_for_hosts:
             model = self.model
         if model is None:
             return Learner()
         return Learner(reader=HOSTS if self.is_for_hosts else OWN, model=model)
-
-    @property
-    def reader_name(self) -> str:
-        """The name under which messages are queued for whoever extracts facts."""
-        if self.is_for_hosts:
-            return RULES if self.reader is None else HOSTS
-        return RULES if self.reader is None and self.model is None else OWN
 
     def require_open(self) -> None:
         """Raise a ClosedError if the engine is closed."""
@@ -869,7 +859,7 @@ class Session:
         return plan_cut(
             memory.store,
             self.scope,
-            self._resources.reader_name,
+            self._resources.learner.reader,
             edits=edits,
             items=state.history.messages,
             time=memory.clock(),
@@ -888,7 +878,7 @@ class Session:
             return
         if self._marked_at is not None and 0 <= now - self._marked_at <= max(interval, MIN_MARK_PAUSE):
             return
-        mark = make_mark(self.scope, self._resources.reader_name, time=now)
+        mark = make_mark(self.scope, self._resources.learner.reader, time=now)
         with suppress(HoldfastError):
             self._resources.ask_memory(lambda: memory.store.add_jobs([mark]), scope=self.scope)
             self._marked_at = now
@@ -899,7 +889,7 @@ class Session:
             return []
         self._marked_at = None
         memory = self._resources.memory
-        return [make_mark(self.scope, self._resources.reader_name, time=memory.clock(), is_closed=True)]
+        return [make_mark(self.scope, self._resources.learner.reader, time=memory.clock(), is_closed=True)]
 
     # --- memory --------------------------------------------------------------------
 
@@ -994,7 +984,7 @@ class Session:
         What was read before, or waits to be, is not queued again.
         """
         memory = self._memory
-        count = queue(memory.store, scope=self.scope, reader=self._resources.reader_name, time=memory.clock())
+        count = queue(memory.store, scope=self.scope, reader=self._resources.learner.reader, time=memory.clock())
         self._resources.notify()
         return count
 

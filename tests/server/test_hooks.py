@@ -229,7 +229,7 @@ class TestLearning:
         settings = Settings(embedding=Embedding(provider="none"))
         memory = Memory.open(folder / "memory", settings=settings, clock=clock)
         engine = Engine(memory, model=depot_model(name="summaries"), reader=model, is_for_hosts=True)
-        reader_of = engine._find_resources("").reader_name
+        reader_of = engine._find_resources("").learner.reader
         return engine, HostHooks(memory, find_reader=lambda _: reader_of, notify=engine._notify)
 
     def test_a_session_that_ends_is_read(self, tmp_path: Path) -> None:

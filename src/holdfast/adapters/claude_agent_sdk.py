@@ -67,7 +67,7 @@ class HoldfastHooks(dict["HookEvent", "list[HookMatcher]"]):
         opened = sync_engine(engine)
         self._host = HostHooks(
             opened._memory,
-            find_reader=lambda project: opened._find_resources(project).reader_name,
+            find_reader=lambda project: opened._find_resources(project).learner.reader,
             notify=opened._notify,
         )
         callback = cast("HookCallback", self._answer)

@@ -27,7 +27,7 @@ from holdfast.store.opening import database_file, server_address, store_file
 from holdfast_memory.distribution import install_command
 
 if TYPE_CHECKING:
-    from holdfast.memory.learning import Learner
+    from holdfast.memory.learning_queue import Learner
     from holdfast.memory.memory import Memory
     from holdfast.store.postgres import PostgresStore
     from holdfast.store.sqlite import SqliteStore
@@ -225,8 +225,7 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
 
     A model does not read the same messages twice. An interrupted run continues where it stopped.
     """
-    from holdfast.memory.learning import Learner  # noqa: PLC0415 - only for this
-    from holdfast.memory.learning_queue import RULES, queue  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning_queue import RULES, Learner, queue  # noqa: PLC0415 - only for this
 
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:

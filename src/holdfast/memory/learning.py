@@ -18,6 +18,7 @@ from holdfast.memory.extract import Extraction, extract, find_room
 from holdfast.memory.learning_queue import (
     MIN_BATCH,
     RULES,
+    Learner,
     find_read,
     make_read_record,
     measure,
@@ -48,27 +49,6 @@ _TIMEOUT: Final = 120.0
 _SHARE_OF_DAY: Final = 3
 """One batch takes at most this part of the tokens of a day, so that a small budget reads something."""
 _MIN_BATCH: Final = 400
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Learner:
-    """Who reads the sessions of a project: an engine's `model`, for jobs of its `reader`; without one, the rules."""
-
-    reader: str = RULES
-    model: Model | None = None
-
-    def can_run(self, job: Job) -> bool:
-        """Tell whether a job may be run with this model, or by rule."""
-        reader = reader_of(job)
-        if reader == RULES:
-            return True
-        return self.model is not None and reader in {self.reader, self.model.name}
-
-    def model_for(self, job: Job) -> Model | None:
-        """Return the model that runs a job; None for the rules."""
-        if reader_of(job) == RULES:
-            return None
-        return self.model
 
 
 # --- choosing ----------------------------------------------------------------------------

@@ -10,10 +10,12 @@ gaps, so nothing is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from holdfast.context.edits import Edit, Item
 from holdfast.messages import Message
+from holdfast.models.base import Model
 from holdfast.store.base import Across, Job, Record, Scope, Select, Store
 from holdfast.tokens import count_message
 
@@ -53,6 +55,32 @@ def measure(message: Message) -> int:
     if message.calls or message.results:
         return min(tokens, MAX_TOOL_TOKENS)
     return tokens
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Learner:
+    """Who reads the sessions of a project for facts: a model, or the rules.
+
+    Attributes:
+        reader: The name under which sessions are queued: `OWN`, `HOSTS` or `RULES`, or the name of a model.
+        model: The model; None for the rules.
+    """
+
+    reader: str = RULES
+    model: Model | None = None
+
+    def can_run(self, job: Job) -> bool:
+        """Tell whether a job may be run with this model, or by rule."""
+        reader = reader_of(job)
+        if reader == RULES:
+            return True
+        return self.model is not None and reader in {self.reader, self.model.name}
+
+    def model_for(self, job: Job) -> Model | None:
+        """Return the model that runs a job; None for the rules."""
+        if reader_of(job) == RULES:
+            return None
+        return self.model
 
 
 # --- how far a session has been read ---------------------------------------------------

@@ -286,7 +286,7 @@ class Rpc:
         self._hooks = HostHooks(
             engine._memory,
             choose=lambda project: engine._find_resources(project).memory,
-            find_reader=lambda project: engine._find_resources(project).reader_name,
+            find_reader=lambda project: engine._find_resources(project).learner.reader,
             notify=engine._notify,
         )
 
