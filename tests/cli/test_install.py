@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import anyio
+import json5
 import pytest
 from click.testing import CliRunner, Result
 from mcp import ClientSession, StdioServerParameters
@@ -100,7 +101,7 @@ class TestJson:
     def test_what_is_there_is_kept(self, home: Path) -> None:
         file = self.write(home)
         run("install", "openclaw")
-        data = json.loads(file.read_bytes())
+        data = json5.loads(file.read_text())
         assert data["agents"] == {"defaults": {"model": "x/m1"}}
         assert data["plugins"]["slots"]["contextEngine"] == "holdfast"
         assert data["plugins"]["allow"] == ["other", "holdfast"]
@@ -116,14 +117,14 @@ class TestJson:
     def test_a_file_that_the_host_wrote_again_is_restored_byte_for_byte(self, home: Path) -> None:
         file = self.write(home)
         run("install", "openclaw")
-        file.write_text(json.dumps(json.loads(file.read_bytes()), indent=1, sort_keys=True))
+        file.write_text(json.dumps(json5.loads(file.read_text()), indent=1, sort_keys=True))
         run("uninstall", "openclaw")
         assert file.read_bytes() == OPENCLAW
 
     def test_what_the_host_changed_since_is_kept(self, home: Path) -> None:
         file = self.write(home)
         run("install", "openclaw")
-        data = json.loads(file.read_bytes())
+        data = json5.loads(file.read_text())
         data["meta"] = {"version": 1}
         data["plugins"]["entries"]["another"] = {"enabled": True}
         file.write_text(json.dumps(data))
@@ -206,7 +207,7 @@ def test_codex_trusts_the_hooks_by_their_places(home: Path) -> None:
             *(f"{folder / 'hooks.json'}:{place}" for place in ("session_end:0:0", "stop:1:0")),
         }
         hook = json.dumps(hooks["Stop"][1]["hooks"][0]["command"])
-        known = f'{{"event_name":"stop","hooks":[{{"async":false,"command":{hook},"timeout":60,"type":"command"}}]}}'
+        known = f'{{"event_name":"stop","hooks":[{{"async":false,"command":{hook},"timeout":10,"type":"command"}}]}}'
         digest = hashlib.sha256(known.encode()).hexdigest()
         assert trusted[f"{folder / 'hooks.json'}:stop:1:0"]["trusted_hash"] == f"sha256:{digest}"
     run("uninstall", "codex")

@@ -60,11 +60,13 @@ class Block:
         text: The lines.
         under: The line that they go under, such as `extensions:`; it is added if it is missing. Without one they go
             to the end of the file.
+        replaces: The key there that they replace; it comes back on removal.
     """
 
     file: str
     text: str
     under: str = ""
+    replaces: str = ""
 
 
 Change = Copy | Keys | Block

@@ -6,6 +6,7 @@ changed a file since, only what Holdfast wrote is removed from it.
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import os
@@ -21,19 +22,15 @@ from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Literal
 
-import json5
-
 from holdfast.errors import InputError
 from holdfast.files import write_private
+from holdfast.hooks import json_text, marked_lines
 from holdfast.hooks.hosts import ARGUMENTS, COMMAND_LINE, HOSTS, PROGRAM, TRUST, Block, Change, Copy, Host, Keys
 from holdfast.programs import find_program, own_command
 
-BEGIN: Final = "# >>> holdfast"
-END: Final = "# <<< holdfast"
-_BLOCK: Final = re.compile(rf"^[ \t]*{BEGIN}\n.*?^[ \t]*{END}\n", re.MULTILINE | re.DOTALL)
 _RECORD: Final = "installed.json"
-_MISSING: Final = object()
 _OWN_HOOK: Final = re.compile(r'"command": ".*holdfast(?:\.exe)?(?:\\"|\')? hook"')
+_OWN_SERVER: Final = re.compile(r'holdfast.*"mcp"\]')
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 
 Action = Literal["create", "change", "keep", "remove"]
@@ -127,11 +124,24 @@ class Installer:
                     }
                     if change.before is not None:
                         write_private(backup, change.before)
+                else:
+                    self._update_backup(record[str(change.path)], change)
                 record[str(change.path)]["after"] = _digest(change.after)
                 write_private(self._records / _RECORD, json.dumps(record, indent=2).encode())
                 change.path.parent.mkdir(parents=True, exist_ok=True)
                 _write(change.path, change.after)
         return changes
+
+    def _update_backup(self, entry: dict[str, Any], change: FileChange) -> None:
+        """Take what the user has changed since the last installation into the copy, which a removal puts back."""
+        if change.before is None or _digest(change.before) == entry["after"]:
+            return
+        name = f"{_digest(str(change.path).encode())[:12]}-{change.path.name}"
+        backup = Path(entry["backup"] or self._records / name)
+        without = _remove(change.part, change.before, _read_backup(entry), path=change.path, fill=self._fill)
+        entry["backup"] = None if without is None else str(backup)
+        if without is not None:
+            write_private(backup, without)
 
     def plan_removal(self) -> list[FileChange]:
         """List what a removal changes."""
@@ -143,13 +153,13 @@ class Installer:
         changes: list[FileChange] = []
         for path, change in wanted.items():
             current, entry = _read(path), record.get(str(path), {})
-            before = _read(Path(entry["backup"])) if entry.get("backup") else None
+            before = _read_backup(entry)
             if current is None:
                 continue
             if entry and _digest(current) == entry["after"]:
                 after = before
             else:
-                after = _remove(change.part, current, before, self._fill)
+                after = _remove(change.part, current, before, path=path, fill=self._fill)
             if after != current:
                 changes.append(FileChange(path=path, before=current, after=after, part=change.part))
         return changes
@@ -187,17 +197,25 @@ class Installer:
 
     def _edit(self, part: Keys | Block, before: bytes | None, path: Path) -> bytes:
         if isinstance(part, Keys):
-            data = _parse(before, path)
-            old = json.dumps(data)
-            _add_keys(data, part, self._fill)
-            return before if before is not None and json.dumps(data) == old else _render(data, before)
-        text = _insert(part, (before or b"").decode(), self._fill_text(part.text))
-        if path.suffix == ".toml":
+            old = _decode(before, path)
             try:
-                tomllib.loads(text)
-            except tomllib.TOMLDecodeError as error:
-                raise InputError(f"{path} has settings of this name already: remove them first ({error})") from error
-        return text.encode()
+                text = _add_keys(old, part, self._fill)
+            except InputError as error:
+                raise InputError(f"{path} was not changed: {error}") from error
+            return before if before is not None and text == old else _encode(text, before)
+        try:
+            old = (before or b"").decode("utf-8-sig")
+            _check(old, path)
+        except ValueError as error:
+            raise InputError(f"{path} is not valid, so it was not changed: {error}") from error
+        try:
+            text = marked_lines.insert(old, self._fill_text(part.text), under=part.under, replaces=part.replaces)
+            _check(text, path)
+        except InputError as error:
+            raise InputError(f"{path} was not changed: {error}") from error
+        except ValueError as error:
+            raise InputError(f"{path} has settings of this name already: remove them first ({error})") from error
+        return _encode(text, before)
 
     def _fill(self, value: Any) -> Any:
         """Put the command into a JSON value."""
@@ -215,12 +233,12 @@ class Installer:
     def _trust(self) -> str:
         """Return the lines by which Codex trusts its hooks: each by its place in the file, with its digest."""
         path = self.folder / "hooks.json"
-        data = _parse(_read(path), path)
+        text = _decode(_read(path), path)
         lines: list[str] = []
         for part in self.host.changes:
             for name, items in part.items.items() if isinstance(part, Keys) else ():
                 (group,) = self._fill(items)
-                listed = _get(data, name)
+                listed = json_text.get(text, name)
                 listed = listed if isinstance(listed, list) else []
                 kept = [item for item in listed if item == group or not _is_own_hook(item)]
                 number = kept.index(group) if group in kept else len(kept)
@@ -255,10 +273,10 @@ def plan_host_model(settings_file: Path, model: str | None) -> FileChange:
     text = (before or b"").decode("utf-8-sig")
     part = Block(file=settings_file.name, text="host_model", under="[knowledge]")
     if model is None:
-        after = _BLOCK.sub("", text)
+        after = marked_lines.remove(text)
     else:
         line = f"host_model = {json.dumps(model, ensure_ascii=False)}"
-        after = _insert(part, text, line)
+        after = marked_lines.insert(text, line, under=part.under)
     try:
         found = tomllib.loads(after).get("knowledge", {})
     except tomllib.TOMLDecodeError as error:
@@ -267,7 +285,7 @@ def plan_host_model(settings_file: Path, model: str | None) -> FileChange:
         ) from error
     if found.get("host_model") != model:
         raise InputError(f"{settings_file} sets knowledge.host_model itself: change it there")
-    data = after.encode() if after or before is not None else None
+    data = _encode(after, before) if after or before is not None else None
     return FileChange(path=settings_file, before=before, after=data, part=part)
 
 
@@ -291,12 +309,25 @@ def _read(path: Path) -> bytes | None:
         raise InputError(f"{path} cannot be read: {error.strerror}") from error
 
 
+def _read_backup(entry: Mapping[str, Any]) -> bytes | None:
+    """Read the copy of a file that was there before the installation."""
+    return _read(Path(entry["backup"])) if entry.get("backup") else None
+
+
 def _write(path: Path, data: bytes) -> None:
     """Replace a file at once; an existing one keeps its mode, and a link its target."""
     path = path.resolve()
     mode = path.stat().st_mode & 0o777 if path.exists() else 0o600
     write_private(path, data)
     path.chmod(mode)
+
+
+def _check(text: str, path: Path) -> None:
+    """Raise a ValueError if a TOML or YAML file is not valid."""
+    if path.suffix == ".toml":
+        tomllib.loads(text)
+    else:
+        marked_lines.check_yaml(text)
 
 
 def _digest(data: bytes) -> str:
@@ -308,42 +339,48 @@ def _is_own(change: FileChange) -> bool:
     return isinstance(change.part, Copy) or b"holdfast" in (change.before or b"")
 
 
-def _remove(part: Change, current: bytes, before: bytes | None, fill: Callable[[Any], Any]) -> bytes | None:
+def _remove(
+    part: Change, current: bytes, before: bytes | None, *, path: Path, fill: Callable[[Any], Any]
+) -> bytes | None:
     """Remove what an installation wrote from a file that was changed since."""
     if isinstance(part, Copy):
         return before
     if isinstance(part, Block):
-        text = _BLOCK.sub("", current.decode())
-        return text.encode() if text or before is not None else None
-    data, old = _parse(current, Path(part.file)), _parse(before, Path(part.file))
-    _remove_keys(data, old, part, fill)
-    return before if data == old else _render(data, current)
+        text = marked_lines.remove(current.decode("utf-8-sig"))
+        is_as_before = text.rstrip() == (before or b"").decode("utf-8-sig").rstrip()
+        return before if is_as_before else _encode(text, current)
+    old = _decode(before, path)
+    text = _remove_keys(_decode(current, path), old, part, fill)
+    new_comments = set(json_text.list_comments(text)) - set(json_text.list_comments(old))
+    if json_text.parse(text) == json_text.parse(old) and not new_comments:
+        return before  # at most the host has written it again, perhaps without the comments
+    return _encode(text, current)
 
 
 # --- JSON ------------------------------------------------------------------------
 
 
-def _parse(data: bytes | None, path: Path) -> dict[str, Any]:
+def _decode(data: bytes | None, path: Path) -> str:
+    """Decode a JSON file; a file that is empty or not there is an empty object.
+
+    Raises:
+        InputError: It is not a JSON object.
+    """
     try:
         text = (data or b"").decode("utf-8-sig")
         if not text.strip():
-            return {}
-        try:
-            found = json.loads(text)
-        except ValueError:
-            found = json5.loads(text)
+            return "{}\n"
+        found = json_text.parse(text)
     except (ValueError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON, so it was not changed: {error}") from error
     if not isinstance(found, dict):
         raise InputError(f"{path} is not a JSON object, so it was not changed")
-    return found
+    return text
 
 
-def _render(data: Mapping[str, Any], like: bytes | None) -> bytes:
-    """Render JSON with the indentation of the file that it replaces."""
-    indent = re.search(rb"\n([ \t]+)\S", like or b"")
-    text = json.dumps(data, ensure_ascii=False, indent=indent[1].decode() if indent else 2)
-    return (text + ("" if like and not like.endswith(b"\n") else "\n")).encode()
+def _encode(text: str, like: bytes | None) -> bytes:
+    """Encode a text, with a byte order mark if the file has one."""
+    return text.encode("utf-8-sig" if (like or b"").startswith(codecs.BOM_UTF8) else "utf-8")
 
 
 def _is_own_hook(item: Any) -> bool:
@@ -351,78 +388,67 @@ def _is_own_hook(item: Any) -> bool:
     return _OWN_HOOK.search(json.dumps(item)) is not None
 
 
-def _add_keys(data: dict[str, Any], part: Keys, fill: Callable[[Any], Any]) -> None:
+def _is_own_server(value: Any) -> bool:
+    """Return whether a value describes the MCP server, also one of an installation in another place."""
+    return isinstance(value, dict) and _OWN_SERVER.search(json.dumps(value)) is not None
+
+
+def _add_keys(text: str, part: Keys, fill: Callable[[Any], Any]) -> str:
     for name, value in part.values.items():
-        _set(data, name, fill(value))
+        wanted = fill(value)
+        if json_text.get(text, name) != wanted:
+            text = json_text.set_value(text, name, wanted)
     for name, items in [*part.items.items(), *part.present.items()]:
-        listed = _get(data, name)
-        if listed is not _MISSING or name in part.items:
-            listed = listed if isinstance(listed, list) else []
-            wanted = [fill(item) for item in items]
-            kept = [item for item in listed if item in wanted or not _is_own_hook(item)]
-            _set(data, name, [*kept, *(item for item in wanted if item not in kept)])
+        if name in part.items or json_text.get_raw(text, name) is not None:
+            text = _add_items(text, name, [fill(item) for item in items])
+    return text
 
 
-def _remove_keys(data: dict[str, Any], old: Mapping[str, Any], part: Keys, fill: Callable[[Any], Any]) -> None:
+def _add_items(text: str, name: str, wanted: list[Any]) -> str:
+    """Add items to a list, in place of hooks of an installation elsewhere."""
+    text = json_text.remove_items(text, name, lambda item: item not in wanted and _is_own_hook(item))
+    for item in wanted:
+        listed = json_text.get(text, name)
+        if not isinstance(listed, list) or item not in listed:
+            text = json_text.append(text, name, item)
+    return text
+
+
+def _remove_keys(text: str, old: str, part: Keys, fill: Callable[[Any], Any]) -> str:
     """Remove what `_add_keys` added; values that were there before come back."""
     for name, value in part.values.items():
-        if _get(data, name) == fill(value):
-            _set(data, name, _get(old, name))
+        found = json_text.get(text, name)
+        if found == fill(value) or _is_own_server(found):
+            raw = json_text.get_raw(old, name)
+            text = json_text.remove(text, name) if raw is None else json_text.set_raw(text, name, raw)
     for name, items in [*part.items.items(), *part.present.items()]:
-        listed = _get(data, name)
-        if isinstance(listed, list):
-            wanted = [fill(item) for item in items]
-            rest = [item for item in listed if item not in wanted and not _is_own_hook(item)]
-            _set(data, name, rest if rest or _get(old, name) is not _MISSING else _MISSING)
-    _prune(data, old, [*part.values, *part.items])
+        text = _remove_items(text, old, name, [fill(item) for item in items])
+    return _remove_blank(text, old, part)
 
 
-def _get(data: Any, name: str) -> Any:
-    for key in name.split("."):
-        if not isinstance(data, Mapping) or key not in data:
-            return _MISSING
-        data = data[key]
-    return data
+def _remove_items(text: str, old: str, name: str, added: list[Any]) -> str:
+    """Remove items that were added to a list; those that were in it before stay."""
+    before = json_text.get(old, name)
+    theirs = [item for item in before if not _is_own_hook(item)] if isinstance(before, list) else []
+    unwanted = [item for item in added if item not in theirs]
+    return json_text.remove_items(text, name, lambda item: item in unwanted or _is_own_hook(item))
 
 
-def _set(data: dict[str, Any], name: str, value: Any) -> None:
-    """Set a value, or remove it."""
-    *parents, last = name.split(".")
-    for key in parents:
-        inner = data.get(key)
-        if not isinstance(inner, dict):
-            if value is _MISSING:
-                return
-            inner = data[key] = {}
-        data = inner
-    if value is _MISSING:
-        data.pop(last, None)
-    else:
-        data[last] = value
+def _remove_blank(text: str, old: str, part: Keys) -> str:
+    """Remove the objects and lists that were made for values and are empty now."""
+    lists = [*part.items, *part.present]
+    parents = [parent for name in [*part.values, *lists] for parent in _list_parents(name)]
+    for path in [*lists, *parents]:
+        if json_text.is_blank(text, path):
+            raw = json_text.get_raw(old, path)
+            if raw is None:
+                text = json_text.remove(text, path)
+            elif json_text.is_blank(old, path):
+                text = json_text.set_raw(text, path, raw)
+    return text
 
 
-def _prune(data: dict[str, Any], old: Mapping[str, Any], names: list[str]) -> None:
-    """Remove the objects that were made for values and are empty now."""
-    for name in names:
-        parents = name.split(".")[:-1]
-        for depth in range(len(parents), 0, -1):
-            path = ".".join(parents[:depth])
-            if _get(data, path) == {} and _get(old, path) is _MISSING:
-                _set(data, path, _MISSING)
-
-
-# --- TOML and YAML -----------------------------------------------------------------
-
-
-def _insert(part: Block, text: str, lines: str) -> str:
-    """Put marked lines into a text, in place of earlier ones."""
-    under = f"{part.under}\n" if part.under else ""
-    place = re.compile(rf"^{re.escape(under)}", re.MULTILINE)
-    old = _BLOCK.search(text)
-    has_place = bool(under) and place.search(text if old is None else text.replace(old[0], "")) is not None
-    block = f"{BEGIN}\n{'' if has_place else under}{lines.strip(chr(10))}\n{END}\n"
-    if old is not None:
-        return text.replace(old[0], block)
-    if has_place:
-        return place.sub(lambda match: match[0] + block, text, count=1)
-    return text + ("" if not text or text.endswith("\n") else "\n") + block
+def _list_parents(name: str) -> list[str]:
+    """List the names of the objects around a value, the innermost first and the root last."""
+    keys = name.split(".")
+    return [".".join(keys[:depth]) for depth in range(len(keys) - 1, -1, -1)]
