@@ -14,6 +14,7 @@ from holdfast.memory.extract import extract
 from holdfast.messages import Message, Text
 from holdfast.models.base import Reply
 from holdfast.settings import Settings
+from holdfast.tokens import count_messages
 from support.conversations import MARKS
 from support.fact_scripts import NOW, SCOPE, Script, fact, facts_json, learn, make_row, rows, shell
 
@@ -152,6 +153,37 @@ def test_a_batch_that_is_too_long_after_all_is_halved() -> None:
     hopeless = learn(TALK, model=Script(overflow))
     assert hopeless.unread == (1, 2)
     assert hopeless.calls <= 3
+
+
+@pytest.mark.parametrize("window", [2_000, 4_096, 8_192, 32_000, 200_000])
+@pytest.mark.parametrize("word", ["word ", "字"])
+def test_a_request_leaves_room_for_its_answer(window: int, word: str) -> None:
+    """Instructions, known facts, messages and the answer together fit the model's window, also when it is asked again."""
+    known = [fact(f"The port of service {number} is {number}.") for number in range(400)]
+    conversation = rows(*(f"{number} " + word * 200 for number in range(30)))
+    nonsense = Reply(message=Message(role="assistant", parts=(Text(text=word * 500),)))
+    model = Script(nonsense, '{"facts": []}', context_tokens=window)
+    learn(conversation, known=known, model=model)
+    assert len(model.asked) > 1
+    for prompt in model.asked:
+        assert count_messages(prompt.messages) + prompt.max_tokens <= window
+
+
+def test_a_request_about_unclear_facts_leaves_room_for_its_answer() -> None:
+    """Of more pairs than fit, the first are asked about."""
+    names = [f"service {number} {'of the shop ' * 10}".strip() for number in range(30)]
+    texts = [f"We should run {name} on port 8080." for name in names]
+    known = [fact(f"{name} listens on port 7070.", subject=name, slot="port") for name in names]
+    found = [
+        {**PORT, "subject": name, "content": text, "quote": text, "message": place}
+        for place, (name, text) in enumerate(zip(names, texts, strict=True), 1)
+    ]
+    model = Script(facts_json(*found), '{"answers": []}', context_tokens=8_192)
+    learn(rows(*texts), known=known, model=model)
+    (last,) = [prompt for prompt in model.asked if prompt.schema is None]
+    assert "New 1: " in last.messages[0].text
+    assert "New 30: " not in last.messages[0].text
+    assert count_messages(last.messages) + last.max_tokens <= 8_192
 
 
 def test_a_failing_model_leaves_its_messages_unread() -> None:

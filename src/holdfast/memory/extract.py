@@ -87,7 +87,7 @@ def extract(
     if rivals and not failure:
         calls += 1
         try:
-            more = unclear.apply(model.ask(unclear.make_prompt(), timeout=timeout, cancel=cancel).text)
+            more = unclear.apply(model.ask(unclear.make_prompt(model), timeout=timeout, cancel=cancel).text)
         except ModelError as error:
             failure = str(error)
     return Extraction(
@@ -156,15 +156,22 @@ class _Unclear:
     rows: list[FactRow]
     allow_delete: bool
 
-    def make_prompt(self) -> Prompt:
+    def make_prompt(self, model: Model) -> Prompt:
+        """Ask about as many as there is room for; the others stay next to the old ones."""
         held = {fact.id: fact for fact in facts.current(self.rows)}
+        delete = _DELETE if self.allow_delete else ""
+        shares = _share_window(model, instructions=count_text(prompts.load("extract_unclear", delete=delete, facts="")))
+        room = shares.messages
         lines: list[str] = []
         for number, decision in enumerate(self.decisions, 1):
-            lines.append(f"New {number}: {decision.rows[0].content}")
-            lines += [f"  old {fact}: {held[fact].content}" for fact in decision.rivals if fact in held]
-        delete = _DELETE if self.allow_delete else ""
+            pair = [f"New {number}: {decision.rows[0].content}"]
+            pair += [f"  old {fact}: {held[fact].content}" for fact in decision.rivals if fact in held]
+            room -= count_text("\n".join(pair))
+            if room < 0 and lines:
+                break
+            lines += pair
         text = prompts.load("extract_unclear", delete=delete, facts="\n".join(lines))
-        return Prompt(messages=(Message(role="user", parts=(Text(text=text),)),))
+        return Prompt(messages=(_message("user", text),), max_tokens=shares.answer)
 
     def apply(self, reply: str) -> list[str]:
         """Add the rows of a model's answers to `rows`, and return the actions that it chose.
@@ -203,12 +210,15 @@ class _Unclear:
 # --- with a model ------------------------------------------------------------------
 
 _MAX_ANSWER_TOKENS: Final = 4_096
+_MIN_ANSWER_TOKENS: Final = 256
+_MAX_REPEATED_CHARS: Final = 200
+"""Characters of an answer that is not JSON which the model sees when it is asked again."""
 _USABLE_SHARE: Final = 0.8
 """The part of a model's window that is used, since token counts are estimates."""
 _KNOWN_SHARE: Final = 0.15
 _MAX_KNOWN_TOKENS: Final = 1_000
 """The most tokens of known facts in a prompt, and the most share of the window."""
-_MIN_ROOM: Final = 500
+_MIN_ROOM: Final = 200
 _MAX_DEPTH: Final = 4
 """Maximum number of times that a batch is split in two."""
 _MAX_CHARS: Final = 500
@@ -338,9 +348,30 @@ def _halve(batch: Sequence[Piece]) -> tuple[tuple[Piece, ...], ...]:
 
 def find_room(model: Model) -> int:
     """Return how many tokens of messages fit into one call of a model, next to the instructions and known facts."""
-    window = int(model.context_tokens * _USABLE_SHARE)
     instructions = count_text(prompts.load("extract", known=""))
-    return max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - instructions - _MAX_KNOWN_TOKENS)
+    return _share_window(model, instructions=instructions + _find_known_room(model)).messages
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Shares:
+    """The tokens of one request for the messages, and for the answer."""
+
+    messages: int
+    answer: int
+
+
+def _share_window(model: Model, *, instructions: int) -> _Shares:
+    """Share what the instructions leave of a window. In a small one the answer gets half of it.
+
+    A server may refuse a request whose longest answer does not fit, however short the answer would be.
+    """
+    left = int(model.context_tokens * _USABLE_SHARE) - instructions
+    answer = min(_MAX_ANSWER_TOKENS, max(_MIN_ANSWER_TOKENS, left // 2))
+    return _Shares(messages=max(_MIN_ROOM, left - answer), answer=answer)
+
+
+def _find_known_room(model: Model) -> int:
+    return min(_MAX_KNOWN_TOKENS, int(model.context_tokens * _KNOWN_SHARE))
 
 
 @dataclass(slots=True, kw_only=True)
@@ -364,8 +395,7 @@ class Reader:
     def read(self, pieces: Sequence[Piece]) -> list[Draft]:
         """Read the facts in pieces, in as few calls as their size needs."""
         instructions = prompts.load("extract", known="\n".join(self._list_known(pieces)) or "(none)")
-        window = int(self.model.context_tokens * _USABLE_SHARE)
-        room = max(_MIN_ROOM, window - _MAX_ANSWER_TOKENS - count_text(instructions))
+        room = _share_window(self.model, instructions=count_text(instructions)).messages
         batches: list[list[Piece]] = [[]]  # as few as fit into the room each
         left = room
         for piece in chain.from_iterable(whole.fit(room) for whole in pieces):
@@ -386,7 +416,7 @@ class Reader:
         for place, fact in enumerate(self.known):
             own = set(terms(f"{fact.subject} {fact.content}"))
             scores[place] = len(own & words) / max(1, len(own))
-        room = min(_MAX_KNOWN_TOKENS, int(self.model.context_tokens * _KNOWN_SHARE))
+        room = _find_known_room(self.model)
         lines: dict[int, str] = {}
         for place in sorted(scores, key=lambda place: (-scores[place], -place)):
             fact = self.known[place]
@@ -423,14 +453,16 @@ class Reader:
         """Ask about a batch, again if the answer is not JSON; return facts, and whether it was too long."""
         text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
         messages = [_message("system", instructions), _message("user", text)]
+        max_tokens = _share_window(self.model, instructions=count_text(instructions)).answer
         for _ in range(2):
             self.calls += 1
-            prompt = Prompt(messages=tuple(messages), max_tokens=_MAX_ANSWER_TOKENS, schema=_SCHEMA)
+            prompt = Prompt(messages=tuple(messages), max_tokens=max_tokens, schema=_SCHEMA)
             reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
             found = parse_objects(reply.text, name="facts", key="content")
             if found is not None or reply.stop == "length":
                 return found or [], reply.stop == "length"
-            messages += [_message("assistant", reply.text or "-"), _message("user", prompts.load("extract_again"))]
+            beginning = head(reply.text, _MAX_REPEATED_CHARS)
+            messages += [_message("assistant", beginning or "-"), _message("user", prompts.load("extract_again"))]
         return None, False
 
     def _check(self, items: Sequence[Mapping[str, Any]], batch: Sequence[Piece]) -> Iterator[Draft]:
