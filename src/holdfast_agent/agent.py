@@ -234,6 +234,10 @@ class Agent:
         return budget(self.settings, window=self.limit, overhead=self._tool_tokens, scale=scale)
 
     @property
+    def _max_reply_tokens(self) -> int:
+        return min(MAX_REPLY_TOKENS, self.limits.reserve)
+
+    @property
     def is_first_run(self) -> bool:
         """Whether this is the first conversation in the workspace: only that one gets `BOOTSTRAP.md`."""
         has_file = (self.root / workspace.FIRST_RUN).is_file()
@@ -329,6 +333,11 @@ class Agent:
             self.record(replace(reply.message, usage=reply.usage, model=name), reply=True)
             self.update_entry(partial(self._save_progress, reply=reply, window=completion.window))
             turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=_add_usage(turn.usage, reply.usage))
+            if reply.stop == "length":
+                self.view.notice(
+                    f"The reply was cut off after {self._max_reply_tokens:,} tokens. Ask the model to continue, or set "
+                    "compaction.reserve_tokens to more."
+                )
             calls = reply.message.calls
             if not calls:
                 break
@@ -388,7 +397,7 @@ class Agent:
                 exchange,
                 self.model,
                 tools=tools,
-                max_tokens=min(MAX_REPLY_TOKENS, self.limits.reserve),
+                max_tokens=self._max_reply_tokens,
                 timeout=REPLY_SECONDS,
                 cancel=self.cancel,
                 on_text=stream.feed,
@@ -562,11 +571,13 @@ class Agent:
         with self.guard_memory():
             messages = self.build_messages()
             used = self.session.count_tokens(messages, limit=self.limit) + self._tool_tokens
-            self.flush(used=used - coming, coming=coming, heartbeat=heartbeat)
+            was_flushed = self.flush(used=used - coming, coming=coming, heartbeat=heartbeat)
             # A window has to leave room for what its validation may add, else it is cut.
             if self.settings.compaction.enabled and used + added_tokens_of(messages) > self.limits.compact_at:
                 try:
-                    self.compact()
+                    if not was_flushed:
+                        self.flush()
+                    self._compact(None)
                 except CompactionError as error:
                     self.view.notice(f"The conversation could not be compacted: {error}")
                 except ModelCancelledError:
@@ -574,11 +585,13 @@ class Agent:
 
     def compact(self, instructions: str | None = None) -> Compaction:
         """Flush, then replace the older history with a summary."""
+        self.flush()
+        return self._compact(instructions)
 
+    def _compact(self, instructions: str | None) -> Compaction:
         def show(step: Progress) -> None:
             self.view.working(f"compacting: {step.stage} {step.step}/{step.steps}")
 
-        self.flush()
         with self._working("compacting"):
             messages = self.build_messages()
             done = self.session.compact(
@@ -613,11 +626,20 @@ class Agent:
         )
         self.update_entry(lambda entry: entry.with_compaction(done.tokens_after, now=self.sessions.clock()))
         self.view.notice(f"Compacted: {done.tokens_before:,} -> {done.tokens_after:,} tokens.")
+        if summary.rung in {"partial", "digest"} and summary.warnings:
+            part = "Part of the summary" if summary.rung == "partial" else "The summary"
+            self.view.notice(
+                f"{part} was made by rules, because the model gave none: {summary.warnings[-1]}. If it needs more time, "
+                "set compaction.timeout_seconds to more."
+            )
+            return
         for warning in done.warnings:
             self.view.notice(warning)
 
-    def flush(self, *, used: int | None = None, coming: int = 0, heartbeat: bool = False) -> None:
+    def flush(self, *, used: int | None = None, coming: int = 0, heartbeat: bool = False) -> bool:
         """Let the agent write its notes in a silent turn, unless it has in this compaction cycle.
+
+        Return whether the turn has run, or failed: it is not tried again before the compaction that follows.
 
         Without `used`, the tokens in the window, a compaction follows in any case; with it, the turn runs if they are
         near the threshold.
@@ -640,7 +662,7 @@ class Agent:
             self._warned_read_only = True
             self.view.notice("No notes are written before compactions: the workspace is read-only.")
         if verdict != "due":
-            return
+            return False
         moment = workspace.local_time(now, timezone=settings.agent.timezone)
         prompt = flush.prompt(settings.compaction.memory_flush, now=moment)
         bounds = workspace.bounds_of(self.root, settings.agent)
@@ -648,7 +670,15 @@ class Agent:
         try:
             with self._working("writing notes"):
                 window = self._assemble()
-                session_notes.run_flush(window.messages, prompt, model=self._writer(), tools=tools, cancel=self.cancel)
+                session_notes.run_flush(
+                    window.messages,
+                    prompt,
+                    model=self._writer(),
+                    tools=tools,
+                    limit=int(self.limits.window / self.limits.scale),
+                    seconds=settings.compaction.timeout_seconds,
+                    cancel=self.cancel,
+                )
             self.update_entry(lambda known: known.with_flush(now=now, cycle=entry.compaction_count))
         except ModelCancelledError:
             pass  # the user cancelled it: this is not a failure
@@ -662,6 +692,7 @@ class Agent:
                 )
             else:
                 self.view.notice(f"Notes could not be written before the compaction: {error}")
+        return True
 
 
 def _add_usage(total: Usage, reply: Usage | None) -> Usage:

@@ -11,18 +11,20 @@ from threading import Event
 from typing import Final
 from unicodedata import category, normalize
 
+from holdfast.calls import Deadline
 from holdfast.compaction.digest import make_digest
 from holdfast.compaction.flush import FlushPrompt, strip_silence
 from holdfast.compaction.sections import wrap_summary
 from holdfast.compaction.tool_calls import find_activity
 from holdfast.context.validate import validate
-from holdfast.errors import InputError, ModelError, ModelRefusedError, StorageError
+from holdfast.errors import InputError, ModelError, ModelOverflowError, ModelRefusedError, StorageError
 from holdfast.messages import Message, Text, ToolResult
 from holdfast.models.base import Model, Prompt
 from holdfast.moments import utc
 from holdfast.prompts import load
 from holdfast.redaction import redact
 from holdfast.text import head
+from holdfast.tokens import count_json, count_messages
 from holdfast.transcripts import journal, read
 from holdfast_agent.paths import Bounds, locate
 from holdfast_agent.sessions import Conversation, id_of
@@ -30,7 +32,8 @@ from holdfast_agent.toolbox import Toolbox
 
 MAX_FLUSH_STEPS: Final = 8
 MAX_FLUSH_TOKENS: Final = 2_048
-FLUSH_SECONDS: Final = 120.0
+MIN_FLUSH_TOKENS: Final = 128
+"""With fewer tokens for a reply, the model is not asked for notes."""
 MAX_DIGEST_TOKENS: Final = 4_000
 
 MAX_NOTE_MESSAGES: Final = 15
@@ -46,9 +49,21 @@ _COMMAND: Final = re.compile(r"/[^\W\d_][^\s/]*(?:\s|$)")
 
 
 def run_flush(
-    window: Sequence[Message], prompt: FlushPrompt, *, model: Model, tools: Toolbox, cancel: Event | None = None
+    window: Sequence[Message],
+    prompt: FlushPrompt,
+    *,
+    model: Model,
+    tools: Toolbox,
+    limit: int,
+    seconds: float,
+    cancel: Event | None = None,
 ) -> None:
-    """Run the silent turn in which the model writes its notes. Its messages are stored nowhere else."""
+    """Run the silent turn in which the model writes its notes. Its messages are stored nowhere else.
+
+    `limit` are the tokens of a whole request: a server may refuse one whose longest reply does not fit. The whole turn
+    may take `seconds`.
+    """
+    deadline = Deadline.after(seconds)
     addition = Text(text=prompt.system)
     messages = list(window)
     if messages and messages[0].role == "system":
@@ -56,11 +71,17 @@ def run_flush(
     else:
         messages.insert(0, Message(role="system", parts=(addition,)))
     messages.append(Message(role="user", parts=(Text(text=prompt.user),)))
+    tool_tokens = sum(count_json(tool.to_json()) for tool in tools.tools())
     results: list[ToolResult] = []
     for _ in range(MAX_FLUSH_STEPS):
         ready = validate(messages, model.provider).messages
-        question = Prompt(messages=ready, tools=tools.tools(), max_tokens=MAX_FLUSH_TOKENS)
-        reply = model.ask(question, timeout=FLUSH_SECONDS, cancel=cancel)
+        room = limit - count_messages(ready) - tool_tokens
+        if room < MIN_FLUSH_TOKENS:
+            if any(result.name == "write" and not result.is_error for result in results):
+                return
+            raise ModelOverflowError("the window has no room for notes", model=model.name, limit=limit)
+        question = Prompt(messages=ready, tools=tools.tools(), max_tokens=min(MAX_FLUSH_TOKENS, room))
+        reply = model.ask(question, timeout=deadline.remaining, cancel=cancel)
         if not reply.message.calls:
             writes = [result for result in results if result.name == "write"]
             if writes and all(result.is_error for result in writes):

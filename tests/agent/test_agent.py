@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import json
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
-from holdfast.errors import ModelBusyError, ModelError, StorageError
+from holdfast.errors import CompactionError, ModelBusyError, ModelError, ModelTimeoutError, StorageError
 from holdfast.memory.block import strip_text
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.base import Prompt
 from holdfast.models.scripted import Answer, Scripted, ScriptedReply
 from holdfast.providers import check, render
 from holdfast.settings import Compaction, Embedding, MemoryFlush, Recall, Trim
-from holdfast.tokens import count_messages
+from holdfast.tokens import count_json, count_messages
 from holdfast.transcripts import read
 from holdfast_agent import agent as agent_module
 from holdfast_agent.agent import Agent
 from holdfast_agent.settings import ChatSettings, Workspace
 from support.agent_fixture import BASE, AgentFixture, Watched, change_agent, talker
+from support.chat_shell import FLUSH
 from support.waiting import UNHURRIED
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
@@ -284,6 +286,67 @@ class TestRoom:
         agent.compact()
         assert any("without them" in notice for notice in fixture.view.notices)
         assert agent.conversation.entry.compaction_count == 1
+
+    def test_a_flush_that_failed_is_not_tried_again_in_the_same_turn(self, fixture: AgentFixture) -> None:
+        """The user waits for the answer: a slow model would take its time twice."""
+        fixture.settings = replace(BASE, trim=Trim(enabled=False))
+        flushes = 0
+
+        def answer(prompt: Prompt) -> Answer:
+            nonlocal flushes
+            if FLUSH in prompt.messages[-1].text:
+                flushes += 1
+                raise ModelTimeoutError("no answer", model="m")
+            return "filler words " * 100 if prompt.tools else "## Goal\nTalk about modules.\n"
+
+        agent = fixture.agent(answer, window=8_192)
+        most = 0
+        for number in range(20):
+            before = flushes
+            agent.say(f"Step {number}. " + "more words " * 100)
+            most = max(most, flushes - before)
+        assert agent.conversation.entry.compaction_count >= 1
+        assert most == 1
+
+    @pytest.mark.parametrize("window", [4_096, 8_192])
+    @pytest.mark.parametrize("word", ["word ", "字"])
+    def test_a_flush_leaves_room_for_its_notes(self, fixture: AgentFixture, window: int, word: str) -> None:
+        """Messages, tools and the notes that may be written fit the window together, in every step."""
+        agent = fixture.agent(talker(lambda _: word * 100), window=window)
+        for number in range(12):
+            agent.say(f"Step {number}. " + word * 60)
+            with suppress(CompactionError):
+                agent.compact()
+        asked = [prompt for prompt in prompts(agent) if any(FLUSH in each.text for each in prompt.messages)]
+        assert len(asked) > 2
+        for prompt in asked:
+            tools = sum(count_json(tool.to_json()) for tool in prompt.tools)
+            assert count_messages(prompt.messages) + tools + prompt.max_tokens <= window
+
+    def test_a_reply_that_is_cut_off_is_reported(self, fixture: AgentFixture) -> None:
+        """The user sees that the model had more to say, and what to do."""
+        agent = fixture.agent([ScriptedReply(text="It has three parts: the", stop="length"), "All of it."])
+        agent.say("Explain it.")
+        (notice,) = fixture.view.notices
+        assert "cut off" in notice
+        agent.say("Continue.")
+        assert len(fixture.view.notices) == 1
+
+    def test_a_summary_by_rules_is_reported(self, fixture: AgentFixture) -> None:
+        """The user sees that the model has not written it, why, and which setting gives it more time."""
+
+        def answer(prompt: Prompt) -> Answer:
+            if not prompt.tools:
+                raise ModelTimeoutError("no answer within 120 s", model="m")
+            return "filler words " * 300
+
+        agent = fixture.agent(answer)
+        for number in range(8):
+            agent.say(f"Step {number}. " + "more words " * 300)
+        agent.compact()
+        (notice,) = [each for each in fixture.view.notices if "no answer within 120 s" in each]
+        assert "rules" in notice
+        assert "compaction.timeout_seconds" in notice
 
     def test_a_read_only_workspace_is_reported_once(self, fixture: AgentFixture) -> None:
         """Where notes cannot be written none are, and the user hears it once."""

@@ -45,7 +45,8 @@ MAX_TRIES: Final = 3
 failures of a model in a row after which the user is told."""
 _BATCH_MESSAGES: Final = 400
 _PAGE: Final = 100
-_TIMEOUT: Final = 120.0
+_TIMEOUT: Final = 600.0
+"""Seconds for one call, as for a reply of a conversation. A model on a processor may need them, and nobody waits."""
 _SHARE_OF_DAY: Final = 3
 """One batch takes at most this part of the tokens of a day, so that a small budget reads something."""
 _MIN_BATCH: Final = 400
