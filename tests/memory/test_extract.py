@@ -158,7 +158,7 @@ def test_a_batch_that_is_too_long_after_all_is_halved() -> None:
 @pytest.mark.parametrize("window", [2_000, 4_096, 8_192, 32_000, 200_000])
 @pytest.mark.parametrize("word", ["word ", "字"])
 def test_a_request_leaves_room_for_its_answer(window: int, word: str) -> None:
-    """Instructions, known facts, messages and the answer together fit the model's window, also when it is asked again."""
+    """Instructions, known facts, messages and the answer fit the model's window, also when it is asked again."""
     known = [fact(f"The port of service {number} is {number}.") for number in range(400)]
     conversation = rows(*(f"{number} " + word * 200 for number in range(30)))
     nonsense = Reply(message=Message(role="assistant", parts=(Text(text=word * 500),)))
@@ -312,6 +312,33 @@ def test_tool_output_is_shown_by_its_ends() -> None:
     assert "the end" in shown
     assert "[3 user Ann]" in shown
     assert len(shown) < 2_000
+
+
+@pytest.mark.parametrize(
+    ("text", "content"),
+    [
+        ("Remember that the staging database listens on port 6543.", "the staging database listens on port 6543"),
+        ("请记住：测试环境的数据库端口是 7321。", "测试环境的数据库端口是 7321"),
+    ],
+)
+def test_what_is_explicit_is_read_even_if_the_model_misses_it(text: str, content: str) -> None:
+    """A weak model answers with nothing, or with facts that nobody stated: then it must not be worse than the rules."""
+    invented = facts_json({"content": "The user likes tea.", "quote": "I like tea very much"})
+    for answer in ('{"facts": []}', invented):
+        found = learn(rows(text, "Thanks, and good night to you."), model=Script(answer))
+        (row,) = found.rows_to_add
+        assert content.casefold() in row.content.casefold()
+        assert row.evidence == (1,)
+    assert len(found.dropped) == 1
+
+
+def test_what_the_model_has_read_is_not_read_by_rule_as_well() -> None:
+    """Neither from the same message, nor what is known from an earlier one."""
+    text = "Remember that the API listens on port 8080."
+    model = Script(facts_json({**PORT, "content": "Port 8080 is that of the API."}))
+    known = list(learn(rows(text), model=model).rows_to_add)
+    assert [row.content for row in known] == ["Port 8080 is that of the API."]
+    assert learn(rows(text, first=2), known=known, model=Script('{"facts": []}')).rows_to_add == ()
 
 
 def test_without_a_model_only_what_is_explicit_is_read() -> None:

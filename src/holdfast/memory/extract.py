@@ -80,6 +80,8 @@ def extract(
     if reader.unread:  # a message of which only a part was read is read again
         first = min(piece.id for piece in reader.unread)
         drafts = [draft for draft in drafts if max(draft.evidence) < first]
+        messages = [row for row in messages if row.id < first]
+    drafts += _find_missed(drafts, messages, known=reader.known, marks=marks)
     decisions = _resolve_all(drafts, rows, scope=scope, now=now)
     rivals = [decision for decision in decisions if decision.rivals][:_MAX_UNCLEAR]
     unclear = _Unclear(rivals, rows, allow_delete=settings.knowledge.allow_delete)
@@ -99,6 +101,24 @@ def extract(
         failure=failure,
         is_unusable=reader.is_unusable,
     )
+
+
+def _find_missed(
+    drafts: Sequence[Draft], messages: Sequence[MessageRow], *, known: Sequence[FactRow], marks: Marks
+) -> list[Draft]:
+    """Find what is explicit in messages of which the model has kept no fact, and what no known fact quotes.
+
+    A weak model misses even what the user asks to remember. It must not store less than the rules alone would.
+    """
+    read = {number for draft in drafts for number in draft.evidence}
+    quotes = [plain(fact.quote) for fact in known]
+    missed: list[Draft] = []
+    for draft in read_explicit(messages, marks):
+        words = plain(draft.content)
+        is_known = any(quote and (quote in words or words in quote) for quote in quotes)
+        if read.isdisjoint(draft.evidence) and not is_known:
+            missed.append(draft)
+    return missed
 
 
 def _resolve_all(drafts: Iterable[Draft], rows: list[FactRow], *, scope: Scope, now: int) -> list[Decision]:
