@@ -30,6 +30,7 @@ from holdfast.errors import (
     ModelCancelledError,
     ModelError,
     ModelOverflowError,
+    ModelTimeoutError,
     StorageError,
     WindowError,
 )
@@ -629,8 +630,8 @@ class Agent:
         if summary.rung in {"partial", "digest"} and summary.warnings:
             part = "Part of the summary" if summary.rung == "partial" else "The summary"
             self.view.notice(
-                f"{part} was made by rules, because the model gave none: {summary.warnings[-1]}. If it needs more time, "
-                "set compaction.timeout_seconds to more."
+                f"{part} was made by rules, because the model gave none: {summary.warnings[-1]}. If it needs more "
+                "time, set compaction.timeout_seconds to more."
             )
             return
         for warning in done.warnings:
@@ -684,14 +685,16 @@ class Agent:
             pass  # the user cancelled it: this is not a failure
         except (ModelError, StorageError, WindowError) as error:
             failure = str(error)
+            if isinstance(error, ModelTimeoutError):
+                failure += " (compaction.timeout_seconds)"
             max_failures = settings.compaction.memory_flush.max_failures
             self.update_entry(lambda known: known.with_failed_flush(failure, now=now, max_failures=max_failures))
             if self.conversation.entry.is_flushed:
                 self.view.notice(
-                    f"Writing notes failed {max_failures} times; the compaction continues without them. ({error})"
+                    f"Writing notes failed {max_failures} times; the compaction continues without them. ({failure})"
                 )
             else:
-                self.view.notice(f"Notes could not be written before the compaction: {error}")
+                self.view.notice(f"Notes could not be written before the compaction: {failure}")
         return True
 
 

@@ -307,6 +307,7 @@ class TestRoom:
             most = max(most, flushes - before)
         assert agent.conversation.entry.compaction_count >= 1
         assert most == 1
+        assert any("compaction.timeout_seconds" in notice for notice in fixture.view.notices)
 
     @pytest.mark.parametrize("window", [4_096, 8_192])
     @pytest.mark.parametrize("word", ["word ", "字"])
