@@ -36,7 +36,7 @@ def handshake_requests(version: str) -> list[dict[str, Any]]:
     params = {"protocolVersion": version, "capabilities": {}, "clientInfo": CLIENT}
     initialize = {"jsonrpc": "2.0", "id": "initialize", "method": "initialize", "params": params}
     done = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    return [initialize, done, *({"jsonrpc": "2.0", "id": method, "method": method} for method in LISTS)]
+    return [initialize, done, *({"jsonrpc": "2.0", "id": method, "method": method} for method in ("ping", *LISTS))]
 
 
 def modern_requests(version: str) -> list[dict[str, Any]]:

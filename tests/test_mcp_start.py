@@ -55,7 +55,8 @@ class Client:
 @contextmanager
 def connect(home: Path) -> Iterator[Client]:
     """Start `holdfast mcp`; when the client ends, it has nothing more to say, and ends too."""
-    command = [sys.executable, "-m", "holdfast", "mcp", "--home", str(home)]
+    code = "import sys; from holdfast import command, mcp_start; mcp_start.LOAD_SECONDS = 600.0; command.run()"
+    command = [sys.executable, "-c", code, "mcp", "--home", str(home)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield Client(process)
         assert process.communicate()[0] == ""
@@ -99,6 +100,16 @@ def test_a_client_gets_the_tools_before_the_memory_is_open(tmp_path: Path, versi
         assert "excerpts" in answer["result"]["structuredContent"]
         client.send({**requests[-1], "id": "again"})
         assert client.receive()["id"] == "again"
+
+
+def test_a_client_that_only_asks_for_the_tools_loads_nothing(tmp_path: Path) -> None:
+    """Not even the memory is created."""
+    with connect(tmp_path / "memory") as client:
+        for request in SCRIPT.handshake_requests("2025-06-18"):
+            client.send(request)
+            if "id" in request:
+                assert client.receive()["id"] == request["id"]
+    assert not (tmp_path / "memory").exists()
 
 
 def test_what_has_no_fixed_answer_is_left_to_the_sdk(tmp_path: Path) -> None:

@@ -32,4 +32,5 @@ def run() -> NoReturn:
 
 def _is_other_use_of_mcp(arguments: list[str]) -> bool:
     """Return whether `holdfast mcp` does something else than answer on standard input and output."""
-    return any(argument in {"-h", "--help"} or argument.startswith("--http") for argument in arguments)
+    has_other_option = any(argument in {"-h", "--help"} or argument.startswith("--http") for argument in arguments)
+    return has_other_option or sys.stdin.isatty()

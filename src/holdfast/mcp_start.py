@@ -5,6 +5,9 @@ that is not ready by then. What a client asks for at its start has a fixed answe
 the SDK gives, and `scripts/write_mcp_answers.py` writes it. Every request is passed on all the same, so that the SDK
 knows the client; its answer to one that was answered here is dropped. Once it has answered anything, it answers
 everything.
+
+Loading begins with the first request that has no such answer, or a little later: most sessions that answer one question
+call no tool, and the host itself is starting at that moment.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 
 TYPE_CHECKING = False  # a client waits for these imports
 if TYPE_CHECKING:
@@ -23,6 +26,8 @@ ANSWERS: Final = "mcp_answers.json"
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 """The field of `_meta` that names the version in requests of clients that do not initialise."""
 _SERVER: Final = "io.modelcontextprotocol/serverInfo"
+LOAD_SECONDS: Final = 5.0
+"""When loading begins if nothing needs it before, so that the first call of a tool does not wait for it."""
 _END: Final = b"\0"
 """Follows the last answer on the pipe from the SDK, whose other end stays open."""
 
@@ -76,6 +81,10 @@ class Relay:
         self._lock = Lock()
         self._answered: set[int | str] = set()
         self._is_ready = False
+        self.is_over = False
+        """Whether the client has ended, and nothing but early answers was needed."""
+        self.is_needed = Event()
+        """Is set once the SDK has something to do."""
 
     def pass_requests(self, to_sdk: IO[bytes]) -> None:
         """Pass on what the client sends, until it ends."""
@@ -86,12 +95,19 @@ class Relay:
                     to_sdk.write(line)
                     to_sdk.flush()
         except OSError:  # the client or the server has ended
-            return
+            pass
+        self.is_over = not self.is_needed.is_set()
+        self.is_needed.set()
 
     def _answer_early(self, line: bytes) -> None:
         with self._lock:
-            answer = None if self._is_ready else self._early.find(_parse(line))
-            if answer is not None:
+            request = _parse(line)
+            answer = None if self._is_ready else self._early.find(request)
+            if answer is None:
+                is_notification = isinstance(request, dict) and "id" not in request
+                if not is_notification:
+                    self.is_needed.set()
+            else:
                 self._answered.add(answer["id"])
                 self._client_output.write(json.dumps(answer).encode() + b"\n")
                 self._client_output.flush()
@@ -126,7 +142,7 @@ def _parse(line: bytes) -> Any:
 
 
 def answer_early() -> None:
-    """Put a relay between the client and the standard input and output of this process."""
+    """Put a relay between the client and the standard input and output of this process, and return when to load."""
     import atexit  # noqa: PLC0415 - only for this
 
     from holdfast import __version__  # noqa: PLC0415 - as above
@@ -150,4 +166,7 @@ def answer_early() -> None:
 
     answers.start()
     requests.start()
+    relay.is_needed.wait(LOAD_SECONDS)
+    if relay.is_over:
+        os._exit(0)
     atexit.register(finish)
