@@ -10,7 +10,7 @@ import pytest
 from benchmarks.other_words import make_tool_loop
 from holdfast import Engine
 from holdfast.memory.block import Detail, Fact, Marks, render, strip_text
-from holdfast.settings import Recall, Settings
+from holdfast.settings import Archive, Recall, Settings
 
 LIMIT = 8_000
 MARK = "outdated: see the later statement"
@@ -73,6 +73,22 @@ def test_the_newest_statement_has_priority_in_a_small_block(tmp_path: Path) -> N
     first = "The retry limit of the importer is a cap at 6 attempts."
     block = ask(tmp_path, [first, "The retry limit is raised to 22 attempts."], "retry limit of the importer?", cap=140)
     assert "raised to 22" in block
+
+
+def test_a_statement_in_the_window_is_corrected_by_another_session(tmp_path: Path) -> None:
+    """The correction has no word of the question, and nothing else matches it."""
+    settings = Settings(archive=Archive(cross_session=True), recall=Recall(deadline_ms=600_000))
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        session = engine.session("s")
+        history = make_tool_loop([*OTHERS, "Feature flags live in Unleash."], turns=4)
+        session.assemble(history, limit=LIMIT)
+        other: list[dict[str, Any]] = [
+            {"role": "user", "content": "Unleash is no longer used, LaunchDarkly took over."}
+        ]
+        engine.session("other").assemble(other, limit=LIMIT)
+        engine.work()
+        window = session.assemble([*history, {"role": "user", "content": "Where do feature flags live?"}], limit=LIMIT)
+        assert "LaunchDarkly" in window.messages[-1].text
 
 
 def test_what_is_only_related_is_not_marked(tmp_path: Path) -> None:

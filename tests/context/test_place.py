@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast import providers
+from holdfast.context.budget import SMALL_BLOCK
 from holdfast.context.edits import Block, Recalled, apply, tokens
 from holdfast.context.plan import Position, place, recall_room
 from holdfast.context.validate import validate
@@ -120,15 +121,25 @@ class TestAllowance:
         assert recall_room(window, limits(10_000, recall=400), position="tail") == 400
         left = recall_room(window, limits(tokens(window) + 100, recall=0, window=10_000), position="tail")
         assert left == 0
-        tight = limits(tokens(window) - 250, recall=400)
-        assert 0 < recall_room(window, tight, position="tail") < 150
+        tight = limits(tokens(window) - 50, recall=400)
+        assert 300 < recall_room(window, tight, position="tail") < 350
         assert recall_room(window, limits(1, recall=1), position="head") == 0
 
     def test_what_will_have_to_be_inserted_is_left_room_for(self) -> None:
         """An error for every open call."""
         pending = items([user("x"), reply("", call("a")), user("y")])
-        budget = limits(tokens(pending), recall=150)
-        assert recall_room(pending, budget, position="tail") < 150
+        budget = limits(tokens(pending), recall=400)
+        assert recall_room(pending, budget, position="tail") < 350
+
+    @pytest.mark.parametrize("position", ["tail", "head"])
+    def test_a_small_block_may_take_room_of_the_reply(self, position: Position) -> None:
+        """As far as a short reply still fits."""
+        window = items(TALK)
+        full = limits(tokens(window) - 400, recall=400, window=8_000)
+        assert full.prompt <= tokens(window)
+        assert full.ceiling > tokens(window) + 400
+        frame = 4 if position == "head" else 0
+        assert recall_room(window, full, position=position) == SMALL_BLOCK - frame
 
     def test_all_blocks_that_are_still_there_count_together(self) -> None:
         """Up to their share of the window."""

@@ -20,6 +20,10 @@ LimitSource: TypeAlias = Literal["argument", "settings", "model", "refusal", "de
 """The source of a window's size: the call, `model.context_tokens`, the model, or the default of 200,000."""
 MIN_REPLY: Final = 4_000
 """Tokens that are left for the reply if protected messages need the rest."""
+SMALL_BLOCK: Final = 300
+"""Tokens of a recalled block for which there is always room, if one may take that many: protected messages make it."""
+SMALL_WINDOW_SHARE: Final = 0.2
+"""The share of a very small window that it may take."""
 USUAL_RESERVE_SHARE: Final = 0.25
 """The largest share of a window that is reserved by default: 20,000 of 32,000 would leave little for messages."""
 MAX_RESERVE_SHARE: Final = 0.8
@@ -73,6 +77,11 @@ class Budget:
         return self.prompt - self.recall
 
     @property
+    def small_recall(self) -> int:
+        """The room for a block that is kept even if protected messages fill the window."""
+        return min(SMALL_BLOCK, self.recall)
+
+    @property
     def compact_at(self) -> int:
         """A request with more tokens than this needs a compaction."""
         return int((self.window - self.reserve) / self.scale)
@@ -111,6 +120,8 @@ def budget(
     if type(reserve) is not int or not 0 <= reserve < size:
         raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     live_recall = int(settings.recall.max_window_share * size)
+    if live_recall:  # a tenth of a very small window holds nothing
+        live_recall = max(live_recall, min(SMALL_BLOCK, int(SMALL_WINDOW_SHARE * size)))
     recall = 0
     if settings.recall.enabled:
         recall = min(settings.recall.hard_cap_tokens, live_recall)

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from itertools import product
 from typing import Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
@@ -95,7 +96,8 @@ def plan_edits(
 
     If protected messages do not fit, their longest tool results are shortened, whatever their age, and the reply gets
     less room. Then protected messages leave the window, the largest first, until only those are left that the next
-    reply answers. Last, tool results are cleared.
+    reply answers. Last, tool results are cleared. All of this is done to keep room for a small block too; only if what
+    must stay does not fit next to one, there is none.
 
     Raises:
         WindowTooSmallError: What the next reply answers does not fit, or what is pinned.
@@ -103,9 +105,13 @@ def plan_edits(
     pruning = settings.pruning
     pruning_edits = prune(items, standing, pruning=pruning, window=budget.window, idle=idle, tool=tool, count=count)
     pruned = Plan(items).add(pruning_edits)
-    plan = pruned
-    excess = 0
-    for attempt in _ATTEMPTS:
+    rooms = [0]  # for a block
+    if is_recalling and not _has_block(items):
+        rooms = [budget.small_recall, 0]
+    for reserved, attempt in product(rooms, _ATTEMPTS):
+        if attempt == _ATTEMPTS[0]:
+            plan = pruned
+            excess = 0
         if attempt.shrink == "no":
             plan = pruned
         else:
@@ -138,6 +144,7 @@ def plan_edits(
                 question_follows=question_follows,
                 is_recalling=is_recalling,
                 is_recorded=is_recorded,
+                reserved=reserved,
             )
         except WindowTooSmallError as error:
             too_small = error
@@ -180,13 +187,14 @@ def trim(
     question_follows: bool = False,
     is_recalling: bool = True,
     is_recorded: bool = True,
+    reserved: int = 0,
 ) -> tuple[Edit, ...]:
     """Return the cut that makes a window fit; nothing if it fits already.
 
-    If the protected messages fit only without a recalled block, the block gets less room; as a last resort, the reply
-    gets less. If that is not enough and protected messages may yield, the largest of them are removed, except those
-    that must stay. With trimming switched off, or without recall, a window is only kept from overflowing; without
-    recall, the oldest messages are removed.
+    If the protected messages do not fit next to a recalled block, the block gets less room, but at least `reserved`
+    tokens; as a last resort, the reply gets less. If that is not enough and protected messages may yield, the largest
+    of them are removed, except those that must stay. With trimming switched off, or without recall, a window is only
+    kept from overflowing; without recall, the oldest messages are removed.
 
     Raises:
         WindowTooSmallError: The protected messages do not fit; if these may yield, those that must stay do not.
@@ -197,17 +205,17 @@ def trim(
     if _fits(items, usual, budget):
         return ()
     spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
-    max_limit = budget.ceiling if last_resort else budget.prompt
+    max_limit = (budget.ceiling if last_resort else budget.prompt) - reserved
     needed = _protected_tokens(spans)
     if yields and needed > max_limit:
-        spans = _yield_largest(spans, excess=needed - budget.prompt)
+        spans = _yield_largest(spans, excess=needed - budget.prompt + reserved)
         needed = _protected_tokens(spans)
     if needed > max_limit:
         raise WindowTooSmallError(needed=needed, limit=max_limit)
     if needed <= usual:
         limit = usual
-    elif needed <= budget.prompt:
-        limit = budget.prompt
+    elif needed <= budget.prompt - reserved:
+        limit = budget.prompt - reserved
     else:
         limit = max_limit
     if _fits(items, limit, budget):
@@ -409,10 +417,12 @@ def _conversation_indexes(items: Sequence[Item]) -> list[int]:
 def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) -> int:
     """Return how many tokens the next block may take.
 
-    That is at most the cap, and at most what is left of the window. At the tail all blocks in the window count
+    That is at most the cap, and at most what is left of the window; for a small block, the reply may get less. At the
+    tail all blocks in the window count
     together, and a question that has a block gets no second one, so that the same request gives the same window.
     """
-    left = budget.prompt - tokens(items) - added_tokens_of([item.message for item in items])
+    taken = tokens(items) + added_tokens_of([item.message for item in items])
+    left = max(budget.prompt - taken, min(budget.small_recall, budget.ceiling - taken))
     room = min(budget.recall, left)
     if position == "head":
         return max(0, room - MESSAGE_TOKENS)
@@ -439,14 +449,15 @@ def explain_no_block(items: Sequence[Item], *, position: Position) -> str:
 
 
 def clear_blocks(items: Sequence[Item], budget: Budget, *, position: Position) -> tuple[Edit, ...]:
-    """Return the edit that removes earlier blocks, if they leave a new one less than half its room.
+    """Return the edit that removes earlier blocks, if they leave a new one less than half its room, or hardly any.
 
     Without it nothing could be recalled after a few questions, until the next cut.
     """
     recalled = sum(item.block.tokens for item in items if item.block)
     if position == "head" or not recalled or _has_block(items):
         return ()
-    if budget.live_recall - _block_tokens(items) >= budget.recall // 2:
+    has_room = recall_room(items, budget, position=position) >= budget.small_recall
+    if has_room and budget.live_recall - _block_tokens(items) >= budget.recall // 2:
         return ()
     return (
         Edit(
@@ -499,7 +510,7 @@ MIN_OVERVIEW: Final = 100
 
 def overview_room(items: Sequence[Item], budget: Budget, *, cap: int) -> int:
     """Return how many tokens an overview may take; 0 if there is not enough room for one."""
-    left = budget.prompt - tokens(items) - added_tokens_of([item.message for item in items])
+    left = budget.prompt - tokens(items) - added_tokens_of([item.message for item in items]) - budget.small_recall
     room = min(cap, int(OVERVIEW_SHARE * budget.recall), left)
     return room if room >= min(cap, MIN_OVERVIEW) else 0
 

@@ -31,6 +31,8 @@ _MIN_SEED: Final = 0.3
 """A quote is about the question if it matches at least this share of what the best passage matches."""
 _MAX_SEEDS: Final = 5
 """The number of quotes for which a later statement is looked for."""
+_MAX_SHOWN_SEEDS: Final = 2
+"""How many of them are passages in the window: the best one is often the question itself."""
 _MAX_SEED_TERMS: Final = 12
 """With this many terms to search for, no terms of further quotes are added."""
 _SEED_DECAY: Final = 0.7
@@ -76,7 +78,7 @@ class Newest:
 
         One that takes the place of what only the window or a fact says comes first.
         """
-        quoter = Quoter(self.found, deadline, excerpt_chars=MIN_EXCERPT_CHARS)
+        quoter = Quoter(self.found, deadline, excerpt_chars=MIN_EXCERPT_CHARS, is_by_weights=True)
         left = {quote.passage: quote for quote in quoter.pack(room=room, known=known)}
         replacing: set[int] = set()
         for quote in quotes:
@@ -87,12 +89,20 @@ class Newest:
                 if place in left:
                     chosen.append(left.pop(place))
             if quote.passage not in {one.passage for one in chosen}:
-                left.pop(quote.passage, None)
-                chosen.append(quote)
+                chosen.append(left.pop(quote.passage, quote))
         spent = sum(quote.tokens for quote in chosen)
         while spent > room and len(chosen) > 1:
             spent -= chosen.pop().tokens
-        return chosen
+        return self._leave_out_stale(chosen)
+
+    def _leave_out_stale(self, quotes: Sequence[Quote]) -> list[Quote]:
+        """Leave out the quotes that later statements take the place of, if none of those is quoted or in the window."""
+        quoted = {quote.passage for quote in quotes}
+        left: list[Quote] = []
+        for quote in quotes:
+            if not self.passages.get(quote.passage) or self.judge_passage(quote.passage, quoted, text="") != "no":
+                left.append(quote)
+        return left
 
 
 def find_newest(
@@ -102,6 +112,7 @@ def find_newest(
     facts: Sequence[FactHit],
     instructed: Sequence[Statement],
     hidden: Collection[int],
+    can_search: bool = True,
 ) -> Newest:
     """Find the statements that take the place of what is quoted, or of what the window or its instructions say.
 
@@ -111,6 +122,7 @@ def find_newest(
         facts: The facts in the block.
         instructed: What the system prompt says about the question.
         hidden: Messages that are never recalled.
+        can_search: Whether there is time for a second search; if not, the passages that were read are compared.
     """
     candidates = found.candidates
     is_open = candidates.human & ~np.isin(candidates.messages, list(hidden))
@@ -118,8 +130,10 @@ def find_newest(
     found.read(seeds)
     statements = _choose_statements(found, seeds)
     oldest = min((int(candidates.times[place]) for place in statements), default=0)
-    again = _search_again(found, statements.values(), is_open=is_open, since=oldest)
-    if instructed:  # a search of their own: weak quotes, of which there may be many, have other words
+    again = _Again()
+    if can_search:
+        again = _search_again(found, statements.values(), is_open=is_open, since=oldest)
+    if can_search and instructed:  # a search of their own: weak quotes, of which there may be many, have other words
         again = again.join(_search_again(found, instructed, is_open=is_open, since=0))
     found.read(again.places)
     best = found.ranking.order[:_MAX_RANKED_LATER].tolist()
@@ -131,11 +145,15 @@ def find_newest(
         moment = (int(candidates.times[place]), place)
         passages[place] = later.find(statement, after=moment, speaker=found.texts[place].speaker)
     passages = _leave_out_series(passages)
+    replaced = [statements[place] for place, places in passages.items() if places]
     of_facts: dict[str, list[int]] = {}
     for hit in facts:
         if hit.fact.time:
             moment = (hit.fact.time, len(candidates))
-            of_facts[hit.fact.id] = later.find(Statement.read(hit.fact.content), after=moment)
+            statement = Statement.read(hit.fact.content)
+            of_facts[hit.fact.id] = later.find(statement, after=moment)
+            if of_facts[hit.fact.id]:
+                replaced.append(statement)
     of_instructions = [later.find(statement, after=(-1, -1)) for statement in instructed]
 
     every = dict.fromkeys(chain(*of_instructions, *passages.values(), *of_facts.values()))
@@ -143,7 +161,9 @@ def find_newest(
     scores = found.ranking.scores.copy()
     scores[order] = max(1.0, float(scores.max(initial=0)))
     ranking = replace(found.ranking, order=np.array(order, np.int64), scores=scores)
-    first = replace(found, ranking=ranking, quote_weights={**again.terms, **found.quote_weights})
+    # The excerpt of a later statement is chosen by the words of those that it takes the place of.
+    terms = _find_answer_terms([*replaced, *instructed], asked=found.weights)
+    first = replace(found, ranking=ranking, quote_weights={**found.quote_weights, **terms})
     return Newest(found=first, passages=passages, facts=of_facts)
 
 
@@ -151,10 +171,10 @@ def find_newest(
 
 
 def _choose_seeds(candidates: Candidates, quotes: Sequence[Quote], *, is_open: Bools) -> list[int]:
-    """Choose the passages for which a later one is looked for: the best quotes, and the best one in the window."""
+    """Choose the passages for which a later one is looked for: the best ones in the window, and the best quotes."""
     match = _measure_match(candidates) * is_open
     enough = _MIN_SEED * float(match.max(initial=0))
-    shown = top(match * ~candidates.eligible, 1).tolist()
+    shown = top(match * ~candidates.eligible, _MAX_SHOWN_SEEDS).tolist()
     places = dict.fromkeys([*shown, *(quote.passage for quote in quotes)])
     return [place for place in places if match[place] > 0 and match[place] >= enough][:_MAX_SEEDS]
 
@@ -184,15 +204,13 @@ def _choose_statements(found: Found, seeds: Iterable[int]) -> dict[int, Statemen
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Again:
-    """A second search: its terms, how rare they are, and the places of its best passages in the first search."""
+    """A second search: how rare its terms are, and the places of its best passages in the first search."""
 
-    terms: Mapping[str, float]
-    rarity: Mapping[str, float]
-    places: Sequence[int]
+    rarity: Mapping[str, float] = field(default_factory=dict)
+    places: Sequence[int] = ()
 
     def join(self, other: _Again) -> _Again:
         return _Again(
-            terms={**self.terms, **other.terms},
             rarity={**self.rarity, **other.rarity},
             places=[*self.places, *other.places],
         )
@@ -216,7 +234,7 @@ def _search_again(found: Found, statements: Iterable[Statement], *, is_open: Boo
         for place in np.flatnonzero(candidates.passages == again.passages[best]).tolist():
             if is_open[place] and candidates.times[place] >= since:
                 places.append(place)
-    return _Again(terms=terms, rarity=again.rarity, places=places)
+    return _Again(rarity=again.rarity, places=places)
 
 
 def _find_answer_terms(statements: Iterable[Statement], *, asked: Collection[str]) -> dict[str, float]:

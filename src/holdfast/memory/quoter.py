@@ -30,6 +30,7 @@ from holdfast.search.pack import (
     select_likely,
 )
 from holdfast.signals import sentences
+from holdfast.store.base import PassageText
 from holdfast.text import terms
 from holdfast.tokens import measure_text
 
@@ -103,10 +104,19 @@ class Quoter:
         excerpt_chars: The characters of an excerpt of one of the best passages.
         best: How many passages those are; by default as many as the recipe says.
         min_score: The score, relative to the best passage, that a passage of an adaptive block needs.
+        is_by_weights: Whether excerpts are chosen by the weights of words alone: the passages are not about the
+            question, and neither are the scores of their windows.
     """
 
     def __init__(
-        self, found: Found, deadline: Deadline, *, excerpt_chars: int, best: int | None = None, min_score: float = 0.0
+        self,
+        found: Found,
+        deadline: Deadline,
+        *,
+        excerpt_chars: int,
+        best: int | None = None,
+        min_score: float = 0.0,
+        is_by_weights: bool = False,
     ) -> None:
         query = found.query
         recipe = query.order.recipe
@@ -114,6 +124,7 @@ class Quoter:
         self._found = found
         self._deadline = deadline
         self._excerpt_chars = excerpt_chars
+        self._is_by_weights = is_by_weights
         self._is_adaptive = query.fill == "adaptive"
         order = found.ranking.order
         worth = relative(found.ranking.scores[order])
@@ -191,6 +202,8 @@ class Quoter:
             return None
         if candidates.human[place] and _repeats_question(passage.text, self._found.weights):
             return None
+        if self._is_by_weights:
+            self._window_scores[place] = _weigh_windows(passage, self._found.quote_weights)
         session = int(candidates.sessions[place])
         return Quotable(
             passage=place,
@@ -213,6 +226,15 @@ def _repeats_question(text: str, weights: Mapping[str, float]) -> bool:
     own = set(terms(text))
     new = [term for term in own if term not in weights]
     return len(new) <= _MAX_NEW_SHARE * len(own)
+
+
+def _weigh_windows(passage: PassageText, weights: Mapping[str, float]) -> Floats:
+    """Score the windows of a passage by the words in them, 0 to 1."""
+    scores: list[float] = []
+    for start, stop in passage.windows:
+        words = set(terms(passage.text[start:stop]))
+        scores.append(sum(weights.get(word, 0.0) for word in words))
+    return relative(np.array(scores, np.float32))
 
 
 def _score_windows(candidates: Candidates, places: Sequence[int]) -> dict[int, Floats]:

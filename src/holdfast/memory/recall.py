@@ -195,7 +195,8 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
         size = choose_size(found, confidence=nothing.confidence, is_broad=spread is not None)
     # What the system prompt says about it may have been corrected in other words than those of the question.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
-    if not size and not fact_hits and not instructed and not query.sessions:
+    may_be_corrected = bool(instructed) or _is_in_window(found)
+    if not size and not fact_hits and not may_be_corrected and not query.sessions:
         return replace(nothing, reason=_explain_nothing(found))
 
     listed = fit_lines(query, fact_hits)
@@ -205,18 +206,30 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     newest = Newest(found=found)
     if size and spread is not None:
         quotes = quote_all(spread, room=room, known=known, deadline=deadlines.end)
-    elif size or instructed:
+    elif size or may_be_corrected:
         if size:
             quotes = quote_best(found, room=room, known=known, deadline=deadlines.end)
-        if query.order.fusion == "recipe" and not deadlines.words_alone.is_over:
+        if query.order.fusion == "recipe":
             newest = find_newest(
-                found, quotes, facts=listed.facts, instructed=instructed, hidden=request.hidden.messages
+                found,
+                quotes,
+                facts=listed.facts,
+                instructed=instructed,
+                hidden=request.hidden.messages,
+                can_search=not deadlines.words_alone.is_over,
             )
             quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
     deadlines.end.check()
     if not size and not listed.facts and not quotes and not listed.sessions:
         return replace(nothing, reason=_explain_nothing(found))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
+
+
+def _is_in_window(found: Found) -> bool:
+    """Tell whether something that a person said in the window answers the question: it may have been corrected."""
+    candidates = found.candidates
+    is_shown = find_relevant(found.signals) & candidates.human & ~candidates.eligible
+    return found.signals.is_asking and bool(is_shown.any())
 
 
 def _explain_nothing(found: Found) -> str:

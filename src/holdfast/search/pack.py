@@ -384,12 +384,19 @@ def _split(text: str, start: int, stop: int) -> Iterator[Span]:
 
 
 def _runs(sentences: Sequence[_Sentence], *, min_chars: int) -> Iterator[tuple[int, int]]:
-    """Yield the shortest runs of sentences that are long enough; all sentences if none is."""
+    """Yield the shortest runs of sentences that are long enough; all sentences if none is.
+
+    The last one ends with the last sentence, and begins as early as it must to be long enough.
+    """
     last = 0
     for first, sentence in enumerate(sentences):
         while last < len(sentences) and (last <= first or sentences[last - 1].stop - sentence.start < min_chars):
             last += 1
-        if first and sentences[last - 1].stop - sentence.start < min_chars:
+        if sentences[last - 1].stop - sentence.start < min_chars:
+            start = first
+            while start > 0 and sentences[-1].stop - sentences[start].start < min_chars:
+                start -= 1
+            yield start, last
             return
         yield first, last
 
