@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.memory import facts
-from holdfast.memory.facts import is_asked, kind_of, normalise_slot, same_subject, split_slot
+from holdfast.memory.facts import asks_for, kind_of, normalise_slot, same_subject, split_slot
 from holdfast.store.base import FactRow
 from support.fact_scripts import NOW, fact, learn, rows
 
@@ -74,8 +74,8 @@ def test_slots_have_one_name() -> None:
         "port",
         "colour",
     )
-    assert is_asked("API", "port", question="API 的端口是多少？")
-    assert not is_asked("API", "", question="API?")
+    assert asks_for("API 的端口是多少？", subject="API", slot="port")
+    assert not asks_for("API?", subject="API", slot="")
 
 
 @pytest.mark.parametrize(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
 from typing import Final
 
 from holdfast import signals
 from holdfast.memory import facts
-from holdfast.moments import minute
 from holdfast.search.contradictions import Claim, contradict, may_contradict, read_claim, replaces
 from holdfast.store.base import FactRow
 from holdfast.text import terms
@@ -178,23 +177,14 @@ def note_conflict(fact: FactRow, rivals: Collection[FactRow], *, shown: Iterable
     Of those that are `shown` with it, some may be about the same property in other words; the note says so.
     """
     if rivals:
-        dates = sorted({_day(row) for row in rivals})
+        dates = sorted({facts.name_day(row) for row in rivals})
         other = "another fact" if len(rivals) == 1 else f"{len(rivals)} other facts"
-        return f"of {_day(fact)}; contradicts {other}: {', '.join(dates)}"
+        return f"of {facts.name_day(fact)}; contradicts {other}: {', '.join(dates)}"
     near = [row for row in shown if may_be_contradictory(fact, row)]
     if not near:
         return ""
-    dates = sorted({_day(row) for row in near})
-    return f"of {_day(fact)}; may contradict what is said on {', '.join(dates)}"
-
-
-def _day(fact: FactRow) -> str:
-    return minute(fact.time)[:10] if fact.time else "an unknown date"
-
-
-def keep(fact: FactRow, rivals: Iterable[FactRow], *, time: int) -> list[FactRow]:
-    """Make the rows that say that a fact takes the place of those that contradict it; their history stays."""
-    return [replace(row, superseded_by=fact.id, time=time) for row in rivals]
+    dates = sorted({facts.name_day(row) for row in near})
+    return f"of {facts.name_day(fact)}; may contradict what is said on {', '.join(dates)}"
 
 
 def _find_pairs(rows: Sequence[FactRow]) -> list[tuple[int, int]]:

@@ -5,6 +5,9 @@ successor; so every question can be answered as of any moment, with the history.
 
 A new fact replaces an old one only by rule: a later statement of the same property (slot) of the same subject, with a
 value of the same kind. If that is not certain, both stay, and the pair is returned as unclear.
+
+`conflicts` finds facts that stayed and contradict each other, `past_facts` what held at an earlier time, `recall_facts`
+chooses from all of them for a block.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast import patterns, signals
 from holdfast.memory.fact_questions import MIN_MATCH, match_questions
+from holdfast.moments import minute
 from holdfast.store.base import Across, FactRow, FactType, Scope, Select, Store
 from holdfast.text import digest, terms
 
@@ -64,9 +68,17 @@ def load(store: Store, scope: Scope, *, across: Across = True) -> list[FactRow]:
     return [row for row in rows if row.id not in memories]
 
 
-def supersede(old: FactRow, new: FactRow) -> FactRow:
-    """Make the row that says that a new fact replaces an old one; add it with the new fact in one call."""
-    return replace(old, superseded_by=new.id, time=new.time)
+def name_day(fact: FactRow) -> str:
+    """Return the day on which a fact was learned, for a note on it."""
+    return minute(fact.time)[:10] if fact.time else "an unknown date"
+
+
+def supersede(old: FactRow, new: FactRow, *, time: int | None = None) -> FactRow:
+    """Make the row that says that a fact replaces an old one; add it with a new fact in one call.
+
+    `time` is when that was decided; by default when the new fact was learned.
+    """
+    return replace(old, superseded_by=new.id, time=new.time if time is None else time)
 
 
 def retire(fact: FactRow, *, time: int) -> FactRow:
@@ -109,7 +121,7 @@ def find(rows: Sequence[FactRow], query: str, *, limit: int = 25) -> list[FactHi
     matches = match_questions([row.questions for row in rows], query)
     hits: list[FactHit] = []
     for row, score, match in zip(rows, _score(rows, wanted), matches, strict=True):
-        is_found = 0 < score >= least or match >= MIN_MATCH or is_asked(row.subject, row.slot, question=query)
+        is_found = 0 < score >= least or match >= MIN_MATCH or asks_for(query, subject=row.subject, slot=row.slot)
         if row.pinned or is_found:
             by_question = match >= max(MIN_MATCH, score)
             hits.append(FactHit(fact=row, score=max(score, match), by_question=by_question))
@@ -122,21 +134,23 @@ def add_successors(hits: Sequence[FactHit], rows: Iterable[FactRow], query: str,
     replaced = [replace(row, pinned=False) for row in latest.values() if row.superseded_by and not row.deleted]
     found = {hit.fact.id: hit for hit in hits}
     for hit in find(replaced, query, limit=limit):
-        successor = _find_successor(hit.fact, latest)
-        if successor is not None and successor.id not in found:
+        successor = find_last(hit.fact, latest)
+        holds = not successor.deleted and successor.superseded_by is None
+        if holds and successor.id not in found:
             found[successor.id] = replace(hit, fact=successor)
     return sorted(found.values(), key=lambda hit: (not hit.fact.pinned, -hit.score, -hit.fact.time))[:limit]
 
 
-def _find_successor(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow | None:
-    """Return the fact that holds now in the place of another; None if there is none."""
-    seen: set[str] = set()
-    row: FactRow | None = fact
-    while row is not None and row.superseded_by is not None and row.id not in seen:
+def find_last(fact: FactRow, latest: Mapping[str, FactRow]) -> FactRow:
+    """Return the last of the facts that took the place of each other, beginning with one, as far as they are known.
+
+    It may be deleted or name a successor that is not known: then no fact holds in the place of the first.
+    """
+    seen = {fact.id}
+    row = fact
+    while row.superseded_by is not None and row.superseded_by in latest and row.superseded_by not in seen:
+        row = latest[row.superseded_by]
         seen.add(row.id)
-        row = latest.get(row.superseded_by)
-    if row is None or row.deleted or row.superseded_by is not None:
-        return None
     return row
 
 
@@ -448,7 +462,7 @@ def same_subject(left: str, right: str) -> bool:
     return _subject_key(left) == _subject_key(right)
 
 
-def is_asked(subject: str, slot: str, *, question: str) -> bool:
+def asks_for(question: str, *, subject: str, slot: str) -> bool:
     """Tell whether a question names a subject with all its words, and asks for this property of it."""
     if not slot or _question_form(slot).search(question) is None:
         return False

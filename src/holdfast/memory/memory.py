@@ -367,7 +367,8 @@ class Memory:
             kept = next((row for row in conflict.facts if row.id == fact_id), None)
             if kept is not None:
                 others = [row for row in conflict.facts if row.id != fact_id]
-                self.store.add_facts(conflicts.keep(kept, others, time=self.clock()))
+                now = self.clock()
+                self.store.add_facts([facts.supersede(row, kept, time=now) for row in others])
                 return others
         raise InputError(f"no fact contradicts {fact_id}: see `holdfast facts --conflicts`")
 

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from holdfast.memory.facts import FactHit, find, list_versions
+from holdfast.memory.facts import FactHit, find, find_last, list_versions, name_day
 from holdfast.moments import minute
 from holdfast.patterns import compile_once, load
 from holdfast.search.periods import find_periods, remove_periods
@@ -51,12 +51,13 @@ def find_held(rows: Sequence[FactRow], question: str, *, past: Past, limit: int)
     latest = {row.id: row for row in rows}
     lines: dict[str, list[FactRow]] = defaultdict(list)
     for row in versions:
-        lines[_find_line(row, latest)].append(row)
+        lines[find_last(latest[row.id], latest).id].append(row)
     # A version that is over is not shown for being pinned.
     matches = find([replace(row, pinned=False) for row in versions], remove_periods(question), limit=4 * limit)
     found: dict[FactRow, FactHit] = {}
     for match in matches:
-        line = sorted(lines[_find_line(match.fact, latest)], key=lambda row: row.time)
+        last = find_last(latest[match.fact.id], latest)
+        line = sorted(lines[last.id], key=lambda row: row.time)
         for row in _choose(line, versions, past):
             note = ""
             if len(line) > 1 or not past.is_before:
@@ -75,18 +76,7 @@ def _choose(line: Sequence[FactRow], versions: Mapping[FactRow, int | None], pas
     return [*held, *current]
 
 
-def _find_line(fact: FactRow, latest: Mapping[str, FactRow]) -> str:
-    """Return the id of the last of the facts that took the place of each other."""
-    seen = {fact.id}
-    row = latest[fact.id]
-    while row.superseded_by is not None and row.superseded_by in latest and row.superseded_by not in seen:
-        row = latest[row.superseded_by]
-        seen.add(row.id)
-    return row.id
-
-
 def _note(fact: FactRow, until: int | None) -> str:
-    start = minute(fact.time)[:10] if fact.time else "an unknown date"
     if until is None:
-        return f"since {start}"
-    return f"from {start} until {minute(until)[:10]}"
+        return f"since {name_day(fact)}"
+    return f"from {name_day(fact)} until {minute(until)[:10]}"

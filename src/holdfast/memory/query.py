@@ -218,7 +218,11 @@ def _is_command(text: str) -> bool:
 
 
 def asks_something(text: str) -> bool:
-    """Tell whether a message asks or requests something; one that only states something does not."""
+    """Tell whether a message asks or requests something, so that memory may have the answer.
+
+    One that only states something does not. `signals.is_question` is about a single sentence that may become a fact: it
+    takes a request ("remember that …") for a statement.
+    """
     return compile_once(load("questions")["asks"], re.IGNORECASE | re.VERBOSE).search(unwrap(text)) is not None
 
 

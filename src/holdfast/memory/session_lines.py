@@ -1,4 +1,8 @@
-"""One line for each session: when it was, what it was about, and what came of it. No model is needed."""
+"""One line for each session: when it was, what it was about, and what came of it. No model is needed.
+
+The lines go into an overview, and into the block for a question that `session_questions` reads. `sessions` has the
+titles, and the list for people.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 from holdfast import signals
-from holdfast.memory.archive import is_noise, unwrap
-from holdfast.memory.sessions import make_title_of, read_title, shorten
+from holdfast.memory.archive import is_noise, unwrap, weigh_letters
+from holdfast.memory.sessions import Sentence, find_request, list_requests, read_title, shorten
 from holdfast.patterns import compile_once, load
 from holdfast.store.base import MessageRow, Scope, Select, SessionSpan, Store
 
@@ -19,10 +23,6 @@ MAX_OUTCOME_CHARS: Final = 120
 """The longest outcome in a list of sessions,"""
 MAX_KEY_CHARS: Final = 200
 """and the longest sentence of a session that was asked for."""
-_FIRST_READ: Final = 8
-"""Messages at the beginning of a session that are read first for its title,"""
-_MAX_FIRST_READ: Final = 40
-"""and if those have none: a host may put its own before those of the user."""
 _LAST_READ: Final = 24
 """Messages at the end of a session that are read for what came of it."""
 _MAX_PERIOD_READ: Final = 200
@@ -54,20 +54,12 @@ class SessionLine:
     messages: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Quote:
-    """A sentence, and the message that it is from."""
-
-    text: str
-    message: int
-
-
 def describe(store: Store, span: SessionSpan) -> SessionLine | None:
     """Make the line of a session; None if it has neither a title nor an outcome that may be shown."""
-    title = _find_title(store, span.scope)
+    title = find_request(store, span.scope, has_excluded=False)
     given = read_title(store, span.scope)
     if given and title is not None:
-        title = _Quote(given, title.message)
+        title = Sentence(given, title.message)
     last = _readable(store.read_messages(Select(scope=span.scope, newest=True, limit=_LAST_READ)))
     return _make_line(span, title, last, time=span.last_time, max_chars=MAX_OUTCOME_CHARS)
 
@@ -99,7 +91,7 @@ def describe_period(
             rows.append(row)
     if not rows:
         return None
-    title = _find_title(store, span.scope)
+    title = find_request(store, span.scope, has_excluded=False)
     if title is not None and title.message in shown:
         title = None
     time = max(row.message.timestamp or 0 for row in rows)
@@ -112,12 +104,12 @@ def describe_period(
 
 
 def _make_line(
-    span: SessionSpan, title: _Quote | None, rows: Sequence[MessageRow], *, time: int, max_chars: int
+    span: SessionSpan, title: Sentence | None, rows: Sequence[MessageRow], *, time: int, max_chars: int
 ) -> SessionLine | None:
     known = title.text if title is not None else ""
     outcome = _find_outcome(rows, title=known, max_chars=max_chars)
     if title is None:
-        title = next(_list_requests(rows), None)
+        title = next(list_requests(rows), None)
     quotes = [quote for quote in (outcome, title) if quote is not None]
     if not quotes:
         return None
@@ -136,40 +128,19 @@ def _readable(rows: Iterable[MessageRow]) -> list[MessageRow]:
     return [row for row in rows if not row.excluded]
 
 
-# --- title -------------------------------------------------------------------------------
-
-
-def _find_title(store: Store, scope: Scope) -> _Quote | None:
-    rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
-    title = next(_list_requests(_readable(rows)), None)
-    if title is not None or len(rows) < _FIRST_READ:
-        return title
-    rows = store.read_messages(Select(scope=scope, after=rows[-1].id, limit=_MAX_FIRST_READ - _FIRST_READ))
-    return next(_list_requests(_readable(rows)), None)
-
-
-def _list_requests(rows: Iterable[MessageRow]) -> Iterator[_Quote]:
-    """List the first real sentence of each message of the user."""
-    for row in rows:
-        if row.message.role == "user":
-            title = make_title_of(row.message.text)
-            if title:
-                yield _Quote(title, row.id)
-
-
 # --- outcome -----------------------------------------------------------------------------
 
 
-def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> _Quote | None:
+def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> Sentence | None:
     """Find the last sentence that states a result, else the last one that states anything."""
-    stated: _Quote | None = None
+    stated: Sentence | None = None
     for row in reversed(rows):
         texts = [text for text in _list_sentences(row) if shorten(text) != title]
         for text in texts:
             if _matches("result", text):
-                return _Quote(shorten(text, max_chars=max_chars), row.id)
+                return Sentence(shorten(text, max_chars=max_chars), row.id)
         if stated is None and texts and row.message.role == "assistant":
-            stated = _Quote(shorten(texts[0], max_chars=max_chars), row.id)
+            stated = Sentence(shorten(texts[0], max_chars=max_chars), row.id)
     return stated
 
 
@@ -183,7 +154,7 @@ def _list_sentences(row: MessageRow) -> list[str]:
         return []
     found: list[str] = []
     for sentence in signals.sentences(unwrap(row.message.text)):
-        if is_noise(sentence) or _matches("around", sentence) or _count_letters(sentence) < _MIN_SENTENCE:
+        if is_noise(sentence) or _matches("around", sentence) or weigh_letters(sentence) < _MIN_SENTENCE:
             continue
         if role == "assistant" or signals.has_signal(sentence, "decision", "choice", "correction", "remember"):
             found.append(_unmark(sentence))
@@ -197,10 +168,6 @@ def _matches(name: str, text: str) -> bool:
 def is_done(task: str) -> bool:
     """Tell whether the words of a task say that it is no longer open."""
     return _matches("done", task)
-
-
-def _count_letters(text: str) -> int:
-    return sum(3 if ord(character) > 0x2E7F else 1 for character in text)  # noqa: PLR2004 - ideographs begin there
 
 
 def _unmark(sentence: str) -> str:
@@ -217,12 +184,10 @@ def _read_period(store: Store, span: SessionSpan, *, since: int, until: int) -> 
     Messages are numbered in the order in which they were archived, which is that of their times but for imports of
     sessions in parts. So the end of the period is found by halving.
     """
-    scope = span.scope
-    after = None
     before = None
     if until <= span.last_time:
-        before = _find_first_since(store, scope, until)
-    rows = store.read_messages(Select(scope=scope, after=after, before=before, newest=True, limit=_MAX_PERIOD_READ))
+        before = _find_first_since(store, span.scope, until)
+    rows = store.read_messages(Select(scope=span.scope, before=before, newest=True, limit=_MAX_PERIOD_READ))
     return [row for row in rows if since <= (row.message.timestamp or 0) < until]
 
 
@@ -244,10 +209,10 @@ def _find_first_since(store: Store, scope: Scope, time: int) -> int | None:
     return low
 
 
-def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int, rank: Rank) -> list[_Quote]:
+def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int, rank: Rank) -> list[Sentence]:
     """Choose the sentences that say most about a session, oldest first."""
     seen = {text.rstrip("…") for text in known if text}
-    weighed: list[tuple[float, int, _Quote]] = []
+    weighed: list[tuple[float, int, Sentence]] = []
     for row in rows:
         for sentence in _list_statements(row):
             text = shorten(sentence, max_chars=MAX_KEY_CHARS)
@@ -256,7 +221,7 @@ def _choose_keys(rows: Sequence[MessageRow], *, known: Sequence[str], limit: int
             seen.add(text)
             weight = rank(sentence, row.message.role)
             if weight > 0:
-                weighed.append((weight, len(weighed), _Quote(text, row.id)))
+                weighed.append((weight, len(weighed), Sentence(text, row.id)))
     best = sorted(weighed, key=lambda entry: (-entry[0], entry[1]))[:limit]
     return [quote for _, _, quote in sorted(best, key=lambda entry: entry[1])]
 
@@ -266,7 +231,7 @@ def _list_statements(row: MessageRow) -> Iterator[str]:
     if row.message.role not in {"user", "assistant"}:
         return
     for sentence in signals.sentences(unwrap(row.message.text)):
-        if is_noise(sentence) or _count_letters(sentence) < _MIN_SENTENCE:
+        if is_noise(sentence) or weigh_letters(sentence) < _MIN_SENTENCE:
             continue
         if row.message.role == "assistant" and _matches("around", sentence):
             continue

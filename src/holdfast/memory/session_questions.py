@@ -18,7 +18,8 @@ from holdfast.memory.archive import unwrap
 from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
 from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh
 from holdfast.patterns import compile_once, load
-from holdfast.search.periods import Range, find_periods, remove_periods
+from holdfast.search.dates import Range
+from holdfast.search.periods import find_periods, remove_periods
 from holdfast.search.related import find_related
 from holdfast.store.base import SearchQuery, Select, SessionSpan, Store
 from holdfast.text import is_unsegmented, terms

@@ -1,12 +1,16 @@
-"""The list of stored sessions, with titles by which a person recognises them."""
+"""The list of stored sessions, with titles by which a person recognises them.
+
+`session_lines` adds to a title what came of the session, for the model.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
-from holdfast.store.base import Record, Scope, Select, Store
+from holdfast.store.base import MessageRow, Record, Scope, Select, Store
 
 TURN: Final = "turn"
 """The kind of the records that hold the reports of past turns."""
@@ -15,9 +19,19 @@ TITLE: Final = "title"
 MAX_TITLE_CHARS: Final = 72
 MAX_GREETING_WORDS: Final = 3
 """The words of an exclamation that is not the title if more follows."""
-_MAX_READ: Final = 40
-"""How many messages at the beginning of a session are examined: a host may put its own before those of the user."""
+_FIRST_READ: Final = 8
+"""Messages at the beginning of a session that are read first for its title,"""
+_MAX_FIRST_READ: Final = 40
+"""and if those have none: a host may put its own before those of the user."""
 _ENDS: Final = (". ", "? ", "! ", "。", "？", "！")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of a session, and the number of the archived message that it is from."""
+
+    text: str
+    message: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,13 +136,28 @@ def make_title(store: Store, scope: Scope) -> str:
     title = read_title(store, scope)
     if title:
         return title
-    for row in store.read_messages(Select(scope=scope, limit=_MAX_READ)):
-        if row.message.role != "user":
+    request = find_request(store, scope)
+    return "" if request is None else request.text
+
+
+def find_request(store: Store, scope: Scope, *, has_excluded: bool = True) -> Sentence | None:
+    """Find the first real sentence of the user in a session; without `has_excluded`, in what may be recalled."""
+    rows = store.read_messages(Select(scope=scope, limit=_FIRST_READ))
+    request = next(list_requests(rows, has_excluded=has_excluded), None)
+    if request is not None or len(rows) < _FIRST_READ:
+        return request
+    rows = store.read_messages(Select(scope=scope, after=rows[-1].id, limit=_MAX_FIRST_READ - _FIRST_READ))
+    return next(list_requests(rows, has_excluded=has_excluded), None)
+
+
+def list_requests(rows: Iterable[MessageRow], *, has_excluded: bool = True) -> Iterator[Sentence]:
+    """List the first real sentence of each message of the user."""
+    for row in rows:
+        if row.message.role != "user" or (row.excluded and not has_excluded):
             continue
         title = make_title_of(row.message.text)
         if title:
-            return title
-    return ""
+            yield Sentence(title, row.id)
 
 
 def make_title_of(message: str) -> str:

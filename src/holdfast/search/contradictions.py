@@ -2,6 +2,9 @@
 
 Whether the later one takes the place of the earlier one is a second question: it does if it says so ("no longer",
 "from now on", 改成), or if nothing but a number, a date or the like differs.
+
+This is for stored facts, each of which is one plain statement. `corrections` compares what people say in conversations,
+by the words that a question leaves open.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Find the dates in a query: "in May", "on 3 June 2023", "two weeks ago", "去年三月", "昨天", "先週".
 
-Ranges are half-open, in Unix milliseconds. They raise the score of messages from that time, and hide nothing.
+Ranges are half-open, in Unix milliseconds. They raise the score of messages from that time, and hide nothing: so they
+are in UTC and wider than what is named. `periods` has exact ones.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from itertools import chain
 from typing import Final
 
 Range = tuple[int, int]
+"""Unix milliseconds, half-open."""
 
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH: Final = re.compile(
@@ -82,7 +84,7 @@ def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Dates:
+class CalendarDate:
     """A day or a month of a year, as a text names it: 0 for what it does not say."""
 
     year: int = 0
@@ -98,17 +100,17 @@ def find_counts_back(text: str) -> Iterator[tuple[int, str]]:
         yield count, match["unit"].lower() if match["unit"] else _CJK_UNITS[match["cjk_unit"][0]]
 
 
-def find_calendar_dates(text: str) -> Iterator[Dates]:
+def find_calendar_dates(text: str) -> Iterator[CalendarDate]:
     """Find the days and months that a text names: "in May", "on 3 June 2023", "3月5日"."""
     for match in _MONTH.finditer(text):
         name, day, after, year = match.group("month", "day", "after", "year")
         is_certain = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
         if is_certain or (name[0].isupper() and _TIME_WORD.search(text[: match.start()])):
             month = _MONTHS.index(name.lower()[:3]) + 1
-            yield Dates(year=int(year or 0), month=month, day=int(day or after or 0))
+            yield CalendarDate(year=int(year or 0), month=month, day=int(day or after or 0))
     for match in chain(_ISO.finditer(text), () if text.isascii() else _CJK.finditer(text)):
         month = _CJK_NUMBERS.get(match["month"]) or int(match["month"])
-        yield Dates(year=int(match["year"] or 0), month=month, day=int(match["day"] or 0))
+        yield CalendarDate(year=int(match["year"] or 0), month=month, day=int(match["day"] or 0))
 
 
 def remove_dates(text: str) -> str:
@@ -123,7 +125,7 @@ def _find_absolute(text: str, years: range) -> Iterator[Range]:
         yield from _days(date, years)
 
 
-def _days(date: Dates, years: range) -> Iterator[Range]:
+def _days(date: CalendarDate, years: range) -> Iterator[Range]:
     month = date.month
     for number in [date.year] if date.year else years:
         try:

@@ -1,7 +1,7 @@
 """Find the calendar periods that a question names: "yesterday", "on Monday", "last week", "in March", "上周", "三天前".
 
 Unlike the ranges of `dates`, which raise scores, these have exact ends: whole days in the time zone of this machine. So
-a list of sessions can be made of them.
+a list of sessions can be made of them, or of the facts that held.
 """
 
 from __future__ import annotations
@@ -14,10 +14,7 @@ from typing import Final
 
 from holdfast.moments import local
 from holdfast.patterns import compile_once, load
-from holdfast.search.dates import Dates, find_calendar_dates, find_counts_back, remove_dates
-
-Range = tuple[int, int]
-"""Unix milliseconds, half-open."""
+from holdfast.search.dates import CalendarDate, Range, find_calendar_dates, find_counts_back, remove_dates
 
 _WEEK: Final = 7
 _RECENT_DAYS: Final = 7
@@ -120,7 +117,7 @@ def _count_back(today: datetime, count: int, unit: str) -> tuple[datetime, datet
     return datetime(today.year - count, 1, 1), datetime(today.year - count + 1, 1, 1)  # noqa: DTZ001 - as above
 
 
-def _find_calendar_days(date: Dates, today: datetime) -> Iterator[tuple[datetime, datetime]]:
+def _find_calendar_days(date: CalendarDate, today: datetime) -> Iterator[tuple[datetime, datetime]]:
     """Return a day or a month; without a year, the last one that has begun."""
     with suppress(ValueError):
         year = date.year or today.year
