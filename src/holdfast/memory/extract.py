@@ -34,11 +34,17 @@ from holdfast.tokens import count_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extraction:
-    """The result of an extraction. Add its rows in one call, in their order.
+    """The result of an extraction.
 
-    `dropped` are the facts of a model that could not be proved; `actions` count ADD, UPDATE, SUPERSEDE, DELETE and
-    NONE. `unread` are messages that a failing model did not read, to be extracted again, and `failure` says why. There
-    are no facts of these and of later ones. With `is_unusable` it did answer, but nothing that can be used.
+    Attributes:
+        rows_to_add: The rows of new and changed facts. Add them in one call, in their order.
+        dropped: Facts of a model that could not be proved.
+        actions: How often each of ADD, UPDATE, SUPERSEDE, DELETE and NONE was chosen.
+        calls: How often the model was asked.
+        unread: Messages that a failing model did not read, to be extracted again. There are no facts of these and of
+            later ones.
+        failure: Why they were not read.
+        is_unusable: Whether the model did answer, but nothing that can be used.
     """
 
     rows_to_add: tuple[FactRow, ...] = ()
@@ -64,10 +70,18 @@ def extract(
 ) -> Extraction:
     """Read the facts in messages, oldest first, and decide what becomes of each.
 
-    The same messages give the same facts with the same ids, so doing it again adds nothing. Without a model only what
-    is explicit is read. `known` has every version of every fact that the scope may see, oldest first; `now` is for
-    messages without a timestamp; recalled text is recognised by `marks`; `timeout` is in seconds for each call of the
-    model.
+    The same messages give the same facts with the same ids, so doing it again adds nothing.
+
+    Args:
+        messages: The messages.
+        scope: The owner of the facts.
+        model: The model; without one only what is explicit is read.
+        known: Every version of every fact that the scope may see, oldest first.
+        settings: The settings.
+        now: The time of messages without a timestamp.
+        marks: The keys by which recalled text is recognised, which is not read.
+        timeout: The seconds that each call of the model may take.
+        cancel: Ends a call when it is set.
     """
     if not settings.knowledge.extraction:
         return Extraction()
@@ -85,7 +99,9 @@ def extract(
     decisions = _resolve_all(drafts, rows, scope=scope, now=now)
     rivals = [decision for decision in decisions if decision.rivals][:_MAX_UNCLEAR]
     unclear = _Unclear(rivals, rows, allow_delete=settings.knowledge.allow_delete)
-    calls, failure, more = reader.calls, reader.failure, list[str]()
+    calls = reader.calls
+    failure = reader.failure
+    more: list[str] = []
     if rivals and not failure:
         calls += 1
         try:
@@ -131,14 +147,16 @@ def _resolve_all(drafts: Iterable[Draft], rows: list[FactRow], *, scope: Scope, 
 
 
 def _count_actions(decisions: Iterable[Decision], more: Iterable[str] = ()) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(Counter((*(decision.action for decision in decisions), *more)).items()))
+    counts = Counter(decision.action for decision in decisions) + Counter(more)
+    return tuple(sorted(counts.items()))
 
 
 # --- without a model ---------------------------------------------------------------
 
 _MAX_OWN_CHARS: Final = 4_000
+"""Most of a longer message was pasted:"""
 _ENDS: Final = 600
-"""Of a text so long that most of it was pasted, this many characters of its beginning and end are read."""
+"""this many characters of its beginning and of its end are read."""
 
 
 def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> list[Draft]:
@@ -153,11 +171,9 @@ def read_explicit(messages: Iterable[MessageRow], marks: Marks = NO_MARKS) -> li
             continue
         if len(text) > _MAX_OWN_CHARS:
             text = f"{head(text, _ENDS)}\n{tail(text, _ENDS)}"
-        drafts += (
-            replace(draft, quote=draft.content, evidence=(row.id,), time=own.timestamp or 0)
-            for draft in read_text(text)
-            if not is_secret(draft.content)
-        )
+        for draft in read_text(text):
+            if not is_secret(draft.content):
+                drafts.append(replace(draft, quote=draft.content, evidence=(row.id,), time=own.timestamp or 0))
     return drafts
 
 
@@ -202,17 +218,15 @@ class _Unclear:
         actions: list[str] = []
         for answer in parse_objects(reply, name="answers", key="new") or []:
             held = {fact.id: fact for fact in facts.current(self.rows) if not fact.pinned}
-            given = answer.get("new")
-            number = given if isinstance(given, int) else 0
-            old, action = held.get(str(answer.get("old"))), str(answer.get("action")).upper()
-            rivals = {
-                place: decision.rivals
-                for place, decision in enumerate(self.decisions, 1)
-                if decision.rows[0].id in held
-            }
-            if old is None or old.id not in rivals.get(number, ()):
+            number = answer.get("new")
+            if not isinstance(number, int) or not 1 <= number <= len(self.decisions):
                 continue
-            new = self.decisions[number - 1].rows[0]
+            decision = self.decisions[number - 1]
+            new = decision.rows[0]
+            old = held.get(str(answer.get("old")))
+            if old is None or old.id not in decision.rivals or new.id not in held:
+                continue
+            action = str(answer.get("action")).upper()
             changes = {
                 "SUPERSEDE": facts.supersede(old, new),
                 "UPDATE": facts.supersede(old, new),
@@ -230,24 +244,30 @@ class _Unclear:
 # --- with a model ------------------------------------------------------------------
 
 _MAX_ANSWER_TOKENS: Final = 4_096
+"""The tokens that a model may answer with: enough for dozens of facts."""
 _MIN_ANSWER_TOKENS: Final = 256
+"""The same in a small window."""
 _MAX_REPEATED_CHARS: Final = 200
 """Characters of an answer that is not JSON which the model sees when it is asked again."""
 _USABLE_SHARE: Final = 0.8
 """The part of a model's window that is used, since token counts are estimates."""
 _KNOWN_SHARE: Final = 0.15
+"""The largest share of the window that known facts take in a prompt,"""
 _MAX_KNOWN_TOKENS: Final = 1_000
-"""The most tokens of known facts in a prompt, and the most share of the window."""
+"""and the most tokens."""
 _MIN_ROOM: Final = 200
+"""The least tokens of messages in a prompt, however small the window is said to be."""
 _MAX_DEPTH: Final = 4
 """Maximum number of times that a batch is split in two."""
 _MAX_CHARS: Final = 500
+"""The length of a fact; more is a summary, not a fact."""
 _NOT_JSON: Final = ": the answer was not JSON; use another model, or set knowledge.extraction = false"
 _TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
 
 MAX_QUESTIONS: Final = 3
 """The number of questions that are kept of a fact."""
 _MAX_QUESTION_CHARS: Final = 160
+"""A longer one is no question that somebody asks."""
 _FIELDS: Final = ("type", "content", "context", "subject", "slot", "value", "message", "quote", "questions")
 _SCHEMA: Final[Mapping[str, Any]] = {
     "type": "object",
@@ -282,8 +302,11 @@ class Dropped:
 
 _TOOL_HEAD: Final = 600
 _TOOL_TAIL: Final = 300
+"""The characters that are read at the beginning and at the end of a tool call or result."""
 _HEADER_TOKENS: Final = 8
+"""The tokens of the number and the speaker before a message."""
 _MIN_CHARS: Final = 400
+"""A shorter text is not split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -311,8 +334,11 @@ class Piece:
     def split(self) -> tuple[Piece, Piece]:
         """Split it at a line or a space near its middle."""
         middle = len(self.text) // 2
-        breaks = [place for mark in ("\n", " ") if (place := self.text.rfind(mark, middle // 2, middle)) > 0]
-        place = breaks[0] if breaks else middle
+        place = self.text.rfind("\n", middle // 2, middle)
+        if place <= 0:
+            place = self.text.rfind(" ", middle // 2, middle)
+        if place <= 0:
+            place = middle
         return replace(self, text=self.text[:place]), replace(self, text=self.text[place:])
 
     def make_draft(self, item: Mapping[str, Any], content: str) -> Draft:
@@ -322,7 +348,7 @@ class Piece:
         wanted = plain(quote)
         sentence = next((each for each in signals.sentences(self.text) if wanted in plain(each)), quote)
         # A fact in Latin letters that quotes another script, or the other way round, was translated.
-        shares = _unsegmented_share(content), _unsegmented_share(self.text)
+        shares = (_unsegmented_share(content), _unsegmented_share(self.text))
         is_translated = min(shares) == 0 and max(shares) > 0.5  # noqa: PLR2004 - a half
         return Draft(
             type=_TYPES[str(item["type"]).lower()],
@@ -396,10 +422,18 @@ def _find_known_room(model: Model) -> int:
 
 @dataclass(slots=True, kw_only=True)
 class Reader:
-    """Reads facts with a model. The prompt lists the `known` facts; `timeout` is in seconds for each call.
+    """Reads facts with a model.
 
-    `dropped` are facts that were not kept, `unread` the pieces that the model did not read or gave no answer to, and
-    `failure` says why; `is_unusable` if it did answer, or no request was short enough for it.
+    Attributes:
+        model: The model.
+        known: The facts that hold; the prompt lists those that the messages are about.
+        timeout: The seconds that each call may take.
+        cancel: Ends a call when it is set.
+        calls: How often the model was asked.
+        dropped: Facts that were not kept.
+        unread: The pieces that the model did not read, or gave no answer to.
+        failure: Why it did not.
+        is_unusable: Whether it did answer, or no request was short enough for it.
     """
 
     model: Model
@@ -424,7 +458,10 @@ class Reader:
                 left = room
             batches[-1].append(piece)
             left -= piece.tokens
-        return [draft for batch in batches if batch for draft in self._read_batch(batch, instructions, depth=0)]
+        drafts: list[Draft] = []
+        for batch in filter(None, batches):
+            drafts += self._read_batch(batch, instructions, depth=0)
+        return drafts
 
     def _list_known(self, pieces: Sequence[Piece]) -> list[str]:
         """List the known facts that the pieces are most about, as many as there is room for.
@@ -457,11 +494,16 @@ class Reader:
         try:
             found, is_too_long = self._ask(batch, instructions)
         except ModelError as error:
-            found, is_too_long, failure = None, isinstance(error, ModelOverflowError), str(error)
+            failure = str(error)
+            found = None
+            is_too_long = isinstance(error, ModelOverflowError)
             is_unusable = is_too_long
         parts = _halve(batch) if is_too_long and depth < _MAX_DEPTH else ()
         if parts:
-            return [draft for part in parts for draft in self._read_batch(part, instructions, depth=depth + 1)]
+            drafts: list[Draft] = []
+            for part in parts:
+                drafts += self._read_batch(part, instructions, depth=depth + 1)
+            return drafts
         if found is None:
             self.failure = failure
             self.is_unusable = is_unusable
@@ -549,6 +591,7 @@ _SAME: Final = str.maketrans("“”„«»‘’‚′–—−…", '"""""' + 
 _NUMBER: Final = re.compile(r"\d+(?:[.,:]\d+)*")
 _MASK: Final = "[REDACTED"
 _MIN_QUOTE: Final = 6
+"""The letters of the shortest quote that proves anything; see `weigh_letters`."""
 
 
 def plain(text: str) -> str:
@@ -576,6 +619,7 @@ def _unsegmented_share(text: str) -> float:
 
 _COMMA: Final = re.compile(r",(?=\s*[}\]])")
 _MAX_OBJECT_CHARS: Final = 20_000
+"""A longer object is not one fact: it is not worth the time that parsing every brace would take."""
 
 
 def parse_objects(text: str, *, name: str, key: str) -> list[dict[str, Any]] | None:
@@ -606,7 +650,8 @@ def _parse(text: str) -> Any:
 def _find_objects(text: str) -> Iterator[str]:
     """Yield every part of a text between a brace and the one that closes it, inner ones first."""
     starts: list[int] = []
-    quoted = escaped = False
+    quoted = False
+    escaped = False
     for place, character in enumerate(text):
         if quoted:
             quoted = escaped or character != '"'
