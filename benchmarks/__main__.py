@@ -14,6 +14,7 @@ from typing import Any
 import click
 from rich.table import Table
 
+from holdfast import settings as configuration
 from holdfast import transcripts
 from holdfast.cli.console import Progress, open_console
 from holdfast.cli.options import as_json
@@ -197,17 +198,25 @@ def lines(*, messages: int, seed: int, as_json: bool) -> None:
     show_default=True,
     help="The questions for choosing parameters, or those for checking the choice.",
 )
+@click.option(
+    "--eagerness",
+    type=click.Choice(["shy", "normal", "generous"]),
+    default="normal",
+    show_default=True,
+    help="The setting recall.eagerness.",
+)
 @click.option("--processes", type=click.IntRange(min=1), default=1, show_default=True)
 @as_json
-def other_words(*, path: Path | None, half: Any, processes: int, as_json: bool) -> None:
+def other_words(*, path: Path | None, half: Any, eagerness: str, processes: int, as_json: bool) -> None:
     """How many questions are answered in the window, in the words of the fact and in other words.
 
     PATH is the folder with the real sessions that the sheet names. Without it only generated conversations are used.
     """
     from benchmarks.other_words import count_questions, measure  # noqa: PLC0415 - as above
 
+    settings = configuration.load(recall={"eagerness": eagerness}).settings
     with Progress(count_questions(half, folder=path)) as progress:
-        found = measure(folder=path, half=half, processes=processes, progress=progress.advance)
+        found = measure(folder=path, half=half, settings=settings, processes=processes, progress=progress.advance)
     show(found, found["systems"], first="archive", as_json=as_json)
 
 
