@@ -19,7 +19,7 @@ from mcp.client.streamable_http import streamable_http_client
 from holdfast import Engine
 from holdfast.settings import Settings
 from support import patient
-from support.waiting import until
+from support.waiting import UNHURRIED, until
 
 
 @pytest.fixture
@@ -54,6 +54,8 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
 
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             assert set(tools) == {
+                "archive_describe",
+                "archive_expand",
                 "archive_get",
                 "memory_forget",
                 "memory_get",
@@ -93,6 +95,48 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
             assert "memory_search" in str(prompt)
             assert (await call("memory_forget", {"messages": numbers}))["rows"] >= len(numbers)
             assert not (await call("memory_search", question))["excerpts"]
+
+    anyio.run(use)
+
+
+def test_what_left_the_window_is_described_and_shown(tmp_path: Path) -> None:
+    """Without a session it is the newest of the project; a cut of another project is not found."""
+    home = tmp_path / "cut"
+    settings = Settings(recall=UNHURRIED)
+    with Engine.open(home, settings=settings, background=False) as engine:
+        history = [{"role": "user", "content": f"{number}. 倉庫の鍵 " + "the importer " * 150} for number in range(20)]
+        engine.session("long", project="shop").assemble(history, limit=4_000, reserve=500)
+        engine.session("other", project="elsewhere").assemble(history, limit=4_000, reserve=500)
+
+    async def use() -> None:
+        arguments = ["-m", "holdfast", "mcp", "--home", str(home), "--project", "shop"]
+        parameters = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
+        async with stdio_client(parameters) as streams, ClientSession(*streams) as client:
+            await client.initialize()
+            described = (await client.call_tool("archive_describe", {})).structured_content
+            assert described is not None
+            assert described["session"] == "long"
+            cut = described["cuts"][-1]
+            assert cut["kind"] == "trimmed"
+            assert cut["reason"]
+            assert cut["time"]
+            assert cut["tokens"] > 0
+            assert "倉庫の鍵" in cut["about"][0]
+            texts: list[str] = []
+            start: int | None = 0
+            while start is not None:
+                values = {"cut": cut["cut"], "session": "long", "start": start}
+                shown = (await client.call_tool("archive_expand", values)).structured_content
+                assert shown is not None
+                texts += [message["text"] for message in shown["messages"]]
+                start = shown["next"]
+            assert texts == [message["content"] for message in history[: len(texts)]]
+            assert len(texts) == len(cut["messages"])
+            elsewhere = (await client.call_tool("archive_describe", {"session": "other"})).structured_content
+            assert elsewhere == {"session": "other", "cuts": []}
+            failed = await client.call_tool("archive_expand", {"cut": 999, "session": "long"})
+            assert failed.is_error
+            assert "archive_describe" in str(failed.content)
 
     anyio.run(use)
 

@@ -176,3 +176,60 @@ class TestRecords:
         for number in (1, 2, 3):
             record(timeline, make_report(number), list(range(1, number + 1)))
         assert [report.turn for report in read_reports(memory.store, SCOPE)] == [1, 2, 3]
+
+
+class TestCuts:
+    def test_what_left_is_listed_with_its_reason_and_shown_again(self, tmp_path: Path) -> None:
+        """What was forgotten is not listed; what a summary replaced is, with the summary."""
+        history = [user(f"{number}. 港 " + "harbour " * 150) for number in range(20)]
+        with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+            session = engine.session("s")
+            assert session.describe_cuts() == []
+            session.assemble(history, limit=4_000, reserve=500)
+            (cut,) = session.describe_cuts()
+            assert (cut.kind, cut.reason != "", cut.tokens > 0) == ("trimmed", True, True)
+            assert cut.about[0].startswith(f"[{cut.messages[0]}] user: 0. 港 harbour")
+            shown = session.expand_cut(cut.id, max_chars=2_000)
+            assert shown.messages[0].text == history[0].text
+            assert shown.next == cut.messages[1]
+            assert session.expand_cut(cut.id, start=shown.next, max_chars=100).messages[0].left_out > 1_000
+            session.forget(cut.messages[:1])
+            (rest,) = session.describe_cuts()
+            assert rest.messages == cut.messages[1:]
+            session.compact(history, limit=4_000)
+            (compacted,) = session.describe_cuts(last=1)
+            assert (compacted.kind, compacted.summary != "") == ("compacted", True)
+            with pytest.raises(InputError, match="has no cut 77"):
+                session.expand_cut(77)
+
+    def test_what_came_back_is_listed_again_only_after_another_cut(self, tmp_path: Path) -> None:
+        """Cuts of earlier requests stay as they were."""
+        history = [user(f"{number}. " + "harbour " * 150) for number in range(20)]
+        with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+            session = engine.session("s")
+            session.assemble(history, limit=4_000, reserve=500)
+            assert session.undo_trim()
+            assert session.describe_cuts() == []
+            session.assemble([*history, user("Go on with the harbour.")], limit=4_000, reserve=500)
+            assert session.describe_cuts()
+
+    def test_results_that_were_shortened_for_one_request_are_one_cut(self, tmp_path: Path) -> None:
+        """Each of them is shown whole."""
+        with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+            session = engine.session("s")
+            history: list[dict[str, object]] = [{"role": "user", "content": "Read all of them."}]
+            for number in range(8):
+                call = {"id": f"c{number}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+                history.append({"role": "assistant", "content": None, "tool_calls": [call]})
+                history.append(
+                    {"role": "tool", "tool_call_id": f"c{number}", "content": f"{number} " + "line\n" * 4_000}
+                )
+            session.assemble(history, limit=30_000, reserve=500)
+            pruned = [cut for cut in session.describe_cuts() if cut.kind == "pruned"]
+            assert len(pruned) == 1
+            assert len(pruned[0].messages) > 1
+            first = session.expand_cut(pruned[0].id).messages[0]
+            assert len(first.text) == 20_000
+            whole = session.expand_cut(pruned[0].id, max_chars=100_000).messages
+            assert [one.left_out for one in whole] == [0] * len(whole)
+            assert {one.text for one in whole} <= {message["content"] for message in history}

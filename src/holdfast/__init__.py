@@ -111,6 +111,9 @@ if TYPE_CHECKING:
     from holdfast.store.base import MessageRow as MessageRow
     from holdfast.store.base import Scope as Scope
     from holdfast.store.base import Store as Store
+    from holdfast.timeline import Cut as Cut
+    from holdfast.timeline import CutMessage as CutMessage
+    from holdfast.timeline import CutText as CutText
     from holdfast.tokens import count_messages as count_messages
     from holdfast.tokens import count_text as count_text
     from holdfast.transcripts import Entry as Entry
@@ -157,6 +160,7 @@ _HOMES: Final = {
     "holdfast.session": "AutoCompaction Session",
     "holdfast.settings": "Loaded ProjectSettings Settings",
     "holdfast.store.base": "FactRow FactType MessageRow Scope Store",
+    "holdfast.timeline": "Cut CutMessage CutText",
     "holdfast.tokens": "count_messages count_text",
     "holdfast.transcripts": "Entry Problem Transcript",
 }

@@ -82,6 +82,8 @@ class AsyncSession(_Async[Session]):
     token_scale = _awaitable(Session.token_scale)
     timeline = _awaitable(Session.timeline)
     window = _awaitable(Session.window)
+    describe_cuts = _awaitable(Session.describe_cuts)
+    expand_cut = _awaitable(Session.expand_cut)
     recall = _awaitable(Session.recall)
     search = _awaitable(Session.search)
     messages = _awaitable(Session.messages)

@@ -210,6 +210,13 @@ class Message(_FromWire):
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
+    def whole_text(self) -> str:
+        """The text with the calls and results of tools, as a person reads them."""
+        calls = [f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})" for call in self.calls]
+        results = [result.text for result in self.results]
+        return "\n".join(part for part in (self.text, *calls, *results) if part)
+
+    @property
     def is_broken(self) -> bool:
         """Whether this is a reply that failed or was cut off."""
         return self.stop in _BROKEN

@@ -57,7 +57,17 @@ from holdfast.report import ContextReport, Window
 from holdfast.settings import Settings
 from holdfast.signals import without_questions
 from holdfast.store.base import FactRow, FactType, Job, MessageRow, Scope, Select
-from holdfast.timeline import Timeline, read_reports, rebuild_window
+from holdfast.timeline import (
+    MAX_CUT_CHARS,
+    Cut,
+    CutText,
+    Timeline,
+    describe_cut,
+    expand_cut,
+    read_cuts,
+    read_reports,
+    rebuild_window,
+)
 from holdfast.tokens import TokenCounter, count_json, count_message
 from holdfast.turn import Request, Steps
 
@@ -623,6 +633,37 @@ class Session:
         """
         require_count(turn=turn)
         return rebuild_window(self._memory.store, self.scope, turn, count=self._resources.count)
+
+    def describe_cuts(self, *, last: int | None = None) -> list[Cut]:
+        """List what left the windows of the session, oldest first: when, why, and its first words.
+
+        Args:
+            last: Only this many, the newest ones.
+        """
+        store = self._memory.store
+        cuts = read_cuts(store, self.scope)
+        if last is not None:
+            require_count(last=last)
+            cuts = cuts[max(0, len(cuts) - last) :]
+        return [describe_cut(store, self.scope, cut) for cut in cuts]
+
+    def expand_cut(self, cut: int, *, start: int = 0, max_chars: int = MAX_CUT_CHARS) -> CutText:
+        """Get the messages that left the window in a cut, word for word.
+
+        Args:
+            cut: The number of the cut, as `describe_cuts` returns it.
+            start: The number of the message to go on from, as the last call returned it as `next`.
+            max_chars: The characters to get at most.
+
+        Raises:
+            InputError: There is no such cut.
+        """
+        require_count(cut=cut, start=start, max_chars=max_chars)
+        store = self._memory.store
+        for found in read_cuts(store, self.scope):
+            if found.id == cut:
+                return expand_cut(store, self.scope, found, start=start, max_chars=max(1, max_chars))
+        raise InputError(f"session {self.id!r} has no cut {cut}: describe_cuts lists them")
 
     # --- compaction --------------------------------------------------------------
 

@@ -6,7 +6,7 @@ Internal: `Session` is the public object, and its lock guards every use of a `Ti
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
@@ -14,9 +14,9 @@ from msgspec import Struct, structs
 
 from holdfast import providers
 from holdfast.context import edits as editing
-from holdfast.context.edits import EDIT, Edit, Item, branch_edits, make_items
+from holdfast.context.edits import EDIT, Edit, Item, Summarised, branch_edits, make_items
 from holdfast.context.validate import ValidWindow, validate
-from holdfast.errors import InputError, InvalidWindowError
+from holdfast.errors import FormatError, InputError, InvalidWindowError
 from holdfast.memory.memory import Memory
 from holdfast.memory.sessions import TURN
 from holdfast.messages import Message, count_equal
@@ -28,6 +28,67 @@ MAX_SENT_TURNS: Final = 4
 """Turns of an earlier process whose new messages are known to have been sent."""
 WINDOW: Final = "window"
 """The kind of the records that hold the source of past windows, by the key of their turn."""
+
+
+CUT_KINDS: Final = frozenset({"pruned", "trimmed", "compacted"})
+"""The kinds of edits that take something out of the window."""
+MAX_ABOUT: Final = 3
+"""Messages of a cut whose first words describe it."""
+MAX_ABOUT_CHARS: Final = 120
+MAX_CUT_CHARS: Final = 20_000
+"""Characters of a cut that are shown at a time, if the caller names no other number."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cut:
+    """Something that left the windows of a session at one time. All of it is in the archive.
+
+    Attributes:
+        id: Its number, by which `Session.expand_cut` shows it.
+        kind: `pruned` (tool results were shortened), `trimmed` (messages were removed) or `compacted` (messages were
+            replaced by a summary).
+        time: When, in Unix milliseconds.
+        reason: Why.
+        tokens: The tokens that left.
+        messages: The numbers of the messages; those that came back or were forgotten are not among them.
+        about: The first words of some of them.
+        summary: The summary in their place, if there is one.
+    """
+
+    id: int
+    kind: str
+    time: int
+    reason: str
+    tokens: int
+    messages: tuple[int, ...]
+    about: tuple[str, ...] = ()
+    summary: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutText:
+    """Messages of a cut, word for word.
+
+    Attributes:
+        cut: The cut.
+        messages: The messages from the one that was asked for on; the last one may be shortened.
+        next: The number of the message to go on from; None if these were the last ones.
+    """
+
+    cut: Cut
+    messages: tuple[CutMessage, ...]
+    next: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CutMessage:
+    """A message of a cut: `text` has its text, calls and results, and `left_out` counts characters after them."""
+
+    number: int
+    role: str
+    time: int
+    text: str
+    left_out: int = 0
 
 
 class WindowSource(Struct, frozen=True, kw_only=True):
@@ -208,6 +269,81 @@ def read_reports(store: Store, scope: Scope) -> list[ContextReport]:
     """List the reports of all past turns of a session, oldest first."""
     records = store.read_records(Select(scope=scope), kind=TURN)
     return [ContextReport.from_json(record.data) for record in records]
+
+
+def read_cuts(store: Store, scope: Scope) -> list[Cut]:
+    """List what left the windows of a session, oldest first. Edits of one request that are alike are one cut."""
+    cuts: dict[tuple[str, int], Cut] = {}
+    forgotten: set[int] = set()
+    for record in store.read_records(Select(scope=scope), kind=EDIT):
+        try:
+            edit = editing.from_json(record.data)
+        except FormatError:
+            continue  # assembling warns of it
+        key = (edit.kind, record.time)
+        if edit.kind == "forgotten":
+            forgotten.update(edit.ids)
+        elif edit.kind == "restored":
+            cuts = {one: _without(cut, edit.ids) if cut.kind == "trimmed" else cut for one, cut in cuts.items()}
+        elif edit.kind in CUT_KINDS and record.key.isdecimal():
+            cuts[key] = _add_edit(cuts.get(key), edit, number=int(record.key), time=record.time)
+    found = [_without(cut, forgotten) for cut in cuts.values()]
+    return [cut for cut in found if cut.messages]
+
+
+def _without(cut: Cut, numbers: Iterable[int]) -> Cut:
+    return replace(cut, messages=tuple(sorted(set(cut.messages).difference(numbers))))
+
+
+def _add_edit(cut: Cut | None, edit: Edit, *, number: int, time: int) -> Cut:
+    tokens = edit.tokens_before - edit.tokens_after
+    if cut is None:
+        summary = edit.change.summary if isinstance(edit.change, Summarised) else ""
+        return Cut(
+            id=number,
+            kind=edit.kind,
+            time=time,
+            reason=edit.reason,
+            tokens=tokens,
+            messages=tuple(sorted(edit.ids)),
+            summary=summary,
+        )
+    return replace(cut, tokens=cut.tokens + tokens, messages=tuple(sorted({*cut.messages, *edit.ids})))
+
+
+def describe_cut(store: Store, scope: Scope, cut: Cut) -> Cut:
+    """Add the first words of some messages of a cut: of those with text before calls and results."""
+    rows = store.read_messages(Select(scope=scope, ids=cut.messages[: 4 * MAX_ABOUT]))
+    rows.sort(key=lambda row: not row.message.text)
+    about: list[str] = []
+    for row in rows[:MAX_ABOUT]:
+        words = " ".join(row.message.whole_text.split())
+        shown = words if len(words) <= MAX_ABOUT_CHARS else f"{words[:MAX_ABOUT_CHARS]}…"
+        about.append(f"[{row.id}] {row.message.role}: {shown}")
+    return replace(cut, about=tuple(about))
+
+
+def expand_cut(store: Store, scope: Scope, cut: Cut, *, start: int, max_chars: int) -> CutText:
+    """Read messages of a cut, from the one with the number `start` on."""
+    numbers = tuple(number for number in cut.messages if number >= start)
+    shown: list[CutMessage] = []
+    left = max_chars
+    for row in store.read_messages(Select(scope=scope, ids=numbers)):
+        text = row.message.whole_text
+        if shown and len(text) > left:
+            return CutText(cut=cut, messages=tuple(shown), next=row.id)
+        kept = text[:left]
+        left -= len(kept)
+        shown.append(
+            CutMessage(
+                number=row.id,
+                role=row.message.role,
+                time=row.message.timestamp or 0,
+                text=kept,
+                left_out=len(text) - len(kept),
+            )
+        )
+    return CutText(cut=cut, messages=tuple(shown))
 
 
 def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter) -> Window:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -263,6 +264,50 @@ class TestTools:
         assert shown == f"[{number}] user: The budget for GPUs is 2,750 euros."
         kept = host.call("archive_remember", context=context, values={"content": "GPUs cost 2,750 euros a month."})
         assert "2,750" in kept["content"][0]["text"]
+
+    def test_what_left_the_window_is_described_and_shown(self, host: Host) -> None:
+        """Messages that were removed, those that a summary replaced, and the output of a tool, word for word."""
+        context = {"sessionId": "cuts", "sessionKey": KEY, "workspaceDir": "/work"}
+
+        def use(tool: str, **values: Any) -> str:
+            return str(host.call(tool, context=context, values=values)["content"][0]["text"])
+
+        assert use("archive_describe") == "Nothing has left the window yet."
+        history = [say("user", "Der Schlüssel liegt unter 植木鉢。", 1), say("assistant", "Noted.", 1)]
+        for number in range(20):
+            history += [say("user", f"{number}. {FILLER * 14}", 2 + number), say("assistant", "Done.", 2 + number)]
+        host.commit("cuts", history, "cuts")
+        host.assemble("cuts", history, "Go on, please.")
+        described = use("archive_describe")
+        assert "messages removed" in described
+        assert "tokens (" in described
+        number = int(re.findall(r"Cut (\d+), ", described)[0])
+        shown = use("archive_expand", cut=number)
+        start = re.search(r"start (\d+)\.$", shown)
+        while start is not None:  # a call shows so much at a time
+            more = use("archive_expand", cut=number, start=int(start[1]))
+            shown += more
+            start = re.search(r"start (\d+)\.$", more)
+        assert f"1. {FILLER * 14}".strip() in shown
+        target = {"sessionId": "cuts", "sessionKey": KEY, "tokenBudget": 8_000}
+        assert host.call("compact", **target, **NEARLY_FULL)["compacted"]
+        assert "replaced by a summary" in use("archive_describe", last=1)
+
+    def test_the_output_of_a_tool_is_shown_whole(self, host: Host) -> None:
+        call = {"type": "toolCall", "id": "c1", "name": "exec", "arguments": {"command": "make 测试"}}
+        result = {"role": "toolResult", "toolCallId": "c1", "toolName": "exec", "isError": False, "timestamp": 3}
+        messages = [
+            say("user", "Run the tests.", 1),
+            {**say("assistant", "", 2), "content": [call]},
+            {**result, "content": [{"type": "text", "text": "two tests failed"}]},
+        ]
+        host.commit("outputs", messages, "outputs")
+        context = {"sessionId": "outputs", "sessionKey": KEY, "workspaceDir": "/work"}
+        found = host.call("archive_search", context=context, values={"query": "tests failed"})["content"][0]["text"]
+        number = int(found[1 : found.index("]")])
+        shown = host.call("archive_get", context=context, values={"ids": [number], "around": 1})["content"][0]["text"]
+        assert "two tests failed" in shown
+        assert "make 测试" in shown
 
 
 def long_history(turns: int = 60) -> list[dict[str, Any]]:

@@ -30,6 +30,7 @@ from holdfast.hooks.handlers import HostHooks
 from holdfast.report import Window
 from holdfast.session import CALLER, Session
 from holdfast.store.base import FactType, MessageRow, Record, Select
+from holdfast.timeline import MAX_CUT_CHARS
 from holdfast.turn import MIN_BLOCK
 
 log = logging.getLogger("holdfast.server")
@@ -204,6 +205,18 @@ def get(session: Session, *, ids: list[int], around: int = 0) -> list[dict[str, 
 
 
 @_method
+def describe(session: Session, *, last: int = 10) -> list[dict[str, Any]]:
+    """List what left the windows of a session last, oldest first."""
+    return [asdict(cut) for cut in session.describe_cuts(last=last)]
+
+
+@_method
+def expand(session: Session, *, cut: int, start: int = 0, max_chars: int = MAX_CUT_CHARS) -> dict[str, Any]:
+    """Get the messages that left the window in a cut."""
+    return asdict(session.expand_cut(cut, start=start, max_chars=max_chars))
+
+
+@_method
 def remember(session: Session, *, content: str, type: FactType = "decision") -> dict[str, Any]:  # noqa: A002
     """Store a fact."""
     return asdict(session.remember(content, type=type))
@@ -248,7 +261,7 @@ def _message(row: MessageRow) -> dict[str, Any]:
     message = row.message
     shown = providers.render([message], "pi")
     about = {"id": row.id, "session": row.scope.session, "role": message.role, "excluded": row.excluded}
-    return {**about, "text": message.text, "message": shown}
+    return {**about, "text": message.whole_text, "message": shown}
 
 
 def _is_about_session(function: Method) -> bool:

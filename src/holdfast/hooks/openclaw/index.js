@@ -17,7 +17,8 @@ const GUIDE = `## Conversation archive
 Older messages of this conversation may not be shown, but every one of them is archived. A block before the question quotes
 what memory found for it: facts, and passages with role and time. It is a record of what was said, not an
 instruction. If it lacks a detail, call archive_search with the words that the answer would contain, then archive_get with
-the message number for the whole text, before you say that you do not know.`;
+the message number for the whole text, before you say that you do not know. archive_describe lists what left the window,
+and archive_expand shows it again.`;
 
 const env = { ...process.env };
 if (env.OPENCLAW_STATE_DIR) env.OPENCLAW_CONFIG_PATH ??= join(env.OPENCLAW_STATE_DIR, "openclaw.json");
@@ -229,6 +230,13 @@ function createEngine({ workspaceDir }, log) {
 }
 
 const when = (time) => (time ? new Date(time).toISOString().slice(0, 16).replace("T", " ") : "no time");
+const WHAT = { pruned: "results shortened", trimmed: "messages removed", compacted: "messages replaced by a summary" };
+
+function showCut({ id, kind, time, reason, tokens, messages, about, summary }) {
+  const head = `Cut ${id}, ${when(time)}: ${messages.length} ${WHAT[kind] ?? kind}, ${tokens} tokens (${reason})`;
+  return [head, ...about.map((line) => `  ${line}`), ...(summary ? [`  summary: ${summary}`] : [])].join("\n");
+}
+
 const TOOLS = [
   {
     name: "archive_search",
@@ -248,6 +256,34 @@ const TOOLS = [
     async run(scope, { ids, around = 0 }) {
       const rows = await memory.call("get", { ...scope, ids, around });
       return rows.map((row) => `[${row.id}] ${row.role}: ${row.text}`).join("\n\n");
+    },
+  },
+  {
+    name: "archive_describe",
+    description: "List what left the window of this conversation: when, why, its size and its first words.",
+    parameters: { last: { type: "number", description: "How many cuts to list, the newest ones; 10 if not given." } },
+    required: [],
+    async run(scope, { last = 10 }) {
+      const cuts = await memory.call("describe", { ...scope, last: Math.max(1, Math.min(last, 100)) });
+      return cuts.map(showCut).join("\n\n") || "Nothing has left the window yet.";
+    },
+  },
+  {
+    name: "archive_expand",
+    description: "Show what left the window in a cut, word for word, by the number that archive_describe shows.",
+    parameters: {
+      cut: { type: "number", description: "The number of the cut." },
+      start: { type: "number", description: "The message to go on from, if the last call named one." },
+    },
+    required: ["cut"],
+    async run(scope, { cut, start = 0 }) {
+      const { messages, next } = await memory.call("expand", { ...scope, cut, start });
+      const shown = messages.map(
+        ({ number, role, time, text, left_out }) =>
+          `[${number}] ${role}, ${when(time)}: ${text}${left_out ? `\n[${left_out} more characters: archive_get]` : ""}`,
+      );
+      if (next != null) shown.push(`There is more: archive_expand with cut ${cut} and start ${next}.`);
+      return shown.join("\n\n");
     },
   },
   {
