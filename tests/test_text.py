@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from holdfast.text import clip, digest, head, is_unsegmented, tail, term_spans, terms
+from holdfast.text import clip, digest, head, is_unsegmented, repeats_itself, tail, term_spans, terms
 
 FAMILY = "👨‍👩‍👧"
 
@@ -368,3 +368,33 @@ class TestDigest:
         assert digest("") == "e3b0c44298fc1c149afbf4c8996fb924"
         assert digest("签名") == "3da7c413d5c52fa4c9d4b6252724296f"
         assert digest("\ud800") != digest("\udc00")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"facts": [' + '{"content": "The port is 6543."}, ' * 20,
+        "The user asked for the port. " + "It's a classic riddle, it doesn't work. " * 12 + "It's a cl",
+        '{"questions": ["a"],' + "\n" * 400,
+        "用户想知道端口。" + "数据库的端口是七三二一。" * 20,
+        "データベースのポートを確認します。" * 15,
+    ],
+)
+def test_a_text_that_repeats_its_end_is_found(text: str) -> None:
+    """A weak model that found no end says the same until it is stopped."""
+    assert repeats_itself(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "It works.\n" * 2,
+        "\n".join(f"- module {number} is tested, and its port is {8000 + number}" for number in range(40)),
+        "。".join(f"模块{number}已经测试，端口是{8000 + number}" for number in range(40)),
+        "## Goal\n(none)\n## Progress\n(none)\n## Key Decisions\n(none)\n## Next Steps\n(none)\n",
+    ],
+)
+def test_a_list_of_similar_lines_does_not_repeat_itself(text: str) -> None:
+    """Each line says something else."""
+    assert not repeats_itself(text)

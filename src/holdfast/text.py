@@ -204,9 +204,24 @@ def head(text: str, limit: int) -> str:
     return text[: _find_boundaries(text, limit)[0]]
 
 
+_LOOP_TAIL: Final = 24
+_MIN_LOOP: Final = 100
+"""A text in a loop repeats at least this many characters."""
+
+
 def tail(text: str, limit: int) -> str:
     """Return the last characters of a text, at most `limit`, without splitting a grapheme."""
     return text[_find_boundaries(text, len(text) - max(0, limit))[1] :]
+
+
+def repeats_itself(text: str) -> bool:
+    """Return whether a text ends in a loop: with the same words three times, one after the other."""
+    before = text.rfind(text[-_LOOP_TAIL:], 0, len(text) - 1)
+    if before < 0:
+        return False
+    period = len(text) - _LOOP_TAIL - before
+    length = max(2 * period, _MIN_LOOP)
+    return len(text) >= length + period and text[-length:] == text[-length - period : -period]
 
 
 def clip(text: str, *, head: int, tail: int, marker: str = "\n...\n") -> str:

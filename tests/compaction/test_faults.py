@@ -179,6 +179,15 @@ def test_called_off_while_waiting_for_another_try() -> None:
     assert len(model.prompts) == 1
 
 
+@pytest.mark.parametrize("words", ["The user likes the movie, and so on. ", "用户喜欢这部电影，等等。"])
+def test_a_summary_that_repeats_itself_until_it_is_cut_off_is_not_used(words: str) -> None:
+    """The next way to summarise is tried."""
+    text = good() + words * 40
+    assert find_fault(Reply(message=reply(text), stop="length")) == "the answer repeats itself"
+    assert find_fault(Reply(message=reply(text))) is None
+    assert find_fault(Reply(message=reply(good()), stop="length")) is None
+
+
 @pytest.mark.parametrize(
     "text",
     [

@@ -186,6 +186,27 @@ def test_a_request_about_unclear_facts_leaves_room_for_its_answer() -> None:
     assert count_messages(last.messages) + last.max_tokens <= 8_192
 
 
+def test_an_answer_that_repeats_itself_is_not_asked_for_in_parts() -> None:
+    """A model in a loop would fill every answer: what is complete counts, and without that the answer is unusable."""
+    conversation = rows(*(f"Message {number} says nothing." for number in range(30)), TALK[0].message.text)
+    known = facts_json({**PORT, "message": 31}).removesuffix("]}")
+    loop = ', {"content": "The user is polite."' * 50
+    for text, count in ((known + loop, 1), ('{"facts": [{"content": "' + "very " * 200, 0)):
+        cut = Reply(message=Message(role="assistant", parts=(Text(text=text),)), stop="length")
+        found = learn(conversation, model=Script(cut))
+        assert (found.calls, len(found.rows_to_add)) == (1, count)
+        assert found.is_unusable == (count == 0)
+
+
+@pytest.mark.parametrize("words", ["the API listens on port 8080", "the API of the shop: its port"])
+def test_a_sentence_is_no_slot(words: str) -> None:
+    """A weak model repeats the sentence in every field; a slot like that would never be replaced."""
+    read = {**PORT, "subject": PORT["content"], "slot": words, "questions": [PORT["content"], "Which port?"]}
+    (row,) = learn(TALK, model=Script(facts_json(read))).rows_to_add
+    assert (row.subject, row.slot) == ("", "")
+    assert row.questions == ("Which port?",)
+
+
 def test_a_failing_model_leaves_its_messages_unread() -> None:
     """What was read stays; the rest is named for another try, and the model is not asked again."""
     conversation = rows(*(f"{number} " + "word " * 900 for number in range(8)))

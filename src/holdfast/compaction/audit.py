@@ -19,7 +19,7 @@ from holdfast.messages import Role
 from holdfast.models.base import Reply
 from holdfast.patterns import compile_once, load
 from holdfast.settings import Compaction
-from holdfast.text import terms
+from holdfast.text import repeats_itself, terms
 
 Language: TypeAlias = Literal["Chinese", "Japanese", "Korean", "Latin script"]
 
@@ -185,6 +185,8 @@ def find_fault(reply: Reply) -> str | None:
         return "the answer has headings and nothing under them"
     if _matches("data", text):
         return "the answer is data, not a summary"
+    if reply.stop == "length" and repeats_itself(text):
+        return "the answer repeats itself"
     if is_short and _matches("error", text.lstrip("*_`> ⚠️❌")):
         return "the answer is an error message"
     return None

@@ -28,7 +28,7 @@ from holdfast.models.base import Model, Prompt
 from holdfast.redaction import redact
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
-from holdfast.text import clip, head, is_unsegmented, tail, terms
+from holdfast.text import clip, head, is_unsegmented, repeats_itself, tail, terms
 from holdfast.tokens import count_text
 
 
@@ -300,6 +300,8 @@ class Dropped:
     reason: str
 
 
+_MAX_SLOT_WORDS: Final = 5
+_MAX_SLOT_CHARS: Final = 60
 _TOOL_HEAD: Final = 600
 _TOOL_TAIL: Final = 300
 """The characters that are read at the beginning and at the end of a tool call or result."""
@@ -345,6 +347,8 @@ class Piece:
         """Make the draft of a fact that a quote in the piece proves."""
         quote = " ".join(str(item["quote"]).split())
         slot = normalise_slot(_clean(item.get("slot")))
+        if len(slot.split()) > _MAX_SLOT_WORDS or len(slot) > _MAX_SLOT_CHARS:  # a weak model repeats its sentence
+            slot = ""
         wanted = plain(quote)
         sentence = next((each for each in signals.sentences(self.text) if wanted in plain(each)), quote)
         # A fact in Latin letters that quotes another script, or the other way round, was translated.
@@ -361,7 +365,7 @@ class Piece:
             doubtful=not signals.is_stated(sentence),
             evidence=(self.id,),
             quote=quote,
-            questions=read_questions(item.get("questions")),
+            questions=_drop_repeated(read_questions(item.get("questions")), content),
             time=self.time,
         )
 
@@ -512,7 +516,10 @@ class Reader:
         return list(self._check(found, batch))
 
     def _ask(self, batch: Sequence[Piece], instructions: str) -> tuple[list[dict[str, Any]] | None, bool]:
-        """Ask about a batch, again if the answer is not JSON; return facts, and whether it was too long."""
+        """Ask about a batch, again if the answer is not JSON; return facts, and whether it was too long.
+
+        An answer that repeats itself until it is cut off would do so for a smaller batch too.
+        """
         text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
         messages = [_message("system", instructions), _message("user", text)]
         max_tokens = _share_window(self.model, instructions=count_text(instructions)).answer
@@ -521,6 +528,8 @@ class Reader:
             prompt = Prompt(messages=tuple(messages), max_tokens=max_tokens, schema=_SCHEMA)
             reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
             found = parse_objects(reply.text, name="facts", key="content")
+            if reply.stop == "length" and repeats_itself(reply.text):
+                return found or None, False
             if found is not None or reply.stop == "length":
                 return found or [], reply.stop == "length"
             beginning = head(reply.text, _MAX_REPEATED_CHARS)
@@ -582,6 +591,11 @@ def read_questions(given: Any) -> tuple[str, ...]:
         if text and len(text) <= _MAX_QUESTION_CHARS and not is_secret(text):
             kept.setdefault(plain(text), text)
     return tuple(kept.values())[:MAX_QUESTIONS]
+
+
+def _drop_repeated(questions: Sequence[str], content: str) -> tuple[str, ...]:
+    """Drop questions that only repeat the fact: they would not be found by other words."""
+    return tuple(question for question in questions if plain(question) != plain(content))
 
 
 # --- quotes ------------------------------------------------------------------------
