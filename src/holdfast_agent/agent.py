@@ -585,8 +585,14 @@ class Agent:
                     self.view.notice("The compaction was cancelled. Nothing has changed.")
 
     def compact(self, instructions: str | None = None) -> Compaction:
-        """Flush, then replace the older history with a summary."""
-        self.flush()
+        """Flush, then replace the older history with a summary.
+
+        Raises:
+            CompactionError: There is nothing to compact, or nothing shorter could be made.
+        """
+        plan = self.session.compact(self.build_messages(), limit=self.limit, dry_run=True).plan
+        if plan.outcome == "ready":
+            self.flush()
         return self._compact(instructions)
 
     def _compact(self, instructions: str | None) -> Compaction:

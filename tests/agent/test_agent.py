@@ -21,6 +21,7 @@ from holdfast.tokens import count_json, count_messages
 from holdfast.transcripts import read
 from holdfast_agent import agent as agent_module
 from holdfast_agent.agent import Agent
+from holdfast_agent.commands import run
 from holdfast_agent.settings import ChatSettings, Workspace
 from support.agent_fixture import BASE, AgentFixture, Watched, change_agent, talker
 from support.chat_shell import FLUSH
@@ -286,6 +287,14 @@ class TestRoom:
         agent.compact()
         assert any("without them" in notice for notice in fixture.view.notices)
         assert agent.conversation.entry.compaction_count == 1
+
+    def test_without_anything_to_compact_no_notes_are_written(self, fixture: AgentFixture) -> None:
+        """The user does not wait for a model before hearing it."""
+        agent = fixture.agent(talker(lambda _: "Hello."))
+        agent.say("Hello.")
+        agent.say("Hello again.")
+        assert run(agent, "/compact").text.startswith("Compaction skipped")
+        assert not any(FLUSH in prompt.messages[-1].text for prompt in prompts(agent))
 
     def test_a_flush_that_failed_is_not_tried_again_in_the_same_turn(self, fixture: AgentFixture) -> None:
         """The user waits for the answer: a slow model would take its time twice."""
