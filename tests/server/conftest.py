@@ -22,7 +22,7 @@ from holdfast import Engine
 from holdfast.memory.memory import Memory
 from holdfast.server.app import METHODS, create_app
 from holdfast.server.connections import Limits, make_config
-from holdfast.server.forwarding import Upstreams
+from holdfast.server.upstreams import Upstreams
 from holdfast.settings import ProjectSettings, Settings
 from holdfast.testing.provider import Script, ScriptedProvider
 from support.waiting import PATIENCE, UNHURRIED

@@ -16,7 +16,7 @@ from holdfast.errors import ModelBusyError
 from holdfast.models.scripted import ScriptedReply
 from holdfast.server.app import create_app
 from holdfast.server.conversations import RESPONSE
-from holdfast.server.forwarding import Upstreams
+from holdfast.server.upstreams import Upstreams
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, ScriptedProvider
 from support import patient

@@ -19,7 +19,7 @@ from holdfast.errors import ModelBusyError
 from holdfast.messages import ToolCall
 from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.server.app import create_app
-from holdfast.server.forwarding import Upstreams
+from holdfast.server.upstreams import Upstreams
 from holdfast.settings import Archive, Embedding, ModelSettings, ProjectSettings, ServerSettings, Settings, load
 from holdfast.store.base import Select
 from holdfast.testing.provider import Cut, ScriptedProvider

@@ -30,9 +30,9 @@ from holdfast import Engine
 from holdfast.errors import InputError
 from holdfast.server.app import create_app
 from holdfast.server.bodies import MAX_MEMBERS, MAX_VALUES, BodyTooLargeError, RefusedBodyError, read_reply
-from holdfast.server.forwarding import Upstreams
 from holdfast.server.guard import Guard
 from holdfast.server.inspector.web import address
+from holdfast.server.upstreams import Upstreams
 from holdfast.settings import Embedding, ServerSettings, Settings
 from support import patient
 from support.waiting import PATIENCE, until

@@ -19,7 +19,7 @@ from starlette.responses import Response, StreamingResponse
 
 from holdfast import Engine
 from holdfast.server.app import create_app
-from holdfast.server.forwarding import Upstreams
+from holdfast.server.upstreams import Upstreams
 from holdfast.settings import Settings
 from support import patient
 from support.waiting import PATIENCE, until

@@ -23,9 +23,9 @@ from holdfast import Engine
 from holdfast.errors import HoldfastError
 from holdfast.models.scripted import Hang, ScriptedReply
 from holdfast.server.app import create_app
-from holdfast.server.forwarding import Upstreams
 from holdfast.server.guard import Activity
 from holdfast.server.process import Server, find, find_or_start, start
+from holdfast.server.upstreams import Upstreams
 from holdfast.settings import Settings
 from holdfast.store.postgres import hide_password
 from holdfast.testing.provider import Cut, ScriptedProvider
@@ -149,6 +149,21 @@ def test_it_is_started_on_demand_once(tmp_path: Path) -> None:
         assert [fact["content"] for fact in first.call("facts", session="s2")] == ["The port is 5433."]
     finally:
         stop_server(home)
+
+
+def test_a_server_that_was_started_on_demand_loads_the_proxy_when_it_is_needed(tmp_path: Path) -> None:
+    """Hooks and plugins call it without, and a host waits for its start."""
+    command = [sys.executable, "-X", "importtime", "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0"]
+    done = subprocess.run([*command, "--idle", "1", "--json"], capture_output=True, text=True, check=True)
+    modules = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
+    assert "uvicorn" in modules
+    assert not {"aiohttp", "httpx2", "jinja2", "mcp", "rich", "holdfast.cli.doctor", "holdfast.server.proxy"} & modules
+    with (
+        ScriptedProvider(["The port is 5433."]) as provider,
+        running(tmp_path, "--idle", "3600", "--upstream", provider.url) as (_, url),
+    ):
+        assert ask(url, "Which port?", home=tmp_path) == "The port is 5433."
+        assert patient.get(f"{url}/ui/").status_code == 401
 
 
 def test_an_idle_server_stops(tmp_path: Path) -> None:
@@ -313,5 +328,5 @@ def test_calls_over_standard_input_and_output(tmp_path: Path) -> None:
     assert "mesages" in answers[2]["error"]["message"]
     (sent,) = answers[3]["result"]["messages"]
     assert sent["role"] == "user"
-    assert sent["content"].startswith("hi\n")  # and an overview of the other session
+    assert sent["content"].startswith("hi")  # and an overview of the other session, if that was archived before
     assert answers[None]["error"]

@@ -16,7 +16,7 @@ from holdfast import Engine
 from holdfast.messages import ToolCall, Usage
 from holdfast.models.scripted import ScriptedReply
 from holdfast.server.app import create_app
-from holdfast.server.forwarding import Upstreams
+from holdfast.server.upstreams import Upstreams
 from holdfast.settings import ModelSettings, Settings
 from holdfast.testing.provider import Events, Raw, ScriptedProvider
 from support.waiting import PATIENCE

@@ -20,6 +20,7 @@ from holdfast.programs import search_path
 if TYPE_CHECKING:
     from holdfast.server.inspector.data import Outside
     from holdfast.shared import SharedMemory
+    from holdfast_agent.settings import ChatSettings
 
 
 @click.command()
@@ -63,14 +64,12 @@ def ui(*, port: int, opens: bool, home: Path | None, as_json: bool) -> None:
 
 def look_outside(memory: SharedMemory) -> Outside:
     """Find what the inspector shows from outside the store: checks, settings and notes."""
-    from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
-    from holdfast.providers.wire import find as find_value  # noqa: PLC0415 - takes time
     from holdfast.server.inspector.data import Health, Note, Outside  # noqa: PLC0415 - an extra
-    from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time
-    from holdfast_agent.settings import CHAT, ChatSettings, load  # noqa: PLC0415 - takes time
 
     def load_settings() -> configuration.Loaded[ChatSettings] | None:
         """Load the settings of the engine and of the agent, as they are now; None if a file is wrong."""
+        from holdfast_agent.settings import load  # noqa: PLC0415 - takes time
+
         try:
             if memory.owner is None:
                 return load(files=configuration.user_files())
@@ -79,6 +78,10 @@ def look_outside(memory: SharedMemory) -> Outside:
             return None
 
     def health() -> Health:
+        from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
+        from holdfast.providers.wire import find as find_value  # noqa: PLC0415 - takes time
+        from holdfast_agent.settings import CHAT  # noqa: PLC0415 - takes time
+
         loaded = load_settings()
         settings: list[tuple[str, str, str]] = []
         if loaded is not None:
@@ -90,6 +93,8 @@ def look_outside(memory: SharedMemory) -> Outside:
         return Health(findings=[(one.level, one.what) for one in findings], settings=settings)
 
     def notes() -> list[Note]:
+        from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time
+
         loaded = load_settings()
         workspace = loaded.settings.agent.workspace.path if loaded is not None else None
         if not workspace:

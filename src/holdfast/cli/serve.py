@@ -58,8 +58,8 @@ def serve(
         raise click.UsageError("--port and --socket: name one of them")
     require("holdfast serve", "starlette", "uvicorn", "httpx2", "jinja2", extra="server")
     from holdfast.cli.inspect import look_outside  # noqa: PLC0415 - it loads all checks
-    from holdfast.server.forwarding import Upstreams  # noqa: PLC0415 - an extra
     from holdfast.server.process import DEFAULT_PORT, Server, run  # noqa: PLC0415 - an extra
+    from holdfast.server.upstreams import Upstreams  # noqa: PLC0415 - an extra
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=None if project is None else project.absolute())

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
+from importlib import import_module
+from typing import TYPE_CHECKING, Final
 
-from anyio import to_thread
+from anyio import Lock, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.server.bodies import RefusedBodyError, read_body
-from holdfast.server.forwarding import Upstreams
 from holdfast.server.guard import Activity, Guard, has_token, refuse_token
-from holdfast.server.identity import Callers
-from holdfast.server.inspector.data import Outside
-from holdfast.server.inspector.web import Inspector
-from holdfast.server.proxy import Proxy
 from holdfast.server.rpc import Rpc
+from holdfast.server.upstreams import Upstreams
+
+if TYPE_CHECKING:  # hooks and plugins need neither, see `_Pages`
+    from holdfast.server.inspector.data import Outside
+    from holdfast.server.proxy import Proxy
 
 METHODS: Final = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]
 
@@ -36,6 +38,7 @@ def create_app(
     activity: Activity | None = None,
     outside: Outside | None = None,
     rpc: Rpc | None = None,
+    is_on_demand: bool = False,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
@@ -50,12 +53,14 @@ def create_app(
         activity: Counts requests, for a server that stops when idle.
         outside: What the inspector shows from outside the store.
         rpc: Answers the calls; by default with the engine alone.
+        is_on_demand: Whether the server was started for calls. The proxy and the inspector are loaded with the first
+            request for them then, otherwise at its start.
     """
     calls = Rpc(engine) if rpc is None else rpc
-    proxy = None
-    if upstreams is not None:
-        callers = Callers(engine, owner_token=owner_token)
-        proxy = Proxy(AsyncEngine(engine), upstreams=upstreams, callers=callers, shadow=shadow)
+    pages = _Pages(engine, token=token, owner_token=owner_token, upstreams=upstreams, shadow=shadow, outside=outside)
+
+    if not is_on_demand:
+        pages.make()
 
     async def call(request: Request) -> Response:
         if not has_token(request.headers.get("authorization", ""), token):
@@ -67,24 +72,75 @@ def create_app(
         answer = await to_thread.run_sync(calls.answer, content)
         return Response(answer, media_type="application/json")
 
-    async def to_inspector(request: Request) -> Response:
-        return RedirectResponse(request.url.replace(path="/ui/"), status_code=307)
-
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
         yield
-        if proxy is not None:
-            await proxy.close()
+        await pages.close()
 
-    routes: list[BaseRoute] = [
-        Route("/holdfast/rpc", call, methods=["POST"]),
-        *Inspector(engine, token=token, outside=outside).routes(),
-    ]
-    if proxy is None:
-        routes.append(Route("/", to_inspector))
-    else:
-        routes.append(Route("/{path:path}", proxy.handle, methods=METHODS))
-    app = Starlette(routes=routes, lifespan=lifespan)
+    app = Starlette(
+        routes=[Route("/holdfast/rpc", call, methods=["POST"]), Route("/{path:path}", pages)], lifespan=lifespan
+    )
     app.router.redirect_slashes = False  # a path that is not exactly one of these is not found
     app.add_middleware(Guard, activity=activity or Activity())
     return app
+
+
+class _Pages:
+    """The inspector and the proxy. They are loaded when they are first needed, which takes half a second."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        token: str,
+        owner_token: str,
+        upstreams: Upstreams | None,
+        shadow: bool,
+        outside: Outside | None,
+    ) -> None:
+        self._engine = engine
+        self._token = token
+        self._owner_token = owner_token
+        self._upstreams = upstreams
+        self._shadow = shadow
+        self._outside = outside
+        self._proxy: Proxy | None = None
+        self._app: ASGIApp | None = None
+        self._lock = Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._lock:
+            if self._app is None:
+                for module in ("inspector.web", "proxy"):
+                    await to_thread.run_sync(import_module, f"holdfast.server.{module}")
+                self.make()
+        assert self._app is not None
+        await self._app(scope, receive, send)
+
+    async def close(self) -> None:
+        """Close the connections to providers."""
+        if self._proxy is not None:
+            await self._proxy.close()
+
+    def make(self) -> None:
+        """Make the application."""
+        from holdfast.server.identity import Callers  # noqa: PLC0415 - see the class docstring
+        from holdfast.server.inspector.web import Inspector  # noqa: PLC0415 - as above
+        from holdfast.server.proxy import Proxy  # noqa: PLC0415 - as above
+
+        routes: list[BaseRoute] = [*Inspector(self._engine, token=self._token, outside=self._outside).routes()]
+        if self._upstreams is None:
+            routes.append(Route("/", _to_inspector))
+        else:
+            callers = Callers(self._engine, owner_token=self._owner_token)
+            self._proxy = Proxy(
+                AsyncEngine(self._engine), upstreams=self._upstreams, callers=callers, shadow=self._shadow
+            )
+            routes.append(Route("/{path:path}", self._proxy.handle, methods=METHODS))
+        app = Starlette(routes=routes)
+        app.router.redirect_slashes = False  # as in `create_app`
+        self._app = app
+
+
+async def _to_inspector(request: Request) -> Response:
+    return RedirectResponse(request.url.replace(path="/ui/"), status_code=307)

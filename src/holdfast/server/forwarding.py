@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 from urllib.request import getproxies
 
@@ -15,10 +14,10 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.types import Receive, Send
 from starlette.types import Scope as ASGIScope
 
-from holdfast.errors import InputError
 from holdfast.redaction import redact
 from holdfast.server.guard import OWN_HEADERS
 from holdfast.server.transport import CONNECT_SECONDS, IDLE_SECONDS, READ_SECONDS, Body, Transport
+from holdfast.server.upstreams import Upstreams, hide_keys
 from holdfast.text import printable
 
 log = logging.getLogger("holdfast.server")
@@ -48,50 +47,17 @@ _TIMEOUT: Final = httpx.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
 _LIMITS: Final = httpx.Limits(keepalive_expiry=IDLE_SECONDS)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Upstreams:
-    """The destinations of requests."""
-
-    anthropic: str = "https://api.anthropic.com"
-    openai: str = "https://api.openai.com"
-
-    @classmethod
-    def parse(cls, values: Sequence[str]) -> Upstreams:
-        """Read the values of `--upstream`: `URL` for all vendors, or `VENDOR=URL` for one.
-
-        Raises:
-            InputError: A value is neither.
-        """
-        urls: dict[str, str] = {}
-        for value in values:
-            vendor, is_named, url = value.partition("=")
-            if not is_named or "://" in vendor:  # a URL may contain =
-                vendor = ""
-                url = value
-            if not url.startswith(("http://", "https://")) or vendor not in {"", "anthropic", "openai"}:
-                raise InputError(f"--upstream {value}: give URL, anthropic=URL or openai=URL")
-            if vendor:
-                urls[vendor] = url
-            else:
-                urls["anthropic"] = url
-                urls["openai"] = url
-        return cls(**urls)
-
-    def __str__(self) -> str:
-        addresses = [hide_keys(httpx.URL(url)) for url in (self.anthropic, self.openai)]
-        return " and ".join(dict.fromkeys(addresses))
-
-    def url(self, request: Request) -> str:
-        """Return the address for a request: that of the vendor by its path and headers."""
-        base = self.anthropic if _is_anthropic(request) else self.openai
-        base = base.rstrip("/")
-        path = request.scope["raw_path"].decode("latin-1")
-        query = request.scope["query_string"].decode("latin-1")
-        if base.endswith("/v1") and path.startswith("/v1/"):
-            path = path.removeprefix("/v1")
-        if query:
-            return f"{base}{path}?{query}"
-        return f"{base}{path}"
+def make_url(upstreams: Upstreams, request: Request) -> str:
+    """Return the address for a request: that of the vendor by its path and headers."""
+    base = upstreams.anthropic if _is_anthropic(request) else upstreams.openai
+    base = base.rstrip("/")
+    path = request.scope["raw_path"].decode("latin-1")
+    query = request.scope["query_string"].decode("latin-1")
+    if base.endswith("/v1") and path.startswith("/v1/"):
+        path = path.removeprefix("/v1")
+    if query:
+        return f"{base}{path}?{query}"
+    return f"{base}{path}"
 
 
 class Forwarder:
@@ -130,7 +96,7 @@ class Forwarder:
             headers.append((b"accept-encoding", b"identity"))
         built = httpx.Request(  # without the cookies and the headers of the client object
             request.method,
-            self._upstreams.url(request),
+            make_url(self._upstreams, request),
             headers=headers,
             content=content,
             extensions={"timeout": _TIMEOUT.as_dict()},
@@ -149,7 +115,7 @@ class Forwarder:
 
     def refuse_unreachable(self, request: Request, error: httpx.HTTPError, *, session: str = "") -> Response:
         """Answer a request whose provider did not, and write that to the log."""
-        address = hide_keys(httpx.URL(self._upstreams.url(request)))
+        address = hide_keys(httpx.URL(make_url(self._upstreams, request)))
         message = f"{address} did not answer: {_describe(error)}"
         warn(message, session=session)
         return refuse(request, message, status=502)
@@ -279,11 +245,6 @@ def _drop_hops(headers: Sequence[tuple[bytes, bytes]]) -> list[tuple[bytes, byte
 
 
 # --- the log -----------------------------------------------------------------------------
-
-
-def hide_keys(url: httpx.URL) -> str:
-    """Return an address without the keys that may be in it."""
-    return str(url.copy_with(userinfo=b"", query=None))
 
 
 def _describe(error: httpx.HTTPError) -> str:

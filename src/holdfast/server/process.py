@@ -22,8 +22,8 @@ from holdfast.server import client
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
-    from holdfast.server.forwarding import Upstreams
     from holdfast.server.inspector.data import Outside
+    from holdfast.server.upstreams import Upstreams
 
 DEFAULT_PORT: Final = 8790
 START_SECONDS: Final = 30.0
@@ -97,7 +97,7 @@ def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
     """
     home = home.absolute()
     which = ("--home", str(home)) if options is None else options
-    command = own_command("serve", *which, "--port", "0", "--idle", str(IDLE_SECONDS))
+    command = own_command("serve", *which, "--port", "0", "--idle", str(IDLE_SECONDS), "--json")
     environ = {**os.environ, "PATH": search_path(os.environ, project=Path.cwd())}
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
@@ -210,6 +210,7 @@ def run(
         activity=activity,
         outside=outside,
         rpc=rpc,
+        is_on_demand=idle is not None,
     )
     server = uvicorn.Server(
         make_config(

@@ -49,8 +49,6 @@ from holdfast.server.conversations import OWN_HEADER, Conversation, Conversation
 from holdfast.server.forwarding import (
     ROUTES,
     Forwarder,
-    Upstreams,
-    hide_keys,
     make_header,
     make_reply,
     refuse,
@@ -62,6 +60,7 @@ from holdfast.server.guard import carries_own_token, is_reserved
 from holdfast.server.identity import TOKEN_HEADER, Caller, Callers
 from holdfast.server.summaries import complete_body, complete_stream
 from holdfast.server.transport import Body, chain_chunks, read_up_to
+from holdfast.server.upstreams import Upstreams, hide_keys
 from holdfast.session import Session
 from holdfast.store.base import Scope
 
