@@ -21,9 +21,11 @@ MIN_CHARS: Final = 6
 MAX_CHARS: Final = 300
 
 
-# A lower-case letter continues the sentence: after an abbreviation, or on the next line of wrapped text.
+# A lower-case letter continues the sentence, after an abbreviation or on the next line of wrapped text, unless it opens
+# a request to remember something.
 _SENTENCE_END: Final = re.compile(
-    r"(?<=[.!?…])[\"')\]”’]*\s+(?![a-z])|(?<=[。！？])[”’」』]*|\n(?=\s*\n)|\n(?!\s*[a-z(])"
+    r"(?<=[.!?…])[\"')\]”’]*\s+(?:(?=(?:please )?remember that\b)|(?![a-z]))|(?<=[。！？])[”’」』]*"
+    r"|\n(?=\s*\n)|\n(?:(?=\s*(?:please )?remember that\b)|(?!\s*[a-z(]))"
 )
 _FENCED: Final = re.compile(r"^ {0,3}```.{0,40000}?(?:^ {0,3}```|\Z)", re.DOTALL | re.MULTILINE)
 _MARKER: Final = re.compile(r"^[\s>*#•·-]*(?:\d{1,3}[.)、]\s*)?(?:\[[ xX]\]\s*)?")
@@ -38,11 +40,11 @@ def without_code(text: str) -> str:
     return _FENCED.sub("\n", text)
 
 
-def sentences(text: str) -> Iterator[str]:
-    """Split a text into sentences and lines of `MIN_CHARS` to `MAX_CHARS`, without list marks and code."""
+def sentences(text: str, *, max_chars: int = MAX_CHARS) -> Iterator[str]:
+    """Split a text into sentences and lines of `MIN_CHARS` to `max_chars`, without list marks and code."""
     for piece in _SENTENCE_END.split(without_code(text)):
         bare = _MARKER.sub("", piece, count=1).strip()
-        if MIN_CHARS <= len(bare) <= MAX_CHARS and not bare.startswith(("<", "|", "{", "```")):
+        if MIN_CHARS <= len(bare) <= max_chars and not bare.startswith(("<", "|", "{", "```")):
             yield " ".join(bare.split())
 
 
@@ -61,13 +63,18 @@ def _compile(table: str, name: str, flags: int = 0) -> re.Pattern[str]:
     return compile_once(load("signals")[table][name], flags | re.IGNORECASE)
 
 
-_OPEN_END: Final = ("?", "？", ":", "：", "…", "...")
+_ASKS_OR_INTRODUCES: Final = ("?", "？", ":", "：")
+_BREAKS_OFF: Final = ("…", "...")
 _MAX_WORDS: Final = 50
 
 
 def classify_sentence(sentence: str) -> Statement | None:
     """Return the kind of explicit statement that a sentence begins with; None for a part of one or a question."""
-    if sentence.endswith(_OPEN_END) or len(sentence.split()) > _MAX_WORDS:
+    if sentence.endswith(_ASKS_OR_INTRODUCES):
+        return None
+    if _compile("statements", "remember").match(sentence):  # what the user asks for is kept, however it is worded
+        return None if is_question(sentence) else "remember"
+    if sentence.endswith(_BREAKS_OFF) or len(sentence) > MAX_CHARS or len(sentence.split()) > _MAX_WORDS:
         return None
     return next((kind for kind in get_args(Statement) if _compile("statements", kind).match(sentence)), None)
 
@@ -111,5 +118,5 @@ def match_form(sentence: str, table: Literal["changes", "replacements"]) -> re.M
 
 
 def line_pattern(name: str) -> re.Pattern[str]:
-    """Return a pattern for the lines that a user writes: `pasted`, `quoted`, `todo`, `setting` or `named_value`."""
+    """Return a pattern for the lines of a user: `pasted`, `code`, `quoted`, `todo`, `setting` or `named_value`."""
     return compile_once(load("signals")["lines"][name])

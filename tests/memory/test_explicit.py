@@ -38,6 +38,65 @@ def test_a_memory_or_decision_is_kept_as_it_was_written(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Remember that refunds above 500 euros need the approval of Dagny.",
+        "Please remember that Anna is on leave.",
+        "Remember that staging is down…",
+        "Remember that customers in Norway pay in kroner.",
+        "remember that the warehouse is closed on mondays",
+        "please remember that my name is spelt with a k",
+        "Ok, remember that time zones matter for the invoices.",
+        "Remember that meeting rooms are booked by Tomas.",
+        "Remember that once the build is green, Ops deploys.",
+        "Remember that if the queue is full, orders may be lost.",
+        "Remember, that flush() must be called before close().",
+        'Remember that the project is called "Northern Lighthouse Two".',
+        "Don't forget that nobody works on Fridays.",
+        "Remember that " + "the orders of the north are packed by hand, " * 8 + "always.",
+        "记住周五不发货。",
+        "记住：客户在挪威用克朗付款。",
+        "请记住，去机场要提前两小时。",
+        "请记住你的名字是小明。",
+        "请你务必记住退款超过五百欧元要达格尼批准。",
+        "請記住客戶總是晚付款。",
+        "麻烦记一下，安娜下周休假。",
+    ],
+)
+def test_what_the_user_asks_to_remember_is_always_kept(text: str) -> None:
+    """Whatever word follows, and however long or conditional the sentence is."""
+    assert only(f"Hello there.\n{text}\nThanks!").content == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Do you remember that refunds need approval?",
+        "Remember that refunds need approval?",
+        "Remember that time we went to Rome.",
+        "Remember that bug.",
+        "I remember that Anna is on leave.",
+        "> Remember that Anna is on leave.",
+        'Her mail was: "Hello. Remember that Anna is on leave." Funny.',
+        "```\nRemember that Anna is on leave.\n```",
+        "记住了吗？",
+        "记住了，谢谢你们。",
+        "你记住端口是多少了吗。",
+        "她写道：“你好。请记住安娜在休假。”",
+    ],
+)
+def test_a_question_or_a_quotation_asks_to_remember_nothing(text: str) -> None:
+    """Neither does something that is pointed at."""
+    assert read_explicit(rows(text)) == []
+
+
+def test_only_words_of_the_user_are_remembered() -> None:
+    """Not those of the assistant or of a tool."""
+    for role in ("assistant", "tool"):
+        assert read_explicit([make_row(1, "Remember that Anna is on leave.", role=role)]) == []
+
+
+@pytest.mark.parametrize(
     ("text", "subject", "slot", "value", "old"),
     [
         ("We moved the API to port 9090.", "the API", "port", "9090", ""),

@@ -511,6 +511,10 @@ def find_superseded(draft: Draft, known: Collection[FactRow]) -> list[FactRow]:
     return same or (named if len(named) == 1 else [])
 
 
+MAX_MEMORY_CHARS: Final = 500
+"""The length of a sentence that the user asks to remember; a longer one was pasted."""
+
+
 def read_text(text: str) -> Iterator[Draft]:
     """Read what is explicit: `remember that …`, decisions, corrections, `KEY=value`, `TODO: …` and task boxes."""
     todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
@@ -522,15 +526,38 @@ def read_text(text: str) -> Iterator[Draft]:
     for match in setting.finditer(lines):
         key, value = match["key"], match["value"]
         yield Draft(type="config", content=" ".join(match[0].split()), subject=key, slot="value", value=value)
-    own = signals.line_pattern("pasted").sub("\n", todo.sub("\n", setting.sub("\n", lines)))
-    for sentence in signals.sentences(own):
+    own = _remove_pasted(todo.sub("\n", setting.sub("\n", lines)))
+    for sentence in signals.sentences(own, max_chars=MAX_MEMORY_CHARS):
         kind = signals.classify_sentence(sentence)
-        if signals.line_pattern("quoted").search(sentence):
+        if kind == "remember":
+            yield Draft(type="decision", content=sentence)
+            continue
+        if len(sentence) > signals.MAX_CHARS or signals.line_pattern("quoted").search(sentence):
             continue
         if (over := signals.match_form(sentence, "replacements")) and not signals.is_asked(sentence):
             yield Draft(type="decision", content=sentence, value=over["value"].strip(), old=over["old"].strip())
         elif kind is not None:
             yield _read_change(sentence) if kind == "correction" else Draft(type="decision", content=sentence)
+
+
+def _remove_pasted(text: str) -> str:
+    """Remove what is not the user's own: logs, code, and quotations of explicit statements.
+
+    A line that asks to remember something is the user's own, also if it names a function.
+    """
+
+    def remove_code(match: re.Match[str]) -> str:
+        is_own = any(signals.classify_sentence(each) == "remember" for each in signals.sentences(match[0]))
+        return match[0] if is_own else "\n"
+
+    def remove_statement(match: re.Match[str]) -> str:
+        inside = match[0][1:-1]
+        is_statement = any(signals.classify_sentence(each) is not None for each in signals.sentences(inside))
+        return "\n" if is_statement else match[0]
+
+    own = signals.line_pattern("pasted").sub("\n", text)
+    own = signals.line_pattern("quoted").sub(remove_statement, own)
+    return signals.line_pattern("code").sub(remove_code, own)
 
 
 def _read_change(sentence: str) -> Draft:
