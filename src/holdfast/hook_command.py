@@ -156,8 +156,11 @@ def _answer_in_time(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
 
 def _ask_store(memory: SharedMemory, payload: Mapping[str, Any]) -> dict[str, Any]:
     """Answer an event in this process, by words alone: a model takes time to load."""
-    from msgspec.structs import replace  # noqa: PLC0415 - only without a server
+    from contextlib import suppress  # noqa: PLC0415 - only without a server
 
+    from msgspec.structs import replace  # noqa: PLC0415 - as above
+
+    from holdfast.errors import HoldfastError  # noqa: PLC0415 - as above
     from holdfast.hooks.handlers import HostHooks  # noqa: PLC0415 - as above
     from holdfast.memory.memory import Memory  # noqa: PLC0415 - as above
     from holdfast.settings import folder_of  # noqa: PLC0415 - as above
@@ -165,7 +168,10 @@ def _ask_store(memory: SharedMemory, payload: Mapping[str, Any]) -> dict[str, An
     settings = memory.projects.load(folder_of(str(payload.get("cwd") or ""))).settings
     by_words = replace(settings, embedding=replace(settings.embedding, provider="none"))
     with Memory.open(memory.store, settings=by_words, is_personal=True) as opened:
-        return HostHooks(opened).handle(payload)
+        hooks = HostHooks(opened)
+        with suppress(HoldfastError, OSError):  # the server tries it again, and the event may be answered without it
+            hooks.take_in(str(memory.folder), session=str(payload.get("session_id") or ""))
+        return hooks.handle(payload)
 
 
 # --- the memory and its server ---------------------------------------------------

@@ -72,6 +72,24 @@ def test_a_new_session_gets_an_overview_of_the_project(tmp_path: Path) -> None:
         assert engine._memory.store.read_messages(Select(scope=Scope(session="s4"))) == []
 
 
+def test_the_first_prompt_gets_the_overview_that_the_start_missed(tmp_path: Path) -> None:
+    """The server may still be starting when the session does; later prompts get no overview."""
+    host = Host(tmp_path)
+    host.write("user", "The billing replica listens on port 5433, say the operators.")
+    host.write("assistant", "The replica is configured for port 5433 now.")
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False, personal=True) as engine:
+        hooks = HostHooks(engine._memory)
+        hooks.handle(host.payload("Stop"))
+        new = {"session_id": "s2", "transcript_path": ""}
+        output = hooks.handle(host.payload("UserPromptSubmit", prompt="Rename the folder.", **new))
+        assert "<project-overview>" in output["hookSpecificOutput"]["additionalContext"]
+        output = hooks.handle(host.payload("UserPromptSubmit", prompt="Rename it back.", **new))
+        assert "<project-overview>" not in json.dumps(output)
+        hooks.handle(host.payload("SessionStart", source="startup", **{**new, "session_id": "s3"}))
+        output = hooks.handle(host.payload("UserPromptSubmit", prompt="Rename it.", **{**new, "session_id": "s3"}))
+        assert "<project-overview>" not in json.dumps(output)
+
+
 QUESTION = "Where does the billing replica listen?"
 
 

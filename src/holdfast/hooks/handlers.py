@@ -18,7 +18,9 @@ from threading import Lock, RLock
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.cache import LruCache
-from holdfast.errors import HoldfastError
+from holdfast.errors import ConflictError, HoldfastError, StorageError, UnavailableError
+from holdfast.files import only_process
+from holdfast.hooks import spool
 from holdfast.memory.block import Detail, render
 from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, RULES, make_mark, queue_until
 from holdfast.memory.memory import Memory
@@ -110,6 +112,7 @@ class HostHooks:
         self._notify = notify
         self._hosts: LruCache[Scope, _Host] = LruCache(MAX_HOSTS)
         self._lock = Lock()
+        self._spool_lock = Lock()
 
     def handle(self, payload: Payload) -> Output:
         """Answer an event with what its host expects; an event that is not known gets an empty answer."""
@@ -122,6 +125,32 @@ class HostHooks:
             if self._choose is not None:
                 host.memory = self._choose(host.scope.project)
             return action(self, payload, host)
+
+    def take_in(self, folder: str, *, session: str = "") -> int:
+        """Handle the events that wait in the spool of a folder, all or those of a session; return how many there were.
+
+        Raises:
+            StorageError: The store cannot take them. They stay in the spool.
+        """
+        count = 0
+        for name in spool.names(folder):
+            event = spool.read(folder, name)
+            if session and event is not None and event.get("session_id") != session:
+                continue
+            # An event is handled once, and before the next one of its session. Another process may be at it.
+            with self._spool_lock, only_process(Path(folder, spool.FOLDER, spool.LOCK)) as is_only:
+                event = spool.read(folder, name) if is_only else None
+                if event is None:
+                    continue
+                try:
+                    self.handle(event)
+                except (StorageError, ConflictError, UnavailableError):
+                    raise
+                except (HoldfastError, OSError, ValueError) as error:  # as it would be the next time
+                    log.warning("%s of %s: %s", event.get("hook_event_name"), event.get("transcript_path"), error)
+                spool.remove(folder, name)
+                count += 1
+        return count
 
     def archive(self, payload: Payload, host: _Host) -> Output:
         """Archive what is new in the transcript of the host."""
@@ -175,15 +204,19 @@ class HostHooks:
         return RULES if host.memory.settings.knowledge.host_model is None else HOSTS
 
     def recall_prompt(self, payload: Payload, host: _Host) -> Output:
-        """Recall for a prompt what the window does not show."""
+        """Recall for a prompt what the window does not show. The first one gets the overview if the start did not."""
         prompt = str(payload.get("submitted_prompt") or payload.get("prompt") or "")
         if not prompt.strip():  # Qwen Code sends the event for tool results too
             return {}
         path = Path(str(payload.get("transcript_path") or ""))
         if not host.transcript[0] and path.is_file() and path.stat().st_size <= MAX_PROMPT_BYTES:
             self.archive(payload, host)
+        is_first = not host.prompt and not host.messages
         host.prompt, host.added = prompt[:MAX_PROMPT_CHARS], ""
-        return _add_context(payload, self._recall(host))
+        blocks = [self._recall(host)]
+        if is_first and not host.has_overview:  # the server was not there yet when the session started
+            blocks.insert(0, self._make_overview(host))
+        return _add_context(payload, "\n\n".join(filter(None, blocks)))
 
     def _recall(self, host: _Host) -> str:
         """Make the block for the prompt of the turn, and record what it quotes."""

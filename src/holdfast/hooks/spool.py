@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from typing import Any, Final
 
 FOLDER: Final = "spool"
+LOCK: Final = "lock"
+"""The file in it that the process has locked that handles an event."""
 MAX_EVENTS: Final = 1_000
 """Events that are kept if no server ever takes them. A later one of a session stands for the earlier ones."""
 _FIELDS: Final = ("hook_event_name", "session_id", "transcript_path", "cwd", "source", "trigger")

@@ -24,8 +24,7 @@ import msgspec
 
 from holdfast import __version__, providers
 from holdfast.engine import Engine
-from holdfast.errors import ConflictError, HoldfastError, InputError, StorageError, UnavailableError
-from holdfast.hooks import spool
+from holdfast.errors import HoldfastError, InputError
 from holdfast.hooks.handlers import HostHooks
 from holdfast.report import Window
 from holdfast.session import CALLER, Session
@@ -295,7 +294,6 @@ class Rpc:
     def __init__(self, engine: Engine, *, home: Path | None = None) -> None:
         self._engine = engine
         self._home = None if home is None else str(home)
-        self._spool_lock = Lock()
         self._hooks = HostHooks(
             engine._memory,
             choose=lambda project: engine._find_resources(project).memory,
@@ -333,26 +331,7 @@ class Rpc:
         Raises:
             StorageError: The store cannot take them. They stay in the spool.
         """
-        if self._home is None:
-            return 0
-        count = 0
-        for name in spool.names(self._home):
-            event = spool.read(self._home, name)
-            if session and event is not None and event.get("session_id") != session:
-                continue
-            with self._spool_lock:  # an event is handled once, and before the next one of its session
-                event = spool.read(self._home, name)
-                if event is None:
-                    continue
-                try:
-                    self._hooks.handle(event)
-                except (StorageError, ConflictError, UnavailableError):
-                    raise
-                except (HoldfastError, OSError, ValueError) as error:  # as it would be the next time
-                    log.warning("%s of %s: %s", event.get("hook_event_name"), event.get("transcript_path"), error)
-                spool.remove(self._home, name)
-                count += 1
-        return count
+        return 0 if self._home is None else self._hooks.take_in(self._home, session=session)
 
     def _call(self, method: str, values: dict[str, Any]) -> Any:
         if method not in _ABOUT_SESSION:
