@@ -187,6 +187,18 @@ HOSTS: Final[Mapping[str, Host]] = {
         extras=("mcp",),
         note="Goose has no hooks: for recall into every request, send its requests through `holdfast serve`.",
     ),
+    "hermes": Host(
+        title="Hermes Agent",
+        program="hermes",
+        folder="~/.hermes",
+        variable="HERMES_HOME",
+        changes=(
+            Copy(source="hermes/provider.py", target="plugins/holdfast/__init__.py"),
+            Copy(source="hermes/plugin.yaml", target="plugins/holdfast/plugin.yaml"),
+            Block(file="config.yaml", under="memory:", text="  provider: holdfast", replaces="provider"),
+        ),
+        note="Hermes loads the provider in its next session; `hermes memory status` shows it.",
+    ),
     "openclaw": Host(
         title="OpenClaw",
         program="openclaw",

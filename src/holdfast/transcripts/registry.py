@@ -253,7 +253,7 @@ def _make_ref(path: Path, reader: Reader, info: dict[str, str], stored: StoredSe
 
 
 class Place(NamedTuple):
-    """A folder in which an agent keeps its sessions."""
+    """A folder, or a database, in which an agent keeps its sessions."""
 
     agent: str
     folder: Path
@@ -264,4 +264,4 @@ def default_places(environ: Mapping[str, str], home: Path) -> list[Place]:
     lines = Path(__file__).with_name("places.txt").read_text("utf-8").splitlines()[1:]
     rows = (line.split() for line in lines)
     places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in rows)
-    return [place for place in places if place.folder.is_dir()]
+    return [place for place in places if place.folder.exists()]
