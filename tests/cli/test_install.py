@@ -36,6 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "home"
     folder.mkdir()
     monkeypatch.setenv("HOME", str(folder))
+    monkeypatch.chdir(folder)  # some hosts are installed into a project
     monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path / "memory"))
     for host in HOSTS.values():
         if host.variable:

@@ -11,7 +11,6 @@ import pytest
 import yaml
 
 from holdfast.errors import InputError
-from holdfast.hooks.hosts import HOSTS
 from holdfast.hooks.install import Installer
 
 COMMAND = ("/opt/holdfast/bin/python", "-E", "-m", "holdfast")
@@ -92,18 +91,27 @@ YAML_SHAPES: dict[str, bytes | None] = {
     "byte order mark": BOM + b"extensions:\n  developer: {}\n",
     "no line end": b"a: 1\nextensions:",
 }
+HERMES_SHAPES: dict[str, bytes | None] = {
+    "absent": None,
+    "another provider": b"memory:\n  memory_enabled: true\n  provider: honcho # mine\nmodel:\n  provider: custom\n",
+    "no provider": b"memory:\n    memory_enabled: true\nmodel: {}\n",
+    "line ends of Windows": b"memory:\r\n  provider: ''\r\n",
+}
 FILES = {
     "codex": "hooks.json",
     "gemini": "settings.json",
     "qwen": "settings.json",
     "openclaw": "openclaw.json",
     "opencode": "opencode.json",
+    "cursor": ".cursor/mcp.json",
+    "vscode": ".vscode/mcp.json",
 }
 CASES = [
     *((host, file, shape, data) for host, file in FILES.items() for shape, data in JSON_SHAPES.items()),
     *((host, FILES[host], shape, data) for host, shapes in USED.items() for shape, data in shapes.items()),
     *(("codex", "config.toml", shape, data) for shape, data in TOML_SHAPES.items()),
     *(("goose", "config.yaml", shape, data) for shape, data in YAML_SHAPES.items()),
+    *(("hermes", "config.yaml", shape, data) for shape, data in HERMES_SHAPES.items()),
 ]
 
 
@@ -119,9 +127,7 @@ class Home:
             self.path.write_bytes(data)
 
     def installer(self, command: tuple[str, ...] = COMMAND) -> Installer:
-        host = HOSTS[self.host]
         installer = Installer(self.host, records=self.folder / "records", environ={}, command=command)
-        assert host.folder.startswith("~")
         installer.folder = self.folder / self.host
         return installer
 
@@ -151,7 +157,7 @@ def case(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     return Home(tmp_path, host, file, data)
 
 
-@pytest.fixture(params=[case for case in CASES if case[0] in {"gemini", "goose", "openclaw"}], ids=name_case)
+@pytest.fixture(params=[case for case in CASES if case[0] in {"gemini", "goose", "hermes", "openclaw"}], ids=name_case)
 def changing(request: pytest.FixtureRequest, tmp_path: Path) -> Home:
     """Write the file of one case, of hosts that have all kinds of changes."""
     host, file, _, data = request.param

@@ -223,6 +223,84 @@ def test_real_hermes() -> None:
     assert transcript.cwd == "/fixture/work"
 
 
+CURSOR_TABLES = (
+    "CREATE TABLE ItemTable (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);"
+    "CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB);"
+)
+
+
+def cursor(folder: Path) -> Path:
+    """Write chats of Cursor: one with calls, one of an older version, an empty one and one that is damaged."""
+    headers = [
+        {"bubbleId": name, "type": kind} for name, kind in (("b1", 1), ("b2", 2), ("b3", 2), ("b4", 2), ("b5", 2))
+    ]
+    chat = {
+        "composerId": "c1",
+        "name": "風車の輪",
+        "createdAt": 1_766_691_308_486,
+        "lastUpdatedAt": 1_766_692_125_731,
+        "modelConfig": {"modelName": "m1"},
+        "fullConversationHeadersOnly": headers,
+    }
+    read = {"toolCallId": "t1", "name": "read_file", "rawArgs": '{"path": "mill.toml"}', "status": "completed"}
+    failed = {"toolCallId": "t2", "name": "run_terminal_cmd", "params": {"command": "make"}, "status": "error"}
+    time = "2026-06-27T10:00:00.000Z"
+    address = "file:///home/ada/the%20mill"
+    bubbles = {
+        "b1": {"type": 1, "text": "風車には輪がいくつありますか。", "createdAt": time, "workspaceUris": [address]},
+        "b2": {"type": 2, "text": "", "thinking": {"text": "I look."}, "createdAt": time},
+        "b3": {"type": 2, "text": "I read it.", "toolFormerData": {**read, "result": "wheels = 2"}},
+        "b4": {"type": 2, "toolFormerData": {**failed, "error": "no such target"}},
+        "gone": {"type": 2, "text": "A reply that was undone."},
+    }
+    older = {"composerId": "c2", "createdAt": 1_700_000_000_000, "conversation": [{"type": 1, "text": "Hello."}]}
+    rows = {
+        "composerData:c1": json.dumps(chat),
+        "composerData:c2": json.dumps(older).encode(),
+        "composerData:c3": json.dumps({"composerId": "c3", "fullConversationHeadersOnly": []}),
+        "composerData:c4": "{",
+        **{f"bubbleId:c1:{name}": json.dumps({"bubbleId": name, **bubble}) for name, bubble in bubbles.items()},
+    }
+    return create(
+        folder / "globalStorage" / "state.vscdb", CURSOR_TABLES, (("cursorDiskKV", row) for row in rows.items())
+    )
+
+
+def test_chats_of_cursor(tmp_path: Path) -> None:
+    """Calls and their results are read; what is listed and missing, or no longer listed, is a problem."""
+    file = cursor(tmp_path)
+    found = list(sessions(tmp_path))
+    assert [(ref.session, ref.format, ref.title) for ref in found] == [
+        ("c2", "cursor", None),
+        ("c1", "cursor", "風車の輪"),
+    ]
+    chat = read(file / "c1")
+    assert (chat.cwd, chat.model, chat.title) == ("/home/ada/the mill", "m1", "風車の輪")
+    assert [(message.role, message.whole_text) for message in chat.messages] == [
+        ("user", "風車には輪がいくつありますか。"),
+        ("assistant", ""),
+        ("assistant", 'I read it.\nread_file({"path": "mill.toml"})'),
+        ("tool", "wheels = 2"),
+        ("assistant", 'run_terminal_cmd({"command": "make"})'),
+        ("tool", "no such target"),
+    ]
+    assert chat.messages[-1].results[0].is_error
+    assert {message.timestamp for message in chat.messages} == {1_782_554_400_000, 1_766_691_308_486}
+    problems = [problem.what for problem in chat.problems]
+    assert len(problems) == 2
+    assert "bubble b5 is listed" in problems[0]
+    assert "1 bubbles that the chat no longer lists" in problems[1]
+    assert [message.text for message in read(file / "c2").messages] == ["Hello."]
+
+
+def test_the_state_of_other_editors_is_no_session(tmp_path: Path) -> None:
+    """VS Code has a file of the same name, without the table of chats."""
+    create(tmp_path / "state.vscdb", "CREATE TABLE ItemTable (key TEXT, value BLOB);", [])
+    skipped: list[Path] = []
+    assert list(sessions(tmp_path, on_skipped=skipped.append)) == []
+    assert skipped == [tmp_path / "state.vscdb"]
+
+
 @needs_data("transcripts/migrate")
 def test_real_cursor() -> None:
     """Cursor's chats are named with the reason why they are not read."""

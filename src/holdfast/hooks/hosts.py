@@ -81,6 +81,7 @@ class Host:
         program: Its command.
         folder: The folder of its settings; the files of all changes are relative to it.
         variable: The environment variable that may name another folder.
+        is_of_project: Whether the folder is the one of the project, in which the command is run.
         changes: What is changed; at most one entry for each file.
         extras: The extras of Holdfast that it needs.
         note: What the user must do afterwards.
@@ -90,6 +91,7 @@ class Host:
     program: str
     folder: str
     variable: str = ""
+    is_of_project: bool = False
     changes: tuple[Change, ...]
     extras: tuple[str, ...] = ()
     note: str = ""
@@ -112,6 +114,8 @@ def _shared_files(folder: str) -> tuple[Copy, ...]:
 
 _SERVER: Final = {"command": PROGRAM, "args": [ARGUMENTS, "mcp"]}
 """The MCP server, as most hosts describe one."""
+_PROJECT_SERVER: Final = {"command": PROGRAM, "args": [ARGUMENTS, "mcp", "--project", "${workspaceFolder}"]}
+"""The MCP server in settings of a project; editors put its folder in place of the variable."""
 _EVENTS: Final = {"SessionStart": 10, "UserPromptSubmit": 10, "PreCompact": 10, "Stop": 10, "SessionEnd": 3}
 """Events of hosts that follow Claude Code. Codex gives SessionEnd no more than 3 seconds.
 
@@ -145,6 +149,18 @@ HOSTS: Final[Mapping[str, Host]] = {
         ),
         extras=("server", "mcp"),
         note="config.toml marks the hooks as trusted: Codex runs no others. Look at them with /hooks.",
+    ),
+    "cursor": Host(
+        title="Cursor",
+        program="cursor",
+        folder=".",
+        is_of_project=True,
+        changes=(
+            Keys(file=".cursor/mcp.json", values={"mcpServers.holdfast": _PROJECT_SERVER}),
+            Copy(source="editors/cursor.mdc", target=".cursor/rules/holdfast.mdc"),
+        ),
+        extras=("mcp",),
+        note="Only this project is set up. mcp.json has paths of this machine: do not commit it.",
     ),
     "gemini": Host(
         title="Gemini CLI",
@@ -249,6 +265,18 @@ HOSTS: Final[Mapping[str, Host]] = {
         variable="QWEN_HOME",
         changes=(Keys(file="settings.json", items=_hooks(_EVENTS), values={"mcpServers.holdfast": _SERVER}),),
         extras=("server", "mcp"),
+    ),
+    "vscode": Host(
+        title="VS Code",
+        program="code",
+        folder=".",
+        is_of_project=True,
+        changes=(
+            Keys(file=".vscode/mcp.json", values={"servers.holdfast": {"type": "stdio", **_PROJECT_SERVER}}),
+            Copy(source="editors/vscode.md", target=".github/instructions/holdfast.instructions.md"),
+        ),
+        extras=("mcp",),
+        note="Only this project is set up. mcp.json has paths of this machine: do not commit it.",
     ),
 }
 """Every host by its name on the command line."""

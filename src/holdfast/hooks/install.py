@@ -30,7 +30,7 @@ from holdfast.programs import find_program, own_command
 
 _RECORD: Final = "installed.json"
 _OWN_HOOK: Final = re.compile(r'"command": ".*holdfast(?:\.exe)?(?:\\"|\')? hook"')
-_OWN_SERVER: Final = re.compile(r'holdfast.*"mcp"\]')
+_OWN_SERVER: Final = re.compile(r'holdfast.*"mcp"[\],]')
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 
 Action = Literal["create", "change", "keep", "remove"]
@@ -80,15 +80,15 @@ class Installer:
             raise InputError(f"host {name!r} is not one of {', '.join(HOSTS)}")
         self.name = name
         self.host: Host = HOSTS[name]
-        self.folder = Path(environ.get(self.host.variable) or self.host.folder).expanduser()
+        self.folder = Path(environ.get(self.host.variable) or self.host.folder).expanduser().absolute()
         self.command = list(command) or own_command()
-        self._records = records / name
+        self._records = records / (_name_project(name, self.folder) if self.host.is_of_project else name)
         self._environ = environ
 
     @property
     def is_present(self) -> bool:
         """Whether the host is on this machine."""
-        if self.folder.is_dir():
+        if self.folder.is_dir() and not self.host.is_of_project:
             return True
         return find_program(self.host.program, environ=self._environ, project=Path.cwd()) is not None
 
@@ -298,6 +298,11 @@ def write_change(change: FileChange) -> None:
 
 
 # --- files -----------------------------------------------------------------------
+
+
+def _name_project(name: str, folder: Path) -> str:
+    """Name the records of a host that is installed into one project."""
+    return f"{name}-{_digest(str(folder).encode())[:12]}"
 
 
 def _read(path: Path) -> bytes | None:

@@ -15,6 +15,7 @@ from holdfast.transcripts.claude_code import CLAUDE_CODE
 from holdfast.transcripts.cline import CLINE
 from holdfast.transcripts.codex import CODEX
 from holdfast.transcripts.copilot import COPILOT
+from holdfast.transcripts.cursor import CURSOR
 from holdfast.transcripts.entry import Entry, Item, Problem, Transcript
 from holdfast.transcripts.gemini import GEMINI, QWEN
 from holdfast.transcripts.goose import GOOSE
@@ -52,6 +53,7 @@ READERS: Final[dict[str, Reader]] = {
         OPENCODE,
         GEMINI,
         GOOSE,
+        CURSOR,
         GROK,
         CLINE,
         AIDER,
@@ -97,7 +99,7 @@ def _find_database(file: Path, readers: Iterable[Reader]) -> tuple[Reader, Datab
     for reader in readers:
         if reader.database is not None and has_columns(file, reader.database.columns):
             return reader, reader.database
-    if file.name == "store.db" and has_columns(file, _CURSOR_COLUMNS):
+    if file.name == "store.db" and has_columns(file, _CURSOR_COLUMNS):  # of its command line; the editor has another
         raise TranscriptError("Cursor keeps chats in a binary format that is not published: not read", path=file)
     return None
 
@@ -144,7 +146,7 @@ class SessionRef:
     cwd: str | None = None
 
 
-_SUFFIXES: Final = frozenset({".jsonl", ".ndjson", ".json", ".gz", ".md", ".txt", ".db", ".sqlite"})
+_SUFFIXES: Final = frozenset({".jsonl", ".ndjson", ".json", ".gz", ".md", ".txt", ".db", ".sqlite", ".vscdb"})
 _SKIPPED_FOLDERS: Final = frozenset({".git", ".hg", ".svn", ".venv", "node_modules", "__pycache__"})
 _OPENCODE_STORE: Final = frozenset({"session", "message", "part"})
 _MAX_DOCUMENT_BYTES: Final = 64 << 20
@@ -262,6 +264,6 @@ class Place(NamedTuple):
 def default_places(environ: Mapping[str, str], home: Path) -> list[Place]:
     """List the folders in which the known agents keep their sessions, as far as they exist."""
     lines = Path(__file__).with_name("places.txt").read_text("utf-8").splitlines()[1:]
-    rows = (line.split() for line in lines)
+    rows = ([word.replace("%20", " ") for word in line.split()] for line in lines)
     places = (Place(agent, Path(environ.get(name) or home / own) / inside) for agent, name, own, inside in rows)
     return [place for place in places if place.folder.exists()]
