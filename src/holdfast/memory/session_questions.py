@@ -140,7 +140,7 @@ def _find_rest(question: str) -> str:
     words: list[str] = []
     for word in re.findall(r"[\w.+#-]+", rest):
         if set(terms(word)) - _frame():
-            words.append(word)
+            words.append(word.strip("."))
     return " ".join(words)
 
 

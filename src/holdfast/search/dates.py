@@ -33,24 +33,36 @@ _TIME_WORD: Final = re.compile(
 _ISO: Final = re.compile(r"\b(?P<year>(?:19|20)\d\d)[-/.](?P<month>\d{1,2})(?:[-/.](?P<day>\d{1,2}))?\b")
 _CJK: Final = re.compile(
     r"(?:(?P<year>(?:19|20)\d\d)\s*[年년]\s*)?(?P<month>\d{1,2}|十[一二]?|[一二三四五六七八九])\s*[月월]"
-    r"(?:\s*(?P<day>\d{1,2})\s*[日号일])?"
+    r"(?:份?\s*(?P<day>\d{1,2}|[二三]?十[一二三四五六七八九]?|[一二三四五六七八九])\s*[日号號일])?"
 )
-_CJK_NUMBERS: Final = {character: number for number, character in enumerate("一二三四五六七八九十", start=1)} | {
-    "十一": 11,
-    "十二": 12,
-}
+_CJK_DIGITS: Final = {character: number for number, character in enumerate("一二三四五六七八九", start=1)} | {"两": 2}
 
-_COUNTS: Final = (
-    {character: number for number, character in enumerate("一二三四五六", start=1)}
-    | {word: number for number, word in enumerate(("one", "two", "three", "four", "five", "six"), start=1)}
-    | {"a": 1, "an": 1, "couple": 2, "两": 2, "few": 3}
-)
+_WORDS: Final = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve")
+_COUNTS: Final = {word: number for number, word in enumerate(_WORDS, start=1)} | {
+    "a": 1,
+    "an": 1,
+    "couple": 2,
+    "few": 3,
+}
 _AGO: Final = re.compile(
-    r"\b(?P<count>\d{1,4}|an?|one|two|three|four|five|six|couple|few)\s+(?:of\s+)?(?P<unit>day|week|month|year)s?\s+ago\b"
-    r"|(?P<cjk_count>\d{1,4}|[一二两三四五六])\s*(?:个|個|か|ヶ)?(?P<cjk_unit>天|日|周|週間?|星期|月|年)\s*(?:之)?前",
+    rf"\b(?P<count>\d{{1,4}}|an?|{'|'.join(_WORDS)}|couple|few)\s+(?:of\s+)?(?P<unit>day|week|month|year)s?\s+ago\b"
+    r"|(?P<cjk_count>\d{1,4}|[一二两三四五六七八九十]{1,3})\s*(?:个|個|か|ヶ)?(?P<cjk_unit>天|日|周|週間?|星期|月|年)\s*(?:之)?前",
     re.IGNORECASE,
 )
-_CJK_UNITS: Final = {"天": "day", "日": "day", "周": "week", "週": "week", "星": "week", "月": "month", "年": "year"}
+_CJK_UNITS: Final = {
+    "天": "day",
+    "日": "day",
+    "周": "week",
+    "週": "week",
+    "星": "week",
+    "月": "month",
+    "年": "year",
+    "일": "day",
+    "주": "week",
+    "달": "month",
+    "개": "month",
+    "년": "year",
+}
 _UNIT_DAYS: Final = {"day": (1.0, 1.5), "week": (7.0, 3.5), "month": (30.4, 12.5), "year": (365.0, 120.5)}
 _RECENT: Final = (
     (re.compile(r"\byesterday\b|昨天|昨日|어제", re.IGNORECASE), 2.0),
@@ -73,9 +85,9 @@ def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
         return found
     with suppress(OverflowError, OSError, ValueError):
         today = datetime.fromtimestamp(now / 1000, UTC)
-        for count, unit in find_counts_back(text):
-            days, slack = _UNIT_DAYS[unit]
-            middle = today - timedelta(count * days)
+        for back in find_counts_back(text):
+            days, slack = _UNIT_DAYS[back.unit]
+            middle = today - timedelta(back.count * days)
             found.append(_range(middle - timedelta(slack), middle + timedelta(slack)))
         for pattern, days in _RECENT:
             if pattern.search(text):
@@ -85,19 +97,43 @@ def find_dates(text: str, *, now: int | None, years: range) -> list[Range]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalendarDate:
-    """A day or a month of a year, as a text names it: 0 for what it does not say."""
+    """A day or a month of a year, as a text names it: 0 for what it does not say. `place` is where it does."""
 
     year: int = 0
     month: int
     day: int = 0
+    place: tuple[int, int] = (0, 0)
 
 
-def find_counts_back(text: str) -> Iterator[tuple[int, str]]:
-    """Find "three weeks ago", "两天前": how many, and `day`, `week`, `month` or `year`."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CountBack:
+    """A number of days, weeks, months or years (`unit`) before today, and the place in the text that says so."""
+
+    count: int
+    unit: str
+    place: tuple[int, int]
+
+
+def find_counts_back(text: str) -> Iterator[CountBack]:
+    """Find "three weeks ago", "两天前"."""
     for match in _AGO.finditer(text):
-        word = (match["count"] or match["cjk_count"]).lower()
-        count = int(word) if word.isdigit() else _COUNTS[word]
-        yield count, match["unit"].lower() if match["unit"] else _CJK_UNITS[match["cjk_unit"][0]]
+        count = read_number(match["count"] or match["cjk_count"])
+        yield CountBack(count=count, unit=read_unit(match["unit"] or match["cjk_unit"]), place=match.span())
+
+
+def read_unit(word: str) -> str:
+    """Return `day`, `week`, `month` or `year` for a word of a language: "days", 周, 星期."""
+    return _CJK_UNITS.get(word[0]) or word.lower().removesuffix("s")
+
+
+def read_number(word: str) -> int:
+    """Return the number that digits or a word say: "3", "three", 三, 二十一; 0 if it is none."""
+    if word.isdecimal():
+        return int(word)
+    if word.lower() in _COUNTS:
+        return _COUNTS[word.lower()]
+    tens, ten, ones = word.rpartition("十")
+    return (_CJK_DIGITS.get(tens, 1) * 10 if ten else 0) + _CJK_DIGITS.get(ones, 0)
 
 
 def find_calendar_dates(text: str) -> Iterator[CalendarDate]:
@@ -107,17 +143,12 @@ def find_calendar_dates(text: str) -> Iterator[CalendarDate]:
         is_certain = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
         if is_certain or (name[0].isupper() and _TIME_WORD.search(text[: match.start()])):
             month = _MONTHS.index(name.lower()[:3]) + 1
-            yield CalendarDate(year=int(year or 0), month=month, day=int(day or after or 0))
+            number = int(day or after or 0)
+            yield CalendarDate(year=int(year or 0), month=month, day=number, place=match.span())
     for match in chain(_ISO.finditer(text), () if text.isascii() else _CJK.finditer(text)):
-        month = _CJK_NUMBERS.get(match["month"]) or int(match["month"])
-        yield CalendarDate(year=int(match["year"] or 0), month=month, day=int(match["day"] or 0))
-
-
-def remove_dates(text: str) -> str:
-    """Return a text without the days and months that it names, and without "two weeks ago"."""
-    for pattern in (_AGO, _MONTH, _ISO, _CJK):
-        text = pattern.sub(" ", text)
-    return text
+        month = read_number(match["month"])
+        day = read_number(match["day"] or "")
+        yield CalendarDate(year=int(match["year"] or 0), month=month, day=day, place=match.span())
 
 
 def _find_absolute(text: str, years: range) -> Iterator[Range]:
