@@ -71,13 +71,13 @@ def list_said(agent: Agent) -> list[str]:
 
 
 def test_a_conversation_is_compacted_goes_on_and_is_remembered(model: RecordingModel, tmp_path: Path) -> None:
-    """Ten turns with tools, a compaction near the limit and one on request, and a new conversation after that."""
+    """Eight turns with tools, a compaction near the limit and one on request, and a new conversation after that."""
     view = Watched()
     agent = open_agent(tmp_path, model, view)
     said = [
         "Remember that the staging database listens on port 6543.",
         "Read the file notes.txt with your read tool. When is the release?",
-        *(WORK.format(number) for number in range(4)),
+        *(WORK.format(number) for number in range(3)),
         "缓存改用 Redis。请用一句话回答：好的。",
     ]
     for text in said:

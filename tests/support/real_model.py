@@ -31,6 +31,8 @@ __all__ = ["CONTEXT_TOKENS", "Call", "RecordingModel", "explain_absence", "serve
 
 CONTEXT_TOKENS: Final = 4_096
 """The window of the model. A processor reads about 100 tokens in a second, so that larger ones take too long."""
+MAX_REPLY_TOKENS: Final = 300
+"""The server stops a reply here, whatever was asked for: a weak model that found no end takes minutes for nothing."""
 URL: Final = "HOLDFAST_TEST_MODEL_URL"
 NAME: Final = "HOLDFAST_TEST_MODEL_NAME"
 _SERVE: Final = """
@@ -42,6 +44,7 @@ params.model.path = sys.argv[1]
 params.n_ctx = int(sys.argv[2])
 params.cpuparams.n_threads = int(sys.argv[3])
 params.n_parallel = 1
+params.n_predict = int(sys.argv[4])
 params.sampling.seed = 1
 server = xllamacpp.Server(params)
 print(server.listening_address, flush=True)
@@ -83,6 +86,7 @@ def serve(environ: Mapping[str, str]) -> Iterator[str]:
     # Threads wait for each other after each layer: one that shares its core with another program holds up all.
     threads = max(1, (os.cpu_count() or 1) // 2)
     command = [sys.executable, "-c", _SERVE, str(find_weights()), str(CONTEXT_TOKENS), str(threads)]
+    command.append(str(MAX_REPLY_TOKENS))
     with subprocess.Popen(
         command, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as server:
