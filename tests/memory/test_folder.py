@@ -137,6 +137,27 @@ def test_no_secret_gets_out_or_in(memory: Memory, tmp_path: Path) -> None:
         assert TOKEN in other.store.read_messages(Select(scope=Scope(), across=True))[0].message.text
 
 
+def test_no_part_of_a_fact_brings_a_secret_in(tmp_path: Path) -> None:
+    """I8: a fact has a subject and questions next to its words."""
+    fact = FactRow(
+        scope=SCOPE,
+        id="f1",
+        type="config",
+        content="The token changed",
+        context=f"It was {TOKEN}",
+        subject=f"token {TOKEN}",
+        quote=f"now it is {TOKEN}",
+        questions=("Which token?", f"Is the token {TOKEN}?"),
+    )
+    with FolderStore(tmp_path / "folder") as files:
+        files.add_facts([fact])
+    with open_memory(tmp_path / "to") as other:
+        transfer.load_folder(other.store, tmp_path / "folder")
+        (found,) = other.store.read_facts(Select(scope=SCOPE, across=True))
+    assert TOKEN not in repr(found)
+    assert "Which token?" in found.questions
+
+
 def test_what_is_forgotten_is_in_no_folder_and_comes_back_from_none(memory: Memory, tmp_path: Path) -> None:
     """I13: a folder that was written after forgetting does not hold it; one from before does not bring it back."""
     transfer.save_folder(memory.store, [SCOPE], tmp_path / "before", embedder=memory.embedder)
@@ -216,3 +237,11 @@ def test_an_empty_folder_will_do(memory: Memory, tmp_path: Path) -> None:
     assert not opening.is_folder(target)
     transfer.save_folder(memory.store, [SCOPE], target)
     assert not (target / "vectors.bin").exists()
+
+
+def test_no_secret_is_remembered_as_a_subject(tmp_path: Path) -> None:
+    """I8: what a fact is about is masked like its words."""
+    with open_memory(tmp_path / "own") as memory:
+        fact = memory.remember(f"It is {TOKEN}", scope=SCOPE, subject=f"token {TOKEN}", slot=f"value {TOKEN}")
+    assert TOKEN not in repr(fact)
+    assert fact.subject.startswith("token ")

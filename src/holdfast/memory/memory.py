@@ -95,8 +95,11 @@ class Memory:
         timer: Callable[[], float] = time.thread_time,
         is_personal: bool = False,
     ) -> None:
-        self.store, self.settings = store, settings
-        self.clock, self.new_id, self.timer = clock, new_id, timer
+        self.store = store
+        self.settings = settings
+        self.clock = clock
+        self.new_id = new_id
+        self.timer = timer
         self.is_personal = is_personal
         self._is_warm = False
         self._marks = NO_MARKS
@@ -212,7 +215,8 @@ class Memory:
         """
         from holdfast.memory.embedding import vector_rows  # noqa: PLC0415 - see above
 
-        embedder, done = self.embedder, self._take_over_vectors(limit=limit)
+        embedder = self.embedder
+        done = self._take_over_vectors(limit=limit)
         while embedder is not None and (limit is None or done < limit):
             batch = _EMBED_BATCH if limit is None else min(_EMBED_BATCH, limit - done)
             missing = self.store.without_vectors(embedder.space, limit=batch)
@@ -259,7 +263,11 @@ class Memory:
         """
         from holdfast.redaction import redact  # noqa: PLC0415 - see above
 
-        words = redact(content) if self.settings.archive.redaction else content
+        words = content
+        if self.settings.archive.redaction:
+            words = redact(content)
+            subject = redact(subject)
+            slot = redact(slot)
         if not words.strip():
             raise InputError("there is nothing to remember: give the fact in a sentence")
         if type not in get_args(FactType):
@@ -267,8 +275,9 @@ class Memory:
         own = {row.id: row for row in self.facts(scope=scope)}
         known = own | {row.id: row for row in facts.current(facts.load(self.store, scope))}
         candidates = (known if scope.session else own).values()  # a fact without a session is not that of a session
-        if same := [row for row in candidates if (row.content.casefold(), row.type) == (words.casefold(), type)]:
-            return same[0]
+        for row in candidates:
+            if row.type == type and row.content.casefold() == words.casefold():
+                return row
         draft = facts.read_statement(words, subject=subject, slot=slot)
         fact = FactRow(
             scope=scope,
@@ -513,7 +522,8 @@ class Memory:
         try:
             marks = self.marks
         except StorageError as error:  # a read-only memory can still be searched
-            marks, warnings = UNKEPT, (*warnings, f"the block will not be recognised when it comes back: {error}")
+            marks = UNKEPT
+            warnings = (*warnings, f"the block will not be recognised when it comes back: {error}")
         result = recall(self.store, query, marks=marks, embedder=self.embedder, timer=self.timer)
         gaps = map(str, self.gaps(query.scope, across=query.across or True))
         return replace(result, warnings=(*warnings, *result.warnings, *gaps))

@@ -198,7 +198,8 @@ def save_folder(store: Store, scopes: Iterable[Scope], folder: Path, *, embedder
         raise StorageError("is there already: name a new folder", path=folder)
     from holdfast.store.folder import FolderStore  # noqa: PLC0415 - it reads lines as transcripts do
 
-    count, marks = 0, open_marks(store)
+    count = 0
+    marks = open_marks(store)
     with FolderStore(folder) as files:
         for scope in scopes:
             numbers: dict[int, int] = {}
@@ -234,7 +235,8 @@ def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bo
 
     with FolderStore(folder, readonly=True) as files:
         agents = sorted({replace(scope, session="") for scope in files.scopes()})
-        count, marks = 0, open_marks(store)
+        count = 0
+        marks = open_marks(store)
         numbers: dict[int, int] = {}
         texts = _SessionTexts(store)
         for scope in agents:
@@ -243,16 +245,29 @@ def load_folder(store: Store, folder: Path, *, owner: Scope = _PLAIN, masked: bo
                 count += len(rows)
         for scope in agents:
             known: list[FactRow] = files.read_facts(Select(scope=scope, across=True))
-            hide, owned = redact if masked else str, list[FactRow]()
+            owned: list[FactRow] = []
             for fact in known:
-                whose = owner if fact.scope == _PLAIN else fact.scope
-                words = hide(fact.content), hide(fact.context), hide(fact.quote)
-                own = replace(fact, scope=whose, content=words[0], context=words[1], quote=words[2])
+                own = _mask_fact(fact) if masked else fact
+                if fact.scope == _PLAIN:
+                    own = replace(own, scope=owner)
                 owned.append(renumber_evidence(own, numbers))
             seen: set[tuple[str, str]] = set()
             store.add_facts([fact for fact in owned if not is_known(store, fact, seen)])
             count += len(owned)
         return count, [f"{folder / each.file}:{each.line}: {each.reason}" for each in files.problems]
+
+
+def _mask_fact(fact: FactRow) -> FactRow:
+    """Mask the secrets in every text of a fact."""
+    return replace(
+        fact,
+        content=redact(fact.content),
+        context=redact(fact.context),
+        subject=redact(fact.subject),
+        slot=redact(fact.slot),
+        quote=redact(fact.quote),
+        questions=tuple(map(redact, fact.questions)),
+    )
 
 
 def _import_rows(
