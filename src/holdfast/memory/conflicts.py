@@ -2,6 +2,9 @@
 
 Facts with a subject and a slot are compared by these, others by their words (`holdfast.search.contradictions`). What a
 newer fact replaces without doubt is superseded when it is stored; what is left here is for the user to decide.
+
+One fact is compared with the nearest by any of their words (`FactIndex`), all facts with the nearest by words that are
+not frequent (`find_conflicts`): the first is part of every recall, the second would take time for every pair.
 """
 
 from __future__ import annotations

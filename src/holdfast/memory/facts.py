@@ -180,17 +180,27 @@ Action: TypeAlias = Literal["ADD", "UPDATE", "SUPERSEDE", "DELETE", "NONE"]
 _PRONOUNS: Final = frozenset({"it", "this", "that", "它", "这个", "それ", "그것"})
 """Names of the only fact that states the same property."""
 _MIN_OVERLAP: Final = 0.4
+"""The share of words that two facts about one subject must have in common for one to be the rival of the other."""
 _MIN_GROWTH: Final = 1.2
+"""How many times as long new words for a known fact must be to have more detail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
     """A fact that was read from a message and is not resolved yet.
 
-    It states the `value` of a property (`slot`) of a `subject`, if it is about one that can change; `old` is the value
-    that the same sentence says is replaced. A fact that is `additive` adds one more value; one that is `doubtful`
-    replaces nothing by rule, since its words ask, suppose, plan or deny. The words of the `quote`, in the archived
-    messages of the `evidence`, prove it. `questions` are what it answers, in other words.
+    Attributes:
+        type: One of the six types of knowledge.
+        content: The fact, in one sentence.
+        context: The topic it came up in.
+        subject, slot, value: The property of the subject that it states, if it is about one that can change, and its
+            value.
+        old: The value that the same sentence says is replaced.
+        additive: Whether it adds one more value.
+        doubtful: Whether its words ask, suppose, plan or deny: then it replaces nothing by rule.
+        evidence, quote: The archived messages and the words in them that prove it.
+        questions: What it answers, in other words.
+        time: When it was said, in Unix milliseconds.
     """
 
     type: FactType
@@ -224,7 +234,9 @@ class Draft:
             return alone
         tokens = (token.strip(".,;:!?()\"'`") for token in _TOKEN.findall(fact.content.replace("=", " ")))
         kinds = {kind_of(token) for token in tokens} - {"words"}
-        return kind_of(self.value) in (kinds or {"words"})
+        if not kinds:
+            return kind_of(self.value) == "words"
+        return kind_of(self.value) in kinds
 
     def names(self, fact: FactRow) -> bool:
         """Tell whether a fact is a decision for what it says is replaced, and not for what replaces it."""
@@ -256,7 +268,9 @@ class Draft:
             return Decision(action="ADD", reason="one more", rows=(new,))
         if not all(self.is_newer(fact) for fact in rivals):
             return Decision(action="NONE", reason="older than what is known")
-        over = [fact for fact in rivals if not self.doubtful and self.replaces(fact, alone=len(rivals) == 1)]
+        over: list[FactRow] = []
+        if not self.doubtful:
+            over = [fact for fact in rivals if self.replaces(fact, alone=len(rivals) == 1)]
         if not over:
             return Decision(action="ADD", reason="unclear", rows=(new,), rivals=tuple(fact.id for fact in rivals))
         rows = (new, *(supersede(fact, new) for fact in over))
@@ -272,15 +286,23 @@ class Draft:
 
     def find_subject(self, known: Sequence[FactRow]) -> str | None:
         """Return the only subject of older facts with its slot, which its pronoun stands for."""
-        subjects = [fact.subject for fact in current(known) if fact.slot == self.slot != "" and self.is_newer(fact)]
+        if not self.slot:
+            return None
+        subjects: list[str] = []
+        for fact in current(known):
+            if fact.slot == self.slot and self.is_newer(fact):
+                subjects.append(fact.subject)
         return subjects[0] if len(subjects) == 1 else None
 
     def add_new(self, new: FactRow, related: Sequence[FactRow]) -> Decision:
         """Add a fact; one about the same subject with much the same words may be its rival."""
         ours = set(terms(self.content))
-        others = [(fact.id, set(terms(fact.content))) for fact in related if self.subject]
-        near = tuple(id_ for id_, theirs in others if len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs))
-        return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=near)
+        near: list[str] = []
+        for fact in related:
+            theirs = set(terms(fact.content))
+            if self.subject and len(ours & theirs) >= _MIN_OVERLAP * len(ours | theirs):
+                near.append(fact.id)
+        return Decision(action="ADD", reason="unclear" if near else "new", rows=(new,), rivals=tuple(near))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,7 +355,7 @@ def resolve(draft: Draft, *, scope: Scope, known: Sequence[FactRow]) -> Decision
 
 def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
     """Tell whether a fact was read from the same messages before, or still holds."""
-    versions = [version for version in known if version.id == new.id]
+    versions = [version for version in known if version.id == new.id]  # oldest first
     if not versions:
         return False
     latest = versions[-1]
@@ -346,6 +368,7 @@ def _is_known(new: FactRow, known: Sequence[FactRow]) -> bool:
 # --- values ------------------------------------------------------------------------
 
 _MAX_VALUE_CHARS: Final = 200
+"""A longer text is no address or number; patterns would only take long to say so."""
 _UNIT: Final = r"(?: (?:[kMG]B|ms|seconds?|minutes?|hours?|days?|weeks?|euros?|dollars?)\b)?"
 _TOKEN: Final = re.compile(rf"[A-Z][a-z]{{2,8}} \d{{1,2}}\b|[\x21-\x7e]+{_UNIT}|[^\x00-\x7f\s，。；]+")
 
@@ -356,19 +379,29 @@ def kind_of(value: str) -> str:
     plain = value.strip()
     if len(plain) > _MAX_VALUE_CHARS:
         return "words"
-    kinds = patterns.load("facts")["kinds"].items()
-    return next((kind for kind, pattern in kinds if re.fullmatch(pattern, plain, re.IGNORECASE)), "words")
+    kinds: Mapping[str, str] = patterns.load("facts")["kinds"]
+    for kind, pattern in kinds.items():
+        if re.fullmatch(pattern, plain, re.IGNORECASE):
+            return kind
+    return "words"
 
 
 def state_same_value(left: FactRow, right: FactRow) -> bool:
     """Tell whether two facts of one property say the same, as far as their words tell."""
-    values = _find_values(left.content), _find_values(right.content)
-    if all(values):
-        return not values[0].isdisjoint(values[1])
-    if any(values):
+    our_values = _find_values(left.content)
+    their_values = _find_values(right.content)
+    if our_values and their_values:
+        return not our_values.isdisjoint(their_values)
+    if our_values or their_values:
         return False
-    ours, theirs = (set(terms(row.content)) - set(terms(f"{row.subject} {row.slot}")) for row in (left, right))
+    ours = _find_answer(left)
+    theirs = _find_answer(right)
     return ours <= theirs or theirs <= ours
+
+
+def _find_answer(fact: FactRow) -> set[str]:
+    """Return the terms of a fact that name neither its subject nor its slot."""
+    return set(terms(fact.content)) - set(terms(f"{fact.subject} {fact.slot}"))
 
 
 def _find_values(content: str) -> set[str]:
@@ -394,8 +427,12 @@ def _plain(text: str) -> str:
 
 @cache
 def _slots() -> dict[str, str]:
-    nouns = patterns.load("facts")["nouns"].items()
-    return {word.replace("_", " "): slot for slot, words in nouns for word in words.split()}
+    """Return the slot of each noun that names one."""
+    slots: dict[str, str] = {}
+    for slot, words in patterns.load("facts")["nouns"].items():
+        for word in words.split():
+            slots[word.replace("_", " ")] = slot
+    return slots
 
 
 _ARTICLE: Final = re.compile(r"^(?:the|our|my|a|an)\s+", re.IGNORECASE)
@@ -426,10 +463,9 @@ def split_slot(noun: str) -> tuple[str, str] | None:
 @cache
 def _slot_forms() -> tuple[re.Pattern[str], ...]:
     """Compile the forms of a phrase that names a property: `port of the API`, `API port`, `API 的端口`."""
-    latin, others = (
-        "|".join(sorted((re.escape(word) for word in _slots() if word.isascii() == is_latin), key=len, reverse=True))
-        for is_latin in (True, False)
-    )
+    nouns = sorted(_slots(), key=len, reverse=True)
+    latin = "|".join(re.escape(noun) for noun in nouns if noun.isascii())
+    others = "|".join(re.escape(noun) for noun in nouns if not noun.isascii())
     return (
         re.compile(rf"(?P<before>.*\s)??(?P<slot>{latin})\s+(?:of|for|on|in)(?P<after>\s.+)", re.IGNORECASE),
         re.compile(rf"(?P<before>.*?\s)??(?P<slot>{latin})(?P<after>)", re.IGNORECASE),
@@ -517,15 +553,16 @@ MAX_MEMORY_CHARS: Final = 500
 
 def read_text(text: str) -> Iterator[Draft]:
     """Read what is explicit: `remember that …`, decisions, corrections, `KEY=value`, `TODO: …` and task boxes."""
-    todo, setting = signals.line_pattern("todo"), signals.line_pattern("setting")
+    todo = signals.line_pattern("todo")
+    setting = signals.line_pattern("setting")
     lines = signals.without_code(text)
     for match in todo.finditer(lines):
         state = "open" if match["box"] in {None, "", " "} else "done"
         task = match["task"].strip().rstrip(".。")
         yield Draft(type="task_state", content=" ".join(match[0].split()), subject=task, slot="status", value=state)
     for match in setting.finditer(lines):
-        key, value = match["key"], match["value"]
-        yield Draft(type="config", content=" ".join(match[0].split()), subject=key, slot="value", value=value)
+        line = " ".join(match[0].split())
+        yield Draft(type="config", content=line, subject=match["key"], slot="value", value=match["value"])
     own = _remove_pasted(todo.sub("\n", setting.sub("\n", lines)))
     for sentence in signals.sentences(own, max_chars=MAX_MEMORY_CHARS):
         kind = signals.classify_sentence(sentence)
@@ -534,10 +571,13 @@ def read_text(text: str) -> Iterator[Draft]:
             continue
         if len(sentence) > signals.MAX_CHARS or signals.line_pattern("quoted").search(sentence):
             continue
-        if (over := signals.match_form(sentence, "replacements")) and not signals.is_asked(sentence):
+        over = signals.match_form(sentence, "replacements")
+        if over is not None and not signals.is_asked(sentence):
             yield Draft(type="decision", content=sentence, value=over["value"].strip(), old=over["old"].strip())
+        elif kind == "correction":
+            yield _read_change(sentence)
         elif kind is not None:
-            yield _read_change(sentence) if kind == "correction" else Draft(type="decision", content=sentence)
+            yield Draft(type="decision", content=sentence)
 
 
 def _remove_pasted(text: str) -> str:
@@ -566,13 +606,21 @@ def _read_change(sentence: str) -> Draft:
     match = signals.match_form(sentence, "changes")
     if match is None or not signals.is_stated(sentence):
         return draft
-    value, slot, subject, old = match["value"].strip(), "", match["subject"].strip(), match["old"] or ""
-    if named := signals.line_pattern("named_value").fullmatch(value):
-        slot, value = (named["slot"].lower(), named["value"]) if named["slot"] else ("port", named["port"])
+    value = match["value"].strip()
+    subject = match["subject"].strip()
+    old = (match["old"] or "").strip()
+    slot = ""
+    named = signals.line_pattern("named_value").fullmatch(value)
+    if named is not None and named["slot"]:
+        slot = named["slot"].lower()
+        value = named["value"]
+    elif named is not None:
+        slot = "port"
+        value = named["port"]
     key = split_slot(subject)
     if key is not None and key[0]:
         subject, slot = key
     slot = slot or _SLOT_OF_KIND.get(kind_of(value), "")
     if not slot:
         return draft
-    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=old.strip())
+    return replace(draft, type=type_of(slot), subject=subject, slot=slot, value=value, old=old)

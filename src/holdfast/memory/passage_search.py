@@ -56,7 +56,7 @@ _ALL: Final = 0.99
 _FEW_WORDS: Final = 2
 """So few words may be anywhere in a passage; more have to be in one window."""
 _MIN_SUBJECT: Final = 0.6
-"""The share of a subject that a passage must have."""
+"""The share of a subject that a passage must have (`python -m benchmarks broad`)."""
 _NEIGHBOUR_LOSS: Final = 0.15
 """What a neighbour scores less for each step that it is away."""
 _MAX_RANKED: Final = 400

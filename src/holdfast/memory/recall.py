@@ -43,10 +43,11 @@ _NOTHING_HERE: Final = (
     " (archive.cross_session = true, or Engine.open(personal=True), includes the others)"
 )
 _TOO_WEAK: Final = 'a weak match was left out, because recall.eagerness is "shy"'
-_SURE: Final = 1.2
-"""The confidence from which on a message says enough by itself."""
+_SURE_ALONE: Final = 1.2
+"""The confidence from which on a message says enough by itself (`python -m benchmarks followups`)."""
 _BROAD_VARIETY: Final = 0.3
-"""The weight of relevance against variety for a question that asks for all there is on a subject."""
+"""The weight of relevance against variety for a question that asks for all there is on a subject
+(`python -m benchmarks broad`)."""
 _CORRECTION_TOKENS: Final = 250
 """The room for corrections of the system prompt if no passage matches the question."""
 
@@ -174,7 +175,7 @@ def _recall_with_context(
         facts=[row for row in rows if row.id not in hidden.facts],
     )
     alone = _recall(request, replace(query, texts=query.texts[-1:]))
-    if len(query.texts) <= 1 or alone.confidence >= _SURE or alone.sessions:
+    if len(query.texts) <= 1 or alone.confidence >= _SURE_ALONE or alone.sessions:
         return alone
     if deadlines.words_alone.is_over:  # there is no time for a second search
         return alone

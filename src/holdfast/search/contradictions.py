@@ -3,6 +3,9 @@
 Whether the later one takes the place of the earlier one is a second question: it does if it says so ("no longer",
 "from now on", 改成), or if nothing but a number, a date or the like differs.
 
+`python -m benchmarks conflicts` counts pairs of facts that contradict each other or only look alike; some of them were
+written after the figures below were chosen.
+
 This is for stored facts, each of which is one plain statement. `corrections` compares what people say in conversations,
 by the words that a question leaves open.
 """

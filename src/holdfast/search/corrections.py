@@ -3,6 +3,8 @@
 A statement is a sentence. A later one takes the place of an earlier one if they have enough words in common, by how
 rare the words are, and it says so ("no longer", "from now on", 改成), or gives another number of the same unit.
 
+The shares were chosen with `python -m benchmarks corrections` (docs/benchmarks.md); no second sheet checks them.
+
 This is for what people say in conversations, in answer to a question. `contradictions` compares stored facts, of which
 there is no question and no need to be later.
 """
