@@ -87,6 +87,9 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
             failed = await client.call_tool("memory_store", {"content": " "})
             assert failed.is_error
             assert "nothing to remember" in str(failed.content)
+            failed = await client.call_tool("memory_timeline", {"session": ""})
+            assert failed.is_error
+            assert "name" in str(failed.content)
             resource = await client.read_resource("holdfast://sessions")
             assert "s1" in str(resource)
             assert "s2" not in str(resource)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
@@ -14,11 +16,14 @@ from mcp_types import ToolAnnotations
 from holdfast import __version__
 from holdfast.aio import AsyncSession
 from holdfast.engine import Engine
-from holdfast.errors import InputError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.passage_search import Hit
 from holdfast.session import Session
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
 from holdfast.timeline import Cut
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
 
 INSTRUCTIONS: Final = (
     "Everything that was said in earlier conversations of this project is archived word for word, and decisions are "
@@ -178,13 +183,26 @@ def create_server(
         tools.archive_expand,
         tools.memory_timeline,
     ):
-        server.tool(annotations=_READ, structured_output=True)(tool)
-    server.tool(annotations=_WRITE, structured_output=True)(tools.memory_store)
-    server.tool(annotations=_ERASE, structured_output=True)(tools.memory_forget)
+        server.tool(annotations=_READ, structured_output=True)(_explain_errors(tool))
+    server.tool(annotations=_WRITE, structured_output=True)(_explain_errors(tools.memory_store))
+    server.tool(annotations=_ERASE, structured_output=True)(_explain_errors(tools.memory_forget))
     server.resource("holdfast://sessions", mime_type="application/json")(tools.sessions)
     server.resource("holdfast://facts", mime_type="application/json")(tools.facts)
     server.prompt()(what_did_we_decide)
     return server
+
+
+def _explain_errors(tool: Callable[_P, Awaitable[_T]]) -> Callable[_P, Awaitable[_T]]:
+    """Return a tool whose failures tell the model the reason: of any other error the client gets none."""
+
+    @wraps(tool)
+    async def call(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            return await tool(*args, **kwargs)
+        except HoldfastError as error:
+            raise ToolError(str(error)) from error
+
+    return call
 
 
 def what_did_we_decide(about: str) -> str:
@@ -218,10 +236,7 @@ class _Tools:
 
     async def memory_store(self, content: str, type: FactType = "decision") -> StoredFact:  # noqa: A002
         """Store one fact that must last, as one sentence that is understood without its conversation."""
-        try:
-            return _fact(await self._session.remember(content, type=type))
-        except InputError as error:
-            raise ToolError(str(error)) from error
+        return _fact(await self._session.remember(content, type=type))
 
     async def memory_recall(self, question: str, max_tokens: int | None = None) -> RecallBlock:
         """Make the block of facts and passages that fits a question, under a token limit."""

@@ -39,7 +39,7 @@ class Category:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """One recorded edit."""
+    """One recorded edit, or a block that the caller places itself."""
 
     kind: str
     ids: tuple[int, ...]

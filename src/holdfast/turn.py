@@ -53,7 +53,16 @@ from holdfast.memory.overview import past_session
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import Shown, asks_something, find_recall_switch
 from holdfast.memory.recall import NO_WORDS, SHOWN, Recall, is_searchable
-from holdfast.report import ContextReport, Window, categories, change, find_overview, warn_opaque, workspace_files
+from holdfast.report import (
+    Change,
+    ContextReport,
+    Window,
+    categories,
+    change,
+    find_overview,
+    warn_opaque,
+    workspace_files,
+)
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow
 from holdfast.timeline import Timeline
@@ -612,7 +621,7 @@ def _report(
         reserved_tokens=limits.reserve,
         percentage=round(100 * total / limits.window, 1),
         categories=categories(items, budget=limits),
-        changes=tuple(map(change, changes)),
+        changes=(*map(change, changes), *_find_block_of_caller(request, outcome.recall)),
         recalled=outcome.recall.hits,
         recalled_facts=tuple(hit.fact.id for hit in outcome.recall.facts),
         recall_reason=outcome.recall.reason,
@@ -625,6 +634,21 @@ def _report(
         files=workspace_files(items),
         token_scale=limits.scale,
         is_calibrated=timeline.scale is not None,
+    )
+
+
+def _find_block_of_caller(request: Request, recall: Recall) -> tuple[Change, ...]:
+    """Return the block that the caller places before the question, which is no edit of the window, as a change."""
+    if not request.question or not recall.block:
+        return ()
+    return (
+        Change(
+            kind="recalled",
+            ids=tuple(recall.messages),
+            reason="recalled for the question, which follows the window",
+            tokens_before=0,
+            tokens_after=recall.tokens,
+        ),
     )
 
 

@@ -92,6 +92,18 @@ class TestEveryHost:
         assert states[name] in {"outdated", "absent"}
 
 
+@pytest.mark.usefixtures("home")
+@pytest.mark.parametrize("name", HOSTS)
+def test_an_installation_says_what_a_new_session_remembers(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """In one line, with the setting that changes it."""
+    (note,) = [note for note in json.loads(run("install", name, "--json").stdout)["notes"] if "remember" in note]
+    assert note.startswith(f"a new session of {HOSTS[name].title} remembers the earlier sessions of its project")
+    assert "cross_session = false" in note
+    monkeypatch.setenv("HOLDFAST_ARCHIVE__CROSS_SESSION", "false")
+    (note,) = [note for note in json.loads(run("install", name, "--json").stdout)["notes"] if "remember" in note]
+    assert "do not remember each other" in note
+
+
 class TestJson:
     def write(self, home: Path, data: bytes = OPENCLAW) -> Path:
         file = home / ".openclaw" / "openclaw.json"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 
 from holdfast import Engine
@@ -16,6 +17,7 @@ from holdfast.settings import Settings
 from holdfast.testing.provider import overflow
 from support.host_model import Model, shown, shown_without_recall
 from support.host_programs import Program
+from support.waiting import until
 
 IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
 RECORDINGS = os.environ.get("HOLDFAST_RECORDINGS")
@@ -78,3 +80,28 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
     after = read_files(host.home)
     assert {path: after.get(path) for path in before} == before
     assert not [path for path in after if "holdfast" in path.name.lower() and not {"memory", "other"} & {*path.parts}]
+
+
+def test_a_second_session_of_the_project_remembers_the_first(host: Program, model: Model) -> None:
+    """Its first request has an overview and the answer, which only the first session has seen; a third one too."""
+    note = json.loads(host.holdfast("install", host.name, "--json"))["notes"][-1]
+    assert "remembers the earlier sessions of its project" in note
+    model.expect([ScriptedReply(calls=(host.call(1, f"echo {FACT}"),)), ScriptedReply(text="I read the notes.")])
+    host.turn("Look at the notes of the billing service.")
+    until(lambda: is_archived(host))
+    for _ in range(2):
+        host.begin_session()
+        model.expect([ScriptedReply(text="Fine.")])
+        before = len(model.bodies)
+        host.turn(QUESTION)
+        request = next(body for body in model.bodies[before:] if body.get("tools") and QUESTION in shown(body))
+        assert "5433" not in shown_without_recall(request)
+        assert "5433" in shown(request)
+        assert "I read the notes." in shown(request)
+        assert len(re.findall("(?:<|&lt;)project-overview", shown(request))) == 1
+
+
+def is_archived(host: Program) -> bool:
+    """Whether the memory has the reply of the first turn: hooks do not wait until the server has read a transcript."""
+    found = json.loads(host.holdfast("search", "I read the notes", "--json"))
+    return "I read the notes." in json.dumps(found)

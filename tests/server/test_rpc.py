@@ -13,9 +13,10 @@ import pytest
 
 from holdfast import Engine
 from holdfast.server.rpc import MAX_THREADS, Rpc
-from holdfast.settings import Embedding, ServerSettings, Settings
+from holdfast.settings import Archive, Embedding, ServerSettings, Settings
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
+from holdfast.tokens import count_text
 from support.failing_stores import FAULTS, open_engine
 from support.waiting import PATIENCE, UNHURRIED
 
@@ -161,3 +162,32 @@ class TestLines:
         ids = [json.loads(one)["id"] for one in output.getvalue().splitlines()]
         assert ids[0] == "other"
         assert ids[1:] == list(range(MAX_THREADS + 2))
+
+
+def test_a_block_that_the_host_places_is_in_the_timeline(tmp_path: Path) -> None:
+    """With its tokens, though it is no edit of the window: OpenClaw sends the question after it."""
+    settings = Settings(archive=Archive(cross_session=True), recall=UNHURRIED)
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        history = [
+            {"role": "user", "content": "Have a look at the notes of the importer."},
+            {"role": "assistant", "content": "There are three of them."},
+            {"role": "user", "content": "The billing replica listens on port 5433, by the way."},
+            {"role": "assistant", "content": "The notes of the importer are complete now."},
+        ]
+        engine.session("earlier").assemble(history, limit=32_000)
+        engine.work()
+        asked = {"session": "now", "messages": [], "format": "pi", "provider": "pi", "limit": 32_000}
+        answer = Rpc(engine).call("assemble", {**asked, "question": "On which port does the billing replica listen?"})
+        assert "5433" in answer["block"]
+        (report,) = engine.session("now").timeline()
+        (placed,) = [change for change in report.changes if change.kind == "recalled"]
+        assert placed.tokens_after == count_text(answer["block"])
+
+
+def test_the_first_call_of_the_plugin_of_openclaw(tmp_path: Path) -> None:
+    """It loads what a request needs, and works in an empty memory."""
+    with Engine.open(tmp_path, settings=Settings(recall=UNHURRIED), background=False) as engine:
+        answer = Rpc(engine).call("recall", {"session": "start", "query": "Which embedding model is in use?"})
+        assert answer["block"] == ""
+        assert answer["reason"]
+        assert engine.sessions() == []

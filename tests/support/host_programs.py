@@ -68,6 +68,8 @@ class Program:
     work: Path
     url: str
     turns: int = field(default=0, init=False)
+    """Turns of the session so far."""
+    session: int = field(default=1, init=False)
     patience: dict[str, str] = field(default_factory=lambda: dict(PATIENT), init=False)
     """How long it waits for memory."""
     is_bound_by_modes: bool = field(default=False, init=False)
@@ -138,6 +140,11 @@ class Program:
         modules = install_package(self.package, self.version)
         self.run(modules / ".bin" / self.binary, *self.arguments(prompt))
         self.turns += 1
+
+    def begin_session(self) -> None:
+        """Let the next turn be the first one of a new session in the same folder."""
+        self.turns = 0
+        self.session += 1
 
     def compact(self) -> None:
         """Make the host compact now; nothing where it does so in the next turn, because of the usage it saw."""
@@ -266,7 +273,7 @@ class OpenClaw(Program):
         self.write(".openclaw/openclaw.json", settings)
 
     def arguments(self, prompt: str) -> list[str]:
-        return ["agent", "--local", "--agent", "main", "--session-id", "s1", "-m", prompt, "--json"]
+        return ["agent", "--local", "--agent", "main", "--session-id", f"s{self.session}", "-m", prompt, "--json"]
 
 
 class Pi(Program):

@@ -68,6 +68,7 @@ def install(*, host: str | None, learner: str | None, dry_run: bool, home: Path 
     if missing:
         notes.append(f"it needs more: {install_command(*missing)}")
     notes += [installer.host.note] if installer.host.note else []
+    notes.append(_describe_memory(installer))
     if learner not in {None, NO_MODEL}:
         notes.append(
             f"{learner} reads the conversations of all agents that use this memory, to extract facts, from the next"
@@ -86,6 +87,18 @@ def uninstall(*, host: str, dry_run: bool, home: Path | None, as_json: bool) -> 
     installer = open_installer(host, memory=store_of(home).parent)
     changes = installer.plan_removal() if dry_run else installer.uninstall()
     _print(installer, changes, [], dry_run=dry_run, as_json=as_json)
+
+
+def _describe_memory(installer: Installer) -> str:
+    """Return what a new session of the host remembers, and how that is changed."""
+    title = installer.host.title
+    file = user_settings_file()
+    if load_settings().archive.cross_session is False:
+        return f"sessions of {title} do not remember each other: archive.cross_session is off (settings: {file})"
+    return (
+        f"a new session of {title} remembers the earlier sessions of its project;"
+        f" `cross_session = false` under [archive] in {file} turns that off"
+    )
 
 
 def _plan_consent(learner: str) -> FileChange:

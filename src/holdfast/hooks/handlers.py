@@ -66,7 +66,7 @@ class _Host:
         transcript: The file that was read, its size then, and how many of its messages are archived.
         blocks: The newest blocks in its window that this process has made, with the overview.
         quoted: The passages that blocks in its window quote whole.
-        has_overview: Whether its window has an overview.
+        is_started: Whether its window has an overview, if there was anything to say.
         prompt: The prompt of the turn that runs.
         added: What is added to every request of the turn, if the host has compacted in the middle of it.
         marked_at: When the session was last marked as being in use; None if it was not.
@@ -81,7 +81,7 @@ class _Host:
     transcript: tuple[str, int, int] = ("", 0, 0)
     blocks: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_BLOCKS))
     quoted: set[int] = field(default_factory=set)
-    has_overview: bool = False
+    is_started: bool = False
     prompt: str = ""
     added: str = ""
     marked_at: int | None = None
@@ -211,12 +211,10 @@ class HostHooks:
         path = Path(str(payload.get("transcript_path") or ""))
         if not host.transcript[0] and path.is_file() and path.stat().st_size <= MAX_PROMPT_BYTES:
             self.archive(payload, host)
-        is_first = not host.prompt and not host.messages
         host.prompt, host.added = prompt[:MAX_PROMPT_CHARS], ""
-        blocks = [self._recall(host)]
-        if is_first and not host.has_overview:  # the server was not there yet when the session started
-            blocks.insert(0, self._make_overview(host))
-        return _add_context(payload, "\n\n".join(filter(None, blocks)))
+        # The event at the start of the session may have come too early for an answer in time.
+        overview = "" if host.is_started else self._make_overview(host)
+        return _add_context(payload, "\n\n".join(filter(None, (overview, self._recall(host)))))
 
     def _recall(self, host: _Host) -> str:
         """Make the block for the prompt of the turn, and record what it quotes."""
@@ -249,7 +247,7 @@ class HostHooks:
         host.messages = [number for number in host.messages if number > last]
         host.blocks.clear()
         host.quoted = set()
-        host.has_overview = False
+        host.is_started = False
         self._record(host)
         if host.memory.settings.knowledge.extraction:
             queue_until(host.memory.store, host.scope, self._get_reader(host), until=last, time=host.memory.clock())
@@ -263,7 +261,7 @@ class HostHooks:
         source = payload.get("source")
         if source == "resume":
             self.archive(payload, host)
-            return {} if host.has_overview else _add_context(payload, self._make_overview(host))
+            return {} if host.is_started else _add_context(payload, self._make_overview(host))
         if source != "compact":
             if host.messages:  # the same session with an empty window
                 self._set_compacted(host, last=max(host.messages))
@@ -293,8 +291,8 @@ class HostHooks:
             return ""
         if overview:
             host.blocks.append(overview)
-            host.has_overview = True
-            self._record(host)
+        host.is_started = True
+        self._record(host)
         return overview
 
     def check_window(self, payload: Payload, host: _Host) -> Output:
@@ -356,7 +354,7 @@ class HostHooks:
                     host.compacted = row.data.get("compacted", 0)
                     host.transcript = (row.data.get("path", ""), row.data.get("size", 0), row.data.get("messages", 0))
                     host.quoted = set(row.data.get("whole", ()))
-                    host.has_overview = bool(row.data.get("overview", False))
+                    host.is_started = bool(row.data.get("started", False))
                 shown = self._memory.store.read_messages(Select(scope=scope, after=host.compacted))
                 host.messages = [row.id for row in shown]
                 self._hosts[scope] = host
@@ -374,7 +372,7 @@ class HostHooks:
             "size": size,
             "messages": count,
             "whole": sorted(host.quoted),
-            "overview": host.has_overview,
+            "started": host.is_started,
         }
         row = Record(scope=host.scope, kind=HOST, key="", data=data, time=self._memory.clock())
         self._memory.store.add_records([row])
