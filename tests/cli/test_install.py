@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import subprocess
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -181,6 +183,17 @@ class TestCommand:
         run("install", "claude-code")
         data = json.loads((home / ".claude/skills/holdfast/.mcp.json").read_bytes())
         assert Path(data["mcpServers"]["memory"]["command"]).is_absolute()
+
+    @pytest.mark.skipif(os.name == "nt", reason="Gemini CLI runs hooks with another shell there")
+    def test_gemini_is_told_of_no_failure_if_the_program_is_gone(self, tmp_path: Path) -> None:
+        """It refuses a prompt whose hook fails."""
+        gone = [str(tmp_path / "gone"), "-P", "-m", "holdfast"]
+        installer = Installer("gemini", records=tmp_path / "records", environ={"HOME": str(tmp_path)}, command=gone)
+        (change,) = installer.plan()
+        assert change.after is not None
+        for groups in json.loads(change.after)["hooks"].values():
+            command = groups[0]["hooks"][0]["command"]
+            assert subprocess.run(["bash", "-c", command], capture_output=True, check=True).stdout == b""
 
     def test_the_official_client_starts_what_was_installed_into_goose(self, home: Path) -> None:
         """As Goose does: the command and the arguments of its settings."""

@@ -277,6 +277,17 @@ class TestSpool:
             assert Rpc(engine, home=host.home).take_in() == 1
         assert read_texts(host.home) == [FACT]
 
+    def test_what_a_host_writes_after_the_event_is_archived(self, tmp_path: Path) -> None:
+        """Some write the last reply to their transcript only then, and no other event follows."""
+        host = Host(tmp_path)
+        host.environ = PATIENT
+        host.write("user", FACT)
+        with serving(host.home):
+            host.ask("SessionEnd", reason="exit")
+            until(lambda: not spool.names(str(host.home)))
+            host.write("assistant", "I will use port 5433.")
+            until(lambda: read_texts(host.home) == [FACT, "I will use port 5433."])
+
     def test_the_number_of_events_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """The oldest ones go."""
         monkeypatch.setattr(spool, "MAX_EVENTS", 3)

@@ -22,7 +22,7 @@ from holdfast.hooks.install import Installer
 from holdfast.providers import check
 from holdfast.tokens import count_messages
 from support.strategies import examples
-from support.waiting import until
+from support.waiting import PATIENCE, until
 
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="there is no Node here")
@@ -155,6 +155,23 @@ def test_a_deleted_store_keeps_the_limit(tmp_path: Path, name: str) -> None:
         messages, _ = ask(history)
         assert count_messages(providers.read(messages, format="pi")) <= LIMIT
         assert [one["content"] for one in messages[-3:]] == [one["content"] for one in history[-3:]]
+
+
+def test_a_host_that_ends_at_once_does_not_wait_for_a_program_that_is_missing(tmp_path: Path) -> None:
+    """It was never started, so that no event says that it has ended."""
+    assert NODE is not None
+    Installer("pi", records=tmp_path / "records", environ={"PI_CODING_AGENT_DIR": str(tmp_path)}).install()
+    code = """
+        const { Memory } = await import(process.argv[1]);
+        const memory = new Memory({ command: "/no/such/holdfast" });
+        memory.call("ping", {}).catch(() => {});
+        await memory.close();
+        console.log("closed");
+    """
+    module = tmp_path / "extensions" / "holdfast" / "memory.js"
+    command = [NODE, "--input-type=module", "-e", code, module.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
+    assert done.stdout == "closed\n"
 
 
 # --- the newest messages that fit ------------------------------------------------------

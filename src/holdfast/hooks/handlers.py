@@ -9,6 +9,7 @@ tool output that is very long is archived whole and shortened.
 from __future__ import annotations
 
 import logging
+import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -44,6 +45,8 @@ MAX_PROMPT_CHARS: Final = 100_000
 """Characters of a prompt that are kept for recall later in its turn."""
 MAX_BLOCKS: Final = 64
 """Blocks of a session whose texts are kept: a new block does not repeat them."""
+LOOK_AGAIN_SECONDS: Final = 20.0
+"""How long after the end of a turn the transcript of a host is looked at again."""
 MAX_HOSTS: Final = 256
 """Sessions whose state is kept between two events."""
 HOST: Final = "host"
@@ -113,6 +116,7 @@ class HostHooks:
         self._hosts: LruCache[Scope, _Host] = LruCache(MAX_HOSTS)
         self._lock = Lock()
         self._spool_lock = Lock()
+        self._recent: dict[str, tuple[dict[str, Any], float]] = {}
 
     def handle(self, payload: Payload) -> Output:
         """Answer an event with what its host expects; an event that is not known gets an empty answer."""
@@ -142,15 +146,31 @@ class HostHooks:
                 event = spool.read(folder, name) if is_only else None
                 if event is None:
                     continue
-                try:
-                    self.handle(event)
-                except (StorageError, ConflictError, UnavailableError):
-                    raise
-                except (HoldfastError, OSError, ValueError) as error:  # as it would be the next time
-                    log.warning("%s of %s: %s", event.get("hook_event_name"), event.get("transcript_path"), error)
+                self._take_in_event(event)
                 spool.remove(folder, name)
                 count += 1
+                self._recent[str(event.get("transcript_path"))] = (event, time.monotonic() + LOOK_AGAIN_SECONDS)
         return count
+
+    def look_again(self) -> None:
+        """Archive what hosts have added to their transcripts after the event: some write the last reply later.
+
+        Raises:
+            StorageError: The store cannot take it.
+        """
+        for path, (event, end) in list(self._recent.items()):
+            with self._spool_lock:
+                self._take_in_event({**event, "hook_event_name": "SubagentStop"})  # archives, and nothing else
+            if time.monotonic() > end:
+                self._recent.pop(path, None)
+
+    def _take_in_event(self, event: Payload) -> None:
+        try:
+            self.handle(event)
+        except (StorageError, ConflictError, UnavailableError):
+            raise
+        except (HoldfastError, OSError, ValueError) as error:  # as it would be the next time
+            log.warning("%s of %s: %s", event.get("hook_event_name"), event.get("transcript_path"), error)
 
     def archive(self, payload: Payload, host: _Host) -> Output:
         """Archive what is new in the transcript of the host."""

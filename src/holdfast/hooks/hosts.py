@@ -15,6 +15,9 @@ ARGUMENTS: Final = "{arguments}"
 """As a string of its own in a list, stands for the arguments of the program before those of `holdfast`."""
 COMMAND_LINE: Final = "{command line}"
 """Inside of a string, stands for the program and these arguments, quoted for a shell."""
+GO_ON: Final = "{or go on}"
+"""After a command line, stands for what makes the shell succeed if the program is missing. Gemini CLI refuses a prompt
+whose hook fails, whatever the reason is."""
 TRUST: Final = "{trust}"
 """Stands for the lines by which Codex trusts the hooks in `hooks.json`; it skips others without a word."""
 
@@ -97,11 +100,11 @@ class Host:
     note: str = ""
 
 
-def _hooks(events: Mapping[str, int], *, unit: int = 1) -> dict[str, tuple[Any, ...]]:
+def _hooks(events: Mapping[str, int], *, unit: int = 1, end: str = "") -> dict[str, tuple[Any, ...]]:
     """Return the hooks of a host: the events that it runs `holdfast hook` for, and how many seconds each may take."""
     return {
         f"hooks.{event}": (
-            {"hooks": [{"type": "command", "command": f"{COMMAND_LINE} hook", "timeout": unit * seconds}]},
+            {"hooks": [{"type": "command", "command": f"{COMMAND_LINE} hook{end}", "timeout": unit * seconds}]},
         )
         for event, seconds in events.items()
     }
@@ -179,6 +182,7 @@ HOSTS: Final[Mapping[str, Host]] = {
                         "SessionEnd": 10,
                     },
                     unit=1000,
+                    end=GO_ON,
                 ),
                 values={"mcpServers.holdfast": _SERVER},
             ),

@@ -25,11 +25,11 @@ from typing import Any, Final, Literal
 from holdfast.errors import InputError
 from holdfast.files import write_private
 from holdfast.hooks import json_text, marked_lines
-from holdfast.hooks.hosts import ARGUMENTS, COMMAND_LINE, HOSTS, PROGRAM, TRUST, Block, Change, Copy, Host, Keys
+from holdfast.hooks.hosts import ARGUMENTS, COMMAND_LINE, GO_ON, HOSTS, PROGRAM, TRUST, Block, Change, Copy, Host, Keys
 from holdfast.programs import find_program, own_command
 
 _RECORD: Final = "installed.json"
-_OWN_HOOK: Final = re.compile(r'"command": ".*holdfast(?:\.exe)?(?:\\"|\')? hook"')
+_OWN_HOOK: Final = re.compile(r'"command": ".*holdfast(?:\.exe)?(?:\\"|\')? hook(?: \|\| true)?"')
 _OWN_SERVER: Final = re.compile(r'holdfast.*"mcp"[\],]')
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 
@@ -228,6 +228,7 @@ class Installer:
         text = text.replace(f'"{PROGRAM}"', program)
         text = text.replace(f'"{ARGUMENTS}"', ", ".join(arguments))
         text = text.replace(COMMAND_LINE, json.dumps(line, ensure_ascii=False)[1:-1])
+        text = text.replace(GO_ON, "" if os.name == "nt" else " || true")
         return text.replace(TRUST, self._trust()) if TRUST in text else text
 
     def _trust(self) -> str:

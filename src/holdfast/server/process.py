@@ -242,6 +242,7 @@ def run(
         while not task.done():
             with suppress(HoldfastError):  # they stay, and are tried again
                 await asyncio.to_thread(rpc.take_in)
+                await asyncio.to_thread(rpc.look_again)
             await asyncio.wait({task}, timeout=1.0)
             if _identify(store.path) != identity and not server.should_exit:
                 log.warning("%s was deleted, moved or replaced, so the server stops", store.place)

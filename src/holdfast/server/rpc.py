@@ -333,6 +333,14 @@ class Rpc:
         """
         return 0 if self._home is None else self._hooks.take_in(self._home, session=session)
 
+    def look_again(self) -> None:
+        """Archive what hosts have added to their transcripts after the event: some write the last reply later.
+
+        Raises:
+            StorageError: The store cannot take it.
+        """
+        self._hooks.look_again()
+
     def _call(self, method: str, values: dict[str, Any]) -> Any:
         if method not in _ABOUT_SESSION:
             return METHODS[method](self._engine, **values)
