@@ -157,6 +157,7 @@ CASES: dict[str, Callable[[Home], tuple[str | Path, ...]]] = {
     "export": lambda home: ("export", home.folder / f"{NAME}.out"),
     "facts": lambda _: ("facts",),
     "exclude": lambda _: ("exclude", EVIL),
+    "keep": lambda _: ("keep", EVIL),
     "forget": lambda _: ("forget", EVIL, "--yes"),
     "get": lambda _: ("get", "1", "--around", "3"),
     "import": lambda home: ("import", home.file, home.folder / NAME / "nothing"),

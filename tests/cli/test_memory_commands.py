@@ -237,6 +237,17 @@ class TestAsking:
         assert (conflict["subject"], conflict["slot"]) == ("", "")
         assert call("facts", "go", "--conflicts").exit_code == 2
 
+    def test_one_of_two_facts_that_contradict_each_other_is_kept(self, data: Run, call: Callable[..., Result]) -> None:
+        """By the id that the list shows; the history has the other."""
+        first = data("remember", "The API is written in Go")
+        second = data("remember", "The API is written in Rust")
+        shown = call("facts", "--conflicts").stdout.splitlines()[1].split()[0]
+        assert call("keep", shown[:4]).exit_code == 1
+        assert data("keep", shown) == {"replaced": [second["id"]]}
+        assert [row["id"] for row in data("facts")] == [first["id"]]
+        assert len(data("facts", "--history")) == 2
+        assert "no fact contradicts" in str(call("keep", shown).exception)
+
     def test_numbers_of_nothing_are_named(self, data: Run, call: Callable[..., Result]) -> None:
         """What exists is forgotten or excluded, and the exit code says that something does not."""
         data("import", EXAMPLE)

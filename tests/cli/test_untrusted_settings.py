@@ -32,6 +32,7 @@ SETTINGS_READ: dict[str, list[str]] = {
     "context": ["--session", "notes"],
     "doctor": [],
     "exclude": ["1"],
+    "keep": ["12345678"],
     "export": ["export.jsonl"],
     "facts": [],
     "forget": ["1", "--yes"],
@@ -168,10 +169,13 @@ def test_every_command_is_tried() -> None:
 def test_no_command_is_stopped(clone: Clone, command: str) -> None:
     """It does what it does without the file, and says in one line what is ignored."""
     (clone.folder / "replies.jsonl").write_text('{"text": "Hello.", "repeat": true}\n')
+    arguments = (SETTINGS_READ | NO_SETTINGS_READ)[command]
     if command == "migrate":
         assert clone.run("backup", "copy.db").returncode == 0
+    if command == "keep":
+        stored = [clone.run("remember", f"The API is written in {name}", "--json") for name in ("Go", "Rust")]
+        arguments = [json.loads(stored[0].stdout)["id"]]
     clone.file.write_bytes(BROKEN_FILES["unknown key"])
-    arguments = (SETTINGS_READ | NO_SETTINGS_READ)[command]
     done = clone.run(command, *arguments)
     assert done.returncode == 0, done.stderr
     notes = [line for line in done.stderr.splitlines() if NOTE in line]

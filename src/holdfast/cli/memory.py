@@ -40,7 +40,7 @@ from holdfast.cli.output import (
 from holdfast.errors import InputError
 from holdfast.memory.sessions import list_sessions, make_title
 from holdfast.moments import minute
-from holdfast.store.base import FactRow, FactType, MessageRow, Scope, Select
+from holdfast.store.base import MIN_ID_CHARS, FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import printable, term_spans, terms
 
 if TYPE_CHECKING:
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
 _EXCERPT_CHARS: Final = 320
 _MAX_PRINTED: Final = 8
 """The passages of a recall that are printed for people; `--all` prints the others too."""
-_MIN_FACT_ID: Final = 8
 EMPTY: Final = "the memory is empty. `holdfast import FILE` or `holdfast import --discover` fills it."
 NOT_RECALLED: Final = "not recalled"
 """The mark of what `holdfast exclude` named."""
@@ -301,7 +300,9 @@ def _print_conflicts(found: Sequence[Conflict], *, as_json: bool) -> None:
         echo(f"{len(conflict.facts)} facts contradict each other{f' ({about})' if about else ''}:")
         for row in conflict.facts:
             echo(f"  {_format_fact(row)}")
-    if not found:
+    if found:
+        echo("`holdfast keep ID` keeps one of them.", err=True)
+    else:
         echo("No facts contradict each other.", err=True)
 
 
@@ -309,11 +310,11 @@ def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = Fa
     marks = (
         f"project {row.scope.project}" * bool(row.scope.project),
         f"until {minute(until)}" * bool(until),
-        f"replaced by {str(row.superseded_by)[:_MIN_FACT_ID]}" * bool(row.superseded_by),
+        f"replaced by {str(row.superseded_by)[:MIN_ID_CHARS]}" * bool(row.superseded_by),
         NOT_RECALLED * is_hidden,
     )
     about = printable(", ".join(filter(None, marks)), one_line=True)
-    line = f"{row.id[:_MIN_FACT_ID]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
+    line = f"{row.id[:MIN_ID_CHARS]}  {minute(row.time or None)}  [{row.type}] {printable(row.content)}"
     return line + f" ({about})" * bool(about)
 
 
@@ -351,6 +352,19 @@ def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: boo
     result = {"changed": changed, "excluded": not undo, "missing": named.missing}
     print_result(result, text, as_json=as_json)
     _exit_if_missing(named.missing)
+
+
+@click.command()
+@click.argument("fact_id", metavar="ID")
+@opens_memory
+@as_json
+def keep(*, fact_id: str, home: Path | None, as_json: bool, **whose: Any) -> None:
+    """Keep one of several facts that contradict each other; it replaces the others, whose history stays."""
+    scope, across = scope_of(**whose)
+    with open_memory(home) as memory:
+        replaced = memory.keep_fact(fact_id, scope=scope, across=across)
+    text = f"{fact_id} is kept, and replaces {plural(len(replaced), 'fact')}."
+    print_result({"replaced": [row.id for row in replaced]}, printable(text, one_line=True), as_json=as_json)
 
 
 @click.command()
@@ -470,13 +484,13 @@ def _find_named(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> 
 
 def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], list[str]]:
     """Return the numbers of messages and the ids of facts; a fact may be named by the first characters of its id."""
-    prefixes = tuple(id_ for id_ in ids if len(id_) >= _MIN_FACT_ID)
+    prefixes = tuple(id_ for id_ in ids if len(id_) >= MIN_ID_CHARS)
     matches = [fact_id for fact_id in fact_ids if fact_id.startswith(prefixes)]
     others = [id_ for id_ in ids if id_ not in prefixes or not any(match.startswith(id_) for match in matches)]
     for name in others:
         if not name.removeprefix("#").isdigit():
             raise InputError(
-                f"{name}: neither a message's number nor the first {_MIN_FACT_ID} characters of a fact's id"
+                f"{name}: neither a message's number nor the first {MIN_ID_CHARS} characters of a fact's id"
             )
     return [int(name.removeprefix("#")) for name in others], matches
 

@@ -19,7 +19,18 @@ from holdfast.memory import conflicts, exclusion, facts
 from holdfast.memory.block import NO_MARKS, UNKEPT, Marks, open_marks
 from holdfast.messages import Message
 from holdfast.settings import Settings
-from holdfast.store.base import Across, FactRow, FactType, Gap, MessageRow, Scope, SearchQuery, Select, Store
+from holdfast.store.base import (
+    MIN_ID_CHARS,
+    Across,
+    FactRow,
+    FactType,
+    Gap,
+    MessageRow,
+    Scope,
+    SearchQuery,
+    Select,
+    Store,
+)
 from holdfast.store.opening import open_memory_store
 from holdfast.text import terms
 from holdfast.tokens import TokenCounter, count_text
@@ -370,16 +381,23 @@ class Memory:
     def keep_fact(self, fact_id: str, *, scope: Scope, across: Across = True) -> list[FactRow]:
         """Decide a contradiction: keep one fact, supersede those that contradict it, and return them.
 
-        Their history stays. An InputError if no fact contradicts it.
+        Their history stays. The first 8 characters of an id are enough. An InputError if no fact contradicts it, or if
+        several ids begin so.
         """
+        found: dict[str, tuple[FactRow, conflicts.Conflict]] = {}
         for conflict in self.conflicts(scope=scope, across=across):
-            kept = next((row for row in conflict.facts if row.id == fact_id), None)
-            if kept is not None:
-                others = [row for row in conflict.facts if row.id != fact_id]
-                now = self.clock()
-                self.store.add_facts([facts.supersede(row, kept, time=now) for row in others])
-                return others
-        raise InputError(f"no fact contradicts {fact_id}: see `holdfast facts --conflicts`")
+            for row in conflict.facts:
+                if row.id == fact_id or (len(fact_id) >= MIN_ID_CHARS and row.id.startswith(fact_id)):
+                    found[row.id] = (row, conflict)
+        if not found:
+            raise InputError(f"no fact contradicts {fact_id}: see `holdfast facts --conflicts`")
+        if len(found) > 1:
+            raise InputError(f"{fact_id} is the beginning of several ids: {', '.join(found)}")
+        kept, conflict = next(iter(found.values()))
+        others = [row for row in conflict.facts if row.id != kept.id]
+        now = self.clock()
+        self.store.add_facts([facts.supersede(row, kept, time=now) for row in others])
+        return others
 
     def reach_of(self, scope: Scope) -> bool:
         """Return whether passages of the other sessions of a project are recalled, if a query does not set it.

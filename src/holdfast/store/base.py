@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.index.query import PassageText, SearchQuery
@@ -80,6 +80,10 @@ class Known:
 
     numbers: Mapping[str, Mapping[str, int]]
     forgotten: Mapping[str, Sequence[str]]
+
+
+MIN_ID_CHARS: Final = 8
+"""The first characters of the id of a fact that are enough to name it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
