@@ -193,6 +193,7 @@ def test_calls_of_plugins(memory: Memory, reader: Scope) -> None:
     numbers = memory.all_numbers
     assert owners_in(str(call(memory, "search", {**whose, "query": "harbour", "limit": 500}))) == of_agent(reader)
     assert owners_in(str(call(memory, "get", {**whose, "ids": numbers, "around": 3}))) == of_agent(reader)
+    assert owners_in(str(call(memory, "describe", whose))) <= of_session(reader)
     assert owners_in(str(call(memory, "facts", whose))) == of_agent(reader)
     assert owners_in(str(call(memory, "facts", {**whose, "across": False}))) == of_session(reader)
     found = call(memory, "recall", {**whose, "query": "the harbour", "across": True, "cap": 20_000})
@@ -230,6 +231,7 @@ def test_mcp(memory: Memory, reader: Scope) -> None:
             assert owners_in(await tool("memory_search", query="harbour", limit=50)) <= of_agent(reader)
             assert owners_in(await tool("memory_recall", question="harbour", max_tokens=20_000)) <= of_agent(reader)
             assert owners_in(await tool("archive_get", numbers=memory.all_numbers, around=3)) == of_agent(reader)
+            assert owners_in(await tool("archive_describe", session=reader.session, last=100)) <= of_session(reader)
             assert owners_in(str(await client.read_resource("holdfast://facts"))) == of_agent(reader)
             listed = json.loads(_resource_text(await client.read_resource("holdfast://sessions")))
             assert {replace(reader, session=row["session"]) for row in listed} == of_agent(reader)

@@ -18,7 +18,7 @@ real = pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
 
 WIRE = {"claude_code", "codex", "pi", "message_list", "hermes", "request_log"}
 """Readers of records that hold a provider's messages; the others' records are their agent's own."""
-WRITTEN = {"openclaw", "goose", "gemini", "qwen", "cline", "grok"}
+WRITTEN = {"openclaw", "goose", "gemini", "qwen", "cline", "grok", "cursor"}
 """Readers whose files are written by their tests."""
 
 
