@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine
-from holdfast.hooks.handlers import MAX_HOSTS, HostHooks
+from holdfast.hooks.handlers import MAX_HOSTS, MAX_REPLY_TRIES, HostHooks
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.models.scripted import Scripted
@@ -228,6 +228,30 @@ def test_wrong_settings_are_logged_and_the_host_continues(tmp_path: Path) -> Non
     done = subprocess.run(command, input=data, env=environ, capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
     assert "SettingsError" in (tmp_path / "memory" / "hooks.log").read_text("utf-8")
+
+
+@pytest.mark.parametrize("reply", ["The replica is on port 5433.", '"5433" は、レプリカのポートです。'])
+def test_a_turn_that_ends_before_its_transcript_is_written_is_archived_whole(tmp_path: Path, reply: str) -> None:
+    """The event has the reply, so that its absence is known; a transcript that never has it is archived as it is."""
+    host = Host(tmp_path)
+    host.write("user", "Where does the billing replica listen?")
+    waits: list[float] = []
+
+    def wait(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 2:
+            host.write("assistant", reply)
+
+    with Engine.open(host.home, settings=Settings(recall=UNHURRIED), background=False) as engine:
+        hooks = HostHooks(engine._memory, wait=wait)
+        hooks.handle(host.payload("Stop", last_assistant_message=reply))
+        assert len(waits) == 2
+        rows = engine.session("s1", project="/srv/shop").messages()
+        assert [row.message.text for row in rows][-1] == reply
+        host.write("user", "And the ledger?")
+        hooks.handle(host.payload("Stop", last_assistant_message="Something else."))
+        assert len(waits) == 2 + MAX_REPLY_TRIES
+        assert len(engine.session("s1", project="/srv/shop").messages()) == 3
 
 
 def test_events_that_are_not_known_get_an_empty_answer(tmp_path: Path) -> None:

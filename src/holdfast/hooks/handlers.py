@@ -8,6 +8,7 @@ tool output that is very long is archived whole and shortened.
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from collections import deque
@@ -47,6 +48,14 @@ MAX_BLOCKS: Final = 64
 """Blocks of a session whose texts are kept: a new block does not repeat them."""
 LOOK_AGAIN_SECONDS: Final = 20.0
 """How long after the end of a turn the transcript of a host is looked at again."""
+MAX_REPLY_TRIES: Final = 10
+"""How often the transcript of a host is looked at for the reply of a turn,"""
+REPLY_PAUSE: Final = 0.1
+"""and the seconds in between."""
+MAX_REPLY_CHARS: Final = 80
+"""Characters of the reply that are looked for,"""
+MAX_END_BYTES: Final = 1 << 18
+"""and the bytes at the end of the transcript in which they are."""
 MAX_HOSTS: Final = 256
 """Sessions whose state is kept between two events."""
 HOST: Final = "host"
@@ -99,6 +108,7 @@ class HostHooks:
         find_reader: Returns under which name the messages of a project are queued for the extraction of facts; by
             default that of hosts if the settings name a model for them.
         notify: Called when there is something new in it.
+        wait: Waits so many seconds for a host that has not written its transcript yet.
     """
 
     def __init__(
@@ -108,11 +118,13 @@ class HostHooks:
         choose: Callable[[str], Memory] | None = None,
         find_reader: Callable[[str], str] | None = None,
         notify: Callable[[], None] = lambda: None,
+        wait: Callable[[float], None] = time.sleep,
     ) -> None:
         self._memory = memory
         self._choose = choose
         self._find_reader = find_reader
         self._notify = notify
+        self._wait = wait
         self._hosts: LruCache[Scope, _Host] = LruCache(MAX_HOSTS)
         self._lock = Lock()
         self._spool_lock = Lock()
@@ -194,7 +206,18 @@ class HostHooks:
         return {}
 
     def end_turn(self, payload: Payload, host: _Host) -> Output:
-        """Archive the transcript of the host; a compaction that follows is no longer about the prompt."""
+        """Archive the transcript of the host; a compaction that follows is no longer about the prompt.
+
+        Qwen Code announces the end of a turn shortly before its transcript has the reply, and no further event follows
+        if it ends then.
+        """
+        reply = payload.get("last_assistant_message")
+        if isinstance(reply, str) and reply:
+            path = Path(str(payload.get("transcript_path") or ""))
+            tries = 0
+            while path.is_file() and not _has_reply(path, reply) and tries < MAX_REPLY_TRIES:
+                self._wait(REPLY_PAUSE)
+                tries += 1
         self.archive(payload, host)
         host.prompt = ""
         return {}
@@ -424,6 +447,15 @@ def _read(path: Path) -> Transcript:
     from holdfast import transcripts  # noqa: PLC0415 - takes time, and prompts do not need it
 
     return transcripts.read(path)
+
+
+def _has_reply(path: Path, reply: str) -> bool:
+    """Return whether the end of a transcript has the beginning of a reply, as JSON."""
+    words = json.dumps(reply[:MAX_REPLY_CHARS], ensure_ascii=False)[1:-1]
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - MAX_END_BYTES))
+        end = file.read().decode("utf-8", "replace")
+    return words in end or json.dumps(reply[:MAX_REPLY_CHARS])[1:-1] in end
 
 
 def _summary(payload: Payload) -> str:
