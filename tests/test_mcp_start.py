@@ -112,6 +112,24 @@ def test_a_client_that_only_asks_for_the_tools_loads_nothing(tmp_path: Path) -> 
     assert not (tmp_path / "memory").exists()
 
 
+def test_a_client_that_listens_to_changes_is_acknowledged_once(tmp_path: Path) -> None:
+    """Claude Code does, and asks for the tools after that. The request itself stays open."""
+    meta = SCRIPT.modern_requests("2026-07-28")[0]["params"]["_meta"]
+    wanted = {"toolsListChanged": True, "promptsListChanged": True}
+    listen = {"_meta": meta, "notifications": wanted}
+    command = [sys.executable, "-c", SCRIPT.START, "mcp", "--home", str(tmp_path)]
+    received = []
+    for start in (command, [sys.executable, "-m", "holdfast", "mcp", "--home", str(tmp_path)]):
+        with subprocess.Popen(start, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+            client = Client(process)
+            client.send({"jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen", "params": listen})
+            first = client.receive()
+            client.send({"jsonrpc": "2.0", "id": "c", "method": "nonsense", "params": {"_meta": meta}})
+            received.append((first, client.receive()["id"]))
+            process.communicate()
+    assert received[0] == received[1]
+
+
 def test_what_has_no_fixed_answer_is_left_to_the_sdk(tmp_path: Path) -> None:
     """An unknown version, a wrong line, an unknown method."""
     with connect(tmp_path) as client:

@@ -25,6 +25,11 @@ if TYPE_CHECKING:
 ANSWERS: Final = "mcp_answers.json"
 _VERSION: Final = "io.modelcontextprotocol/protocolVersion"
 """The field of `_meta` that names the version in requests of clients that do not initialise."""
+_SUBSCRIPTION: Final = "io.modelcontextprotocol/subscriptionId"
+_LISTEN: Final = "subscriptions/listen"
+_ACKNOWLEDGED: Final = "notifications/subscriptions/acknowledged"
+_CHANGES: Final = frozenset({"toolsListChanged", "promptsListChanged", "resourcesListChanged"})
+"""What a client may listen to. None of the lists ever changes."""
 _SERVER: Final = "io.modelcontextprotocol/serverInfo"
 LOAD_SECONDS: Final = 5.0
 """When loading begins if nothing needs it before, so that the first call of a tool does not wait for it."""
@@ -59,6 +64,8 @@ class EarlyAnswers:
             self._is_initialized = params.get("protocolVersion") in self._answers["handshake_versions"]
         if named is None and not self._is_initialized:
             return None
+        if method == _LISTEN and str(named) in self._answers:
+            return _acknowledge(request["id"], params.get("notifications"))
         known = self._answers["handshake"] if named is None else self._answers.get(str(named), {})
         if method not in known:
             return None
@@ -71,6 +78,16 @@ class EarlyAnswers:
         return {"jsonrpc": "2.0", "id": request["id"], "result": result}
 
 
+def _acknowledge(number: int | str, wanted: Any) -> dict[str, Any] | None:
+    """Return what a client gets that listens to changes; the request itself stays open."""
+    if not isinstance(wanted, dict) or not set(wanted) <= _CHANGES:
+        return None
+    if not wanted or not all(value is True for value in wanted.values()):
+        return None
+    params = {"_meta": {_SUBSCRIPTION: number}, "notifications": wanted}
+    return {"jsonrpc": "2.0", "method": _ACKNOWLEDGED, "params": params}
+
+
 class Relay:
     """Passes lines between the client and the SDK, and answers some before the SDK does."""
 
@@ -79,7 +96,7 @@ class Relay:
         self._client_input = client_input
         self._client_output = client_output
         self._lock = Lock()
-        self._answered: set[int | str] = set()
+        self._answered: set[object] = set()
         self._is_ready = False
         self.is_over = False
         """Whether the client has ended, and nothing but early answers was needed."""
@@ -108,7 +125,7 @@ class Relay:
                 if not is_notification:
                     self.is_needed.set()
             else:
-                self._answered.add(answer["id"])
+                self._answered.add(_identify(answer))
                 self._client_output.write(json.dumps(answer).encode() + b"\n")
                 self._client_output.flush()
 
@@ -125,13 +142,21 @@ class Relay:
     def _pass_answer(self, line: bytes) -> None:
         with self._lock:
             self._is_ready = True
-            answer = _parse(line) if self._answered else None
-            number = answer.get("id") if isinstance(answer, dict) and "method" not in answer else None
-            if number in self._answered:
-                self._answered.discard(number)
+            answer = _identify(_parse(line)) if self._answered else None
+            if answer in self._answered:
+                self._answered.discard(answer)
                 return
             self._client_output.write(line)
             self._client_output.flush()
+
+
+def _identify(answer: Any) -> object:
+    """Return what distinguishes an answer from others; None for what is not the answer to a request."""
+    if not isinstance(answer, dict):
+        return None
+    if answer.get("method") == _ACKNOWLEDGED:
+        return (_ACKNOWLEDGED, answer["params"]["_meta"][_SUBSCRIPTION])
+    return None if "method" in answer else answer.get("id")
 
 
 def _parse(line: bytes) -> Any:
