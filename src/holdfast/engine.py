@@ -402,7 +402,9 @@ class Engine:
     def stats(self) -> Stats:
         """Count what memory contains, and list what is missing."""
         self._require_open()
-        return self._memory.stats()
+        learner = self._resources.learner
+        readers = () if learner.model is None else (learner.reader, learner.model.name)
+        return self._memory.stats(readers=readers)
 
     def work(self) -> int:
         """Do all pending work now, and return how many compactions, passages and jobs were done."""
@@ -478,7 +480,10 @@ class Engine:
         if store.readonly:
             return
         idle = self.settings.knowledge.idle // timedelta(milliseconds=1)
-        queue_idle(store, now=self._memory.clock(), idle=idle, is_asked=is_asked)
+        queue_idle(store, now=self._memory.clock(), idle=idle, is_asked=is_asked, find_learner=self._find_learner)
+
+    def _find_learner(self, scope: Scope) -> Learner:
+        return self._find_resources(scope.project).learner
 
     def _extract_next(self, *, waits: bool = False) -> bool:
         """Read the next batch of a job that may run now; return whether there was one.
@@ -506,20 +511,26 @@ class Engine:
         """Choose one of the jobs that this process has seen; if none of them may run now, one of those that wait."""
         from holdfast.memory.learning import choose_job  # noqa: PLC0415 - not every process extracts
 
-        def find_learner(scope: Scope) -> Learner:
-            return self._find_resources(scope.project).learner
-
-        choice = choose_job(self._memory, self._jobs, find_learner)
+        choice = choose_job(self._memory, self._jobs, self._find_learner)
         if choice.job is None:
-            self._jobs = self._memory.store.waiting(EXTRACT, limit=MAX_JOBS)
-            choice = choose_job(self._memory, self._jobs, find_learner)
+            waiting = self._memory.store.waiting(EXTRACT, limit=MAX_JOBS)
+            self._jobs = [self._find_learner(job.scope).adopt(job) for job in waiting]
+            choice = choose_job(self._memory, self._jobs, self._find_learner)
         return choice
 
     def _report_limit(self, limit: str) -> None:
         """Let the next reports say which limit extraction waits for, once until it changes; empty if for none."""
+        if limit != self._limit:
+            self._remove_limits()
         if limit and limit != self._limit:
             self._add_failures(self._jobs, f"{WAITS}: {limit}")
         self._limit = limit
+
+    def _remove_limits(self) -> None:
+        """Remove from the next reports what no longer holds: that extraction waits for a limit."""
+        with self._lock:
+            for owner in list(self._failures):
+                self._failures[owner] = [each for each in self._failures[owner] if not each.startswith(WAITS)]
 
     def _run_job(self, job: Job, *, waits: bool) -> Step | None:
         """Read a batch of a job; None if another process works for its tenant."""

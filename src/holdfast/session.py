@@ -45,7 +45,17 @@ from holdfast.history import History, Update
 from holdfast.memory.archive import FIRST, AppendResult, Masks
 from holdfast.memory.conflicts import Conflict
 from holdfast.memory.exclusion import Exclusions
-from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, OWN, Learner, make_mark, plan_cut, queue
+from holdfast.memory.learning_queue import (
+    HOSTS,
+    MIN_MARK_PAUSE,
+    OWN,
+    OWN_RULES,
+    RULES,
+    Learner,
+    make_mark,
+    plan_cut,
+    queue,
+)
 from holdfast.memory.memory import Memory
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import find_recall_switch
@@ -149,7 +159,7 @@ class Resources:
         if model is None and not self.is_for_hosts:
             model = self.model
         if model is None:
-            return Learner()
+            return Learner(reader=RULES if self.is_for_hosts else OWN_RULES)
         return Learner(reader=HOSTS if self.is_for_hosts else OWN, model=model)
 
     def require_open(self) -> None:

@@ -304,3 +304,8 @@ def printable(text: str, *, one_line: bool = False) -> str:
     """Replace characters that move the cursor, hide text or reverse it; with `one_line` also line breaks and tabs."""
     shown = _CONTROL.sub("\ufffd", text.replace("\r\n", "\n"))
     return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
+
+
+def plural(count: int, what: str) -> str:
+    """Format a count with its noun: `1 cut`, `2 cuts`."""
+    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

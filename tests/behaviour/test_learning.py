@@ -18,6 +18,7 @@ from holdfast.memory.learning import MAX_BATCH, run_job
 from holdfast.memory.learning_queue import EXTRACT, HOSTS, OPEN, OWN, make_mark, queue_idle
 from holdfast.messages import Message, Text
 from holdfast.models.base import Prompt
+from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Answer, Scripted
 from holdfast.settings import Embedding, Knowledge, Settings
 from holdfast.store.base import Job, Select
@@ -541,3 +542,186 @@ class TestForgottenAndRecalled:
             engine.work()
             assert not any("00:07" in prompt.messages[-1].text for prompt in model.prompts)
             assert count_facts(session)["Depot d1 closes at 00:01"] == 1
+
+
+class TestSmallBudgets:
+    @pytest.mark.parametrize("tokens", [4_000, 5_000])
+    def test_a_small_budget_reads_something_every_day(self, tmp_path: Path, tokens: int) -> None:
+        """The calls are made small enough for it."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock, max_tokens_per_day=tokens) as engine:
+            session = engine.session("s")
+            engine._memory.ingest(
+                [Message(role="user", parts=(Text(text=state(number)),)) for number in range(12)], scope=session.scope
+            )
+            session.learn()
+            for _ in range(6 * 24):
+                engine.work()
+                assert engine.stats().learning.tokens_today <= tokens
+                clock.now += HOUR
+            assert count_facts(session) == expect(range(12))
+
+    def test_a_budget_below_one_call_is_said_plainly(self, tmp_path: Path) -> None:
+        """In the report and in the statistics, with what to do about it."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock, max_tokens_per_day=1_000) as engine:
+            session = engine.session("s")
+            talk(session, range(2))
+            session.learn()
+            engine.work()
+            expected = "a call needs about 2,000 tokens, more than knowledge.max_tokens_per_day = 1,000: raise it"
+            report = session.assemble(make_turn(0)[:1], limit=20_000).report
+            assert any(expected in warning for warning in report.warnings)
+            assert any(expected in problem for problem in engine.stats().learning.problems)
+            assert model.prompts == []
+
+    def test_what_stops_a_call_is_what_the_statistics_say(self, tmp_path: Path) -> None:
+        """If no call was made although work waits, there is a reason; and none if one was."""
+        clock = Clock()
+        model = depot_model()
+        with open_engine(tmp_path, model, clock, max_tokens_per_day=9_000) as engine:
+            session = engine.session("s")
+            talk(session, range(12), limit=200_000)
+            session.learn()
+            for _ in range(48):
+                before = len(model.prompts)
+                problems = engine.stats().learning.problems
+                waits = engine.stats().learning.waiting
+                engine.work()
+                has_read = len(model.prompts) > before
+                assert not waits or has_read != bool(problems)
+                clock.now += HOUR
+
+    def test_a_limit_that_no_longer_holds_is_not_reported(self, tmp_path: Path) -> None:
+        """Everything was read before the next request."""
+        clock = Clock()
+        clock.now -= clock.now % HOUR
+        with open_engine(tmp_path, depot_model(), clock, max_calls_per_hour=1) as engine:
+            session = engine.session("s")
+            talk(session, range(20), limit=200_000)
+            session.learn()
+            for _ in range(5):
+                engine.work()
+                clock.now += HOUR
+            assert count_facts(session) == expect(range(20))
+            report = session.assemble(make_turn(0)[:1], limit=200_000).report
+            assert not any("fact extraction" in warning for warning in report.warnings)
+
+    def test_each_request_is_counted(self, tmp_path: Path) -> None:
+        """A model that fails is not asked again behind the back of the limit."""
+        clock = Clock()
+        inner = depot_model(lambda _: ModelBusyError("overloaded"))
+        other = depot_model(lambda _: ModelBusyError("overloaded"), name="other")
+        model = Fallback([Retrying(model=inner), Retrying(model=other)])
+        with Engine.open(
+            tmp_path,
+            settings=Settings(embedding=Embedding(provider="none")),
+            model=model,
+            background=False,
+            clock=clock,
+            auto="off",
+        ) as engine:
+            talk(engine.session("s"), range(1))
+            engine.session("s").learn()
+            engine.work()
+            assert len(inner.prompts) == 1
+            assert engine.stats().learning.calls == len(inner.prompts) + len(other.prompts) == 2
+
+
+class TestNonsense:
+    def test_a_model_that_answers_nonsense_costs_few_calls_and_reads_all_once_repaired(self, tmp_path: Path) -> None:
+        """It counts as one that fails: it is asked less and less often, and nothing is given up."""
+        clock = Clock()
+        is_broken = True
+
+        def answer(prompt: Prompt) -> Answer:
+            return "I would rather not." if is_broken else extract_depots(prompt)
+
+        model = depot_model(answer)
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            talk(session, range(23), limit=200_000)
+            session.learn()
+            for _ in range(60):
+                engine.work()
+                clock.now += MINUTE
+            assert len(model.prompts) <= 12
+            assert "not JSON" in engine.stats().learning.problems[0]
+            is_broken = False
+            for _ in range(10):
+                clock.now += HOUR
+                engine.work()
+            missing = expect(range(23)) - count_facts(session)
+            assert missing.total() <= 1
+            assert engine.stats().learning.problems == ()
+
+    def test_failures_are_counted_until_an_answer_can_be_used(self, tmp_path: Path) -> None:
+        """A session with nothing to ask about is no success."""
+        clock = Clock()
+        model = depot_model(lambda _: ModelBusyError("overloaded"))
+        with open_engine(tmp_path, model, clock) as engine:
+            session = engine.session("s")
+            talk(session, range(3))
+            session.learn()
+            for number in range(90):
+                if number % 20 == 0:
+                    noise = engine.session(f"noise {number}")
+                    engine._memory.ingest([Message(role="user", parts=(Text(text="ok"),))], scope=noise.scope)
+                    noise.learn()
+                engine.work()
+                clock.now += MINUTE
+            (problem,) = engine.stats().learning.problems
+            assert "failed 6 times in a row" in problem or "failed 7 times in a row" in problem
+
+
+class TestAModelThatIsAddedLater:
+    def test_it_reads_what_an_engine_without_one_left(self, tmp_path: Path) -> None:
+        """Whether the session was only marked, or its messages were queued already."""
+        clock = Clock()
+        with open_engine(tmp_path, None, clock) as engine:
+            engine.session("marked").append(make_turn(1))
+            engine.session("queued").append(make_turn(2))
+            engine.session("queued").learn()
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            engine.work()
+            assert count_facts(engine.session("marked")) == expect(range(1, 3))
+
+    def test_it_does_not_read_sessions_of_hosts_without_consent(self, tmp_path: Path) -> None:
+        """The user was not asked for these."""
+        clock = Clock()
+        with open_engine(tmp_path, None, clock, hosts=True) as engine:
+            engine.session("h").append(make_turn(1))
+        model = depot_model()
+        with open_engine(tmp_path, model, clock) as engine:
+            clock.now += HOUR
+            engine.work()
+            assert model.prompts == []
+
+
+class TestWhatTheStatisticsSay:
+    def test_work_that_waits_for_a_model_says_so(self, tmp_path: Path) -> None:
+        """A process without one cannot do it."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            talk(engine.session("s"), range(2))
+            engine.session("s").learn()
+            assert engine.stats().learning.problems == ()
+        with open_engine(tmp_path, None, clock) as engine:
+            (problem,) = engine.stats().learning.problems
+            assert "waits for a model, with 1 session to read: set knowledge.model" in problem
+
+    def test_a_session_that_was_read_is_not_in_use(self, tmp_path: Path) -> None:
+        """Whoever has read it; and one that was left long ago waits."""
+        clock = Clock()
+        with open_engine(tmp_path, depot_model(), clock) as engine:
+            session = engine.session("s")
+            talk(session, range(2))
+            assert (engine.stats().learning.waiting, engine.stats().learning.in_use) == (0, 1)
+            clock.now += HOUR
+            assert (engine.stats().learning.waiting, engine.stats().learning.in_use) == (1, 0)
+            session.learn()
+            while engine._extract_next():
+                pass
+            assert (engine.stats().learning.waiting, engine.stats().learning.in_use) == (0, 0)

@@ -21,7 +21,8 @@ import pytest
 
 from holdfast import Engine
 from holdfast.cli import COMMANDS, holdfast, main
-from holdfast.cli.output import align_to_words, plural
+from holdfast.cli.output import align_to_words
+from holdfast.text import plural
 from support.waiting import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]

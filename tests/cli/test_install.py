@@ -374,6 +374,16 @@ class TestLearning:
         assert load(files=[file]).settings.knowledge.host_model == "echo"
         assert file.stat().st_mode & 0o077 == 0
 
+    @pytest.mark.parametrize("name", ["", " "])
+    def test_a_model_needs_a_name(self, home: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+        """An empty one is an error, and changes nothing."""
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))
+        before = snapshot(home)
+        done = CliRunner().invoke(holdfast, ["install", "claude-code", "--learn", name])
+        assert done.exit_code == 2
+        assert "--learn: name a model" in done.output
+        assert snapshot(home) == before
+
     def test_what_the_user_wrote_is_not_changed(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """Nor is a model that no one knows written, or anything of the host changed then."""
         monkeypatch.setenv("XDG_CONFIG_HOME", str(home / "config"))

@@ -109,3 +109,33 @@ def test_it_can_be_switched_off(call: Run, monkeypatch: pytest.MonkeyPatch) -> N
     """Where the settings forbid it nothing is read."""
     monkeypatch.setenv("HOLDFAST_KNOWLEDGE__EXTRACTION", "false")
     assert call("learn").exit_code == 1
+
+
+def write_script(tmp_path: Path, text: str) -> str:
+    """Write what a scripted model answers each time, and return the name of the model."""
+    (tmp_path / "script.jsonl").write_text(json.dumps({"text": text, "repeat": True}) + "\n")
+    return f"scripted:{tmp_path / 'script.jsonl'}"
+
+
+def test_a_model_is_asked_again_after_it_answered_nonsense(call: Run, tmp_path: Path) -> None:
+    """A few calls end the command, which says why; with the model repaired, it reads all messages."""
+    name = write_script(tmp_path, "I would rather not.")
+    learned = data(call("learn", "--model", name, "--json"))
+    assert learned["messages"] == 0
+    assert any("not JSON" in problem for problem in learned["problems"])
+    state = data(call("stats", "--json"))["learning"]
+    assert 0 < state["calls"] <= 8
+    assert state["waiting"] == 2
+    for _ in range(4):
+        call("learn", "--model", name)
+    write_script(tmp_path, json.dumps({"facts": []}))
+    assert data(call("learn", "--model", name, "--json"))["messages"] == 4
+    assert data(call("stats", "--json"))["learning"]["waiting"] == 0
+    assert data(call("stats", "--json"))["learning"]["problems"] == []
+
+
+def test_one_is_not_many(call: Run, tmp_path: Path) -> None:
+    """The words follow the number."""
+    (tmp_path / "one.json").write_text(json.dumps([{"role": "user", "content": "Remember that Ann is away."}]), "utf-8")
+    assert call("import", tmp_path / "one.json", "--session", "one").exit_code == 0
+    assert "1 message read by the rules, 1 new fact." in call("learn", "--session", "one").stdout

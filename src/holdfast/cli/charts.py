@@ -11,7 +11,7 @@ from rich.console import Console, Group
 from rich.text import Text as Styled
 
 from holdfast.cli.console import SafeConsole
-from holdfast.cli.output import plural
+from holdfast.text import plural
 from holdfast.tokens import human_tokens
 
 if TYPE_CHECKING:

@@ -14,14 +14,14 @@ from rich.text import Text as Styled
 from holdfast import transcripts
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, open_model, session_scope
-from holdfast.cli.output import echo, emit_json, plural
+from holdfast.cli.output import echo, emit_json
 from holdfast.cli.replay import make_settings
 from holdfast.compaction.run import Compaction
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.providers.models import context_tokens
 from holdfast.store.base import Select
-from holdfast.text import printable
+from holdfast.text import plural, printable
 from holdfast.tokens import human_tokens
 
 _MAX_LISTED: Final = 12

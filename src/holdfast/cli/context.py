@@ -15,7 +15,7 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import LOOKS, draw_grid, draw_legend, grid_to_json, make_cells
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import emit_json, join_counts, plural
+from holdfast.cli.output import emit_json, join_counts
 from holdfast.cli.replay import Replay, replay_file
 from holdfast.cli.show import part_text
 from holdfast.context.edits import Block, Item
@@ -25,7 +25,7 @@ from holdfast.messages import Message
 from holdfast.moments import minute
 from holdfast.report import Change, ContextReport, breakdown
 from holdfast.store.base import Select
-from holdfast.text import printable
+from holdfast.text import plural, printable
 from holdfast.tokens import count_message, human_tokens
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10

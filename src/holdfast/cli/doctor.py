@@ -20,7 +20,7 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.cli.console import open_console
 from holdfast.cli.install import open_installer
-from holdfast.cli.output import emit_json, human_bytes, plural
+from holdfast.cli.output import emit_json, human_bytes
 from holdfast.embed import Choice, choose
 from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
@@ -35,7 +35,7 @@ from holdfast.store.opening import database_file, default_path, open_server, ser
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
 from holdfast.store.upkeep import Health, check
-from holdfast.text import printable
+from holdfast.text import plural, printable
 from holdfast_agent.settings import ChatSettings
 from holdfast_agent.settings import load as load_settings
 from holdfast_memory.distribution import explain_other_project, find_other_projects, install_command
@@ -190,7 +190,7 @@ class _Checks:
     def learning(self, store: Store) -> Iterator[Finding]:
         """Report what delays the extraction of facts."""
         memory = Memory(store=store, settings=self.settings, choice=self.choice)
-        for problem in read_state(store, self.settings.knowledge, now=memory.clock()).problems:
+        for problem in read_state(store, self.settings, now=memory.clock()).problems:
             yield Finding("note", problem)
 
     def database(self, file: Path) -> Iterator[Finding]:

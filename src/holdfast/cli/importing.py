@@ -12,12 +12,13 @@ from typing import Any, Final
 
 from holdfast import transcripts
 from holdfast.cli.opening import no_transcript, open_memory, scope_of
-from holdfast.cli.output import echo, emit_json, plural
+from holdfast.cli.output import echo, emit_json
 from holdfast.errors import InputError, MissingExtraError
 from holdfast.memory import transfer
 from holdfast.memory.memory import Memory
 from holdfast.store.base import Scope
 from holdfast.store.opening import is_folder
+from holdfast.text import plural
 
 _MAX_LISTED: Final = 3
 """The maximum number of skipped files that are listed; --json lists all."""

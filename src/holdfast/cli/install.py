@@ -103,6 +103,8 @@ def _describe_memory(installer: Installer) -> str:
 
 def _plan_consent(learner: str) -> FileChange:
     """Plan the change of the user's settings for a model, which has to be one that can be used."""
+    if not learner.strip():
+        raise click.UsageError(f"--learn: name a model, such as anthropic/NAME, or `{NO_MODEL}` to end it")
     model = None if learner == NO_MODEL else learner
     if model is not None:
         open_model(model, load_settings())

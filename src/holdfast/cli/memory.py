@@ -34,14 +34,13 @@ from holdfast.cli.output import (
     emit_json,
     human_bytes,
     join_counts,
-    plural,
     print_result,
 )
 from holdfast.errors import InputError
 from holdfast.memory.sessions import list_sessions, make_title
 from holdfast.moments import minute
 from holdfast.store.base import MIN_ID_CHARS, FactRow, FactType, MessageRow, Scope, Select
-from holdfast.text import printable, term_spans, terms
+from holdfast.text import plural, printable, term_spans, terms
 
 if TYPE_CHECKING:
     from holdfast.memory.conflicts import Conflict
@@ -521,15 +520,18 @@ def stats(*, home: Path | None, as_json: bool) -> None:
         )
     if learning.calls:
         echo(
-            f"facts: {plural(learning.calls, 'model call')}, {learning.tokens:,} tokens;"
-            f" {learning.calls_this_hour:,} calls this hour, {learning.tokens_today:,} tokens in 24 hours"
+            f"facts: {plural(learning.calls, 'model call')}, {plural(learning.tokens, 'token')};"
+            f" {plural(learning.calls_this_hour, 'call')} this hour,"
+            f" {plural(learning.tokens_today, 'token')} in 24 hours"
         )
     for problem in learning.problems:
         echo(problem)
     for warning in counts.warnings:
         echo(warning)
     if counts.embedded < counts.passages:
-        echo(f"{counts.passages - counts.embedded:,} passages have no vectors: they are found by their words only")
+        missing_vectors = counts.passages - counts.embedded
+        verb = "has" if missing_vectors == 1 else "have"
+        echo(f"{plural(missing_vectors, 'passage')} {verb} no vectors: found by words alone")
 
 
 # --- sessions ----------

@@ -16,7 +16,7 @@ import click
 from holdfast import __version__
 from holdfast.cli.options import as_json
 from holdfast.patterns import compile_once
-from holdfast.text import ACTING, printable
+from holdfast.text import ACTING, plural, printable
 
 _WORD_END: Final = r"[\s\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\uff00-\uffef]"
 """White space, and the characters of scripts that are written without it."""
@@ -72,11 +72,6 @@ def human_bytes(size: float) -> str:
             return f"{size:.0f} {unit}"
         size /= 1_000
     return f"{size:.1f} GB"
-
-
-def plural(count: int, what: str) -> str:
-    """Format a count with its noun: `1 cut`, `2 cuts`."""
-    return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"
 
 
 def join_counts(**counts: int) -> str:

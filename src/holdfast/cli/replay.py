@@ -19,7 +19,7 @@ from holdfast import transcripts
 from holdfast.cli.charts import MAX_WIDTH, LivePlot, Point, draw_chart, make_point
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import load_settings, no_transcript
-from holdfast.cli.output import emit_json, plural
+from holdfast.cli.output import emit_json
 from holdfast.context.budget import budget
 from holdfast.engine import Engine
 from holdfast.errors import InputError, InvalidWindowError, WindowTooSmallError
@@ -27,7 +27,7 @@ from holdfast.messages import Message
 from holdfast.providers import FORMATS, check
 from holdfast.report import ContextReport, Window, workspace_files
 from holdfast.settings import Settings
-from holdfast.text import printable
+from holdfast.text import plural, printable
 from holdfast.tokens import human_tokens
 from holdfast.transcripts import Transcript
 

@@ -12,10 +12,10 @@ from rich.text import Text as Styled
 from holdfast.cli.charts import MAX_WIDTH, Point, draw_chart
 from holdfast.cli.console import open_console
 from holdfast.cli.opening import open_memory, owner_of, session_scope
-from holdfast.cli.output import emit_json, join_counts, plural
+from holdfast.cli.output import emit_json, join_counts
 from holdfast.errors import InputError
 from holdfast.store.base import Select
-from holdfast.text import printable
+from holdfast.text import plural, printable
 from holdfast.tokens import human_tokens
 
 Turn = Mapping[str, Any]

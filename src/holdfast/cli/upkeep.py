@@ -24,6 +24,7 @@ from holdfast.settings.sources import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store.base import Select
 from holdfast.store.opening import database_file, server_address, store_file
+from holdfast.text import plural
 from holdfast_memory.distribution import install_command
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
         def advance(stop: int, total: int) -> None:
             nonlocal done
             progress.set_total(total)
-            progress.advance(stop - done, f"{stop:,} passages")
+            progress.advance(stop - done, plural(stop, "passage"))
             done = stop
 
         memory.store.counts()  # waits until all segments of a memory-context folder are copied
@@ -74,7 +75,7 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
     if as_json:
         emit_json({"passages": number, "embedded": embedded, "warnings": missing})
         return
-    echo(f"{number:,} passages indexed, {embedded:,} embedded.")
+    echo(f"{plural(number, 'passage')} indexed, {embedded:,} embedded.")
     for warning in missing:
         echo(f"warning: {warning}", err=True)
 
@@ -182,7 +183,7 @@ def export(*, target: Path, form: str, home: Path | None, as_json: bool, **whose
                     count = transfer.to_markdown(memory.store, scopes, file, moment=minute)
         gaps = memory.store.gaps
     data = {"path": str(target), "rows": count, "gaps": [str(gap) for gap in gaps]}
-    print_result(data, f"{count:,} rows in {target}", as_json=as_json, err=True)
+    print_result(data, f"{plural(count, 'row')} in {target}", as_json=as_json, err=True)
     if gaps:
         click.get_current_context().exit(1)
 
@@ -225,7 +226,7 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
 
     A model does not read the same messages twice. An interrupted run continues where it stopped.
     """
-    from holdfast.memory.learning_queue import RULES, Learner, queue  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning_queue import RULES, Learner, queue, reopen  # noqa: PLC0415 - only for this
 
     scope, across = scope_of(**whose)
     with open_memory(home) as memory:
@@ -237,27 +238,34 @@ def learn(*, name: str | None, home: Path | None, as_json: bool, **whose: Any) -
         model = open_model(name or memory.settings.knowledge.model, memory.settings)
         reader = model.name if model else RULES
         before = memory.store.counts()["facts"]
-        read = queue(memory.store, scope=scope, across=across, reader=reader, time=memory.clock())
-        problems = _run_jobs(memory, Learner(reader=reader, model=model))
+        if model is not None:
+            reopen(memory.store, scope=scope, across=across)
+        queue(memory.store, scope=scope, across=across, reader=reader, time=memory.clock())
+        read, problems = _run_jobs(memory, Learner(reader=reader, model=model))
         facts = memory.store.counts()["facts"] - before
     if as_json:
         emit_json({"messages": read, "facts": facts, "model": reader if model else None, "problems": problems})
         return
     for problem in problems:
         echo(problem, err=True)
-    echo(f"{read:,} messages read by {reader if model else 'the rules'}, {facts:,} new facts.")
+    echo(f"{plural(read, 'message')} read by {reader if model else 'the rules'}, {plural(facts, 'new fact')}.")
 
 
-def _run_jobs(memory: Memory, learner: Learner) -> list[str]:
-    """Run all jobs that a model, or the rules, may run. A model that fails is not asked again for the rest."""
+def _run_jobs(memory: Memory, learner: Learner) -> tuple[int, list[str]]:
+    """Run all jobs that a model, or the rules, may run; return how many messages were read, and problems.
+
+    A model that fails is not asked again for the rest, nor one that gives several answers in a row that cannot be used.
+    """
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only for this
-    from holdfast.memory.learning import run_job  # noqa: PLC0415 - only for this
+    from holdfast.memory.learning import MAX_TRIES, run_job  # noqa: PLC0415 - only for this
     from holdfast.memory.learning_queue import EXTRACT  # noqa: PLC0415 - only for this
 
     store = memory.store
     problems: dict[str, None] = {}
     jobs = [job for job in store.waiting(EXTRACT, limit=_NO_LIMIT) if learner.can_run(job)]
     calls = 0
+    read = 0
+    unusable = 0
     with Progress(len(jobs)) as progress:
         while jobs:
             job = jobs[0]
@@ -267,14 +275,16 @@ def _run_jobs(memory: Memory, learner: Learner) -> list[str]:
                     continue
                 step = run_job(memory, job, model=learner.model_for(job), is_limited=False)
             calls += step.found.calls
+            read += step.messages
+            unusable = unusable + 1 if step.is_unusable else 0
             for problem in filter(None, (step.failure, step.warning)):
                 problems[problem] = None
             if step.is_done:
                 jobs.pop(0)
-                progress.advance(1, f"{calls} calls" if learner.model else "")
-            if step.failure and not step.found.is_unusable:  # an answer that cannot be used is asked for again
+                progress.advance(1, plural(calls, "call") if learner.model else "")
+            if step.failure and (unusable == 0 or unusable >= MAX_TRIES):
                 break
-    return list(problems)
+    return read, list(problems)
 
 
 @click.group()

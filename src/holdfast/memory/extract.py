@@ -18,7 +18,7 @@ from threading import Event
 from typing import Any, Final, get_args
 
 from holdfast import prompts, signals
-from holdfast.errors import ModelError, ModelOverflowError
+from holdfast.errors import ModelBudgetError, ModelError, ModelOverflowError
 from holdfast.memory import facts
 from holdfast.memory.archive import extract_text, is_noise, unwrap, weigh_letters
 from holdfast.memory.block import NO_MARKS, Marks, strip_message
@@ -261,6 +261,8 @@ _MAX_DEPTH: Final = 4
 """Maximum number of times that a batch is split in two."""
 _MAX_CHARS: Final = 500
 """The length of a fact; more is a summary, not a fact."""
+_SCHEMA_TOKENS: Final = 400
+"""Tokens of the schema, and of an answer that is not JSON with the request for another."""
 _NOT_JSON: Final = ": the answer was not JSON; use another model, or set knowledge.extraction = false"
 _TYPES: Final[Mapping[str, FactType]] = {name: name for name in get_args(FactType)}
 
@@ -402,6 +404,11 @@ def find_room(model: Model) -> int:
     return _share_window(model, instructions=instructions + _find_known_room(model)).messages
 
 
+def find_window(tokens: int) -> int:
+    """Return the window of a model whose calls, with schema and a second try, take at most that many tokens."""
+    return int((tokens - _SCHEMA_TOKENS) / _USABLE_SHARE)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shares:
     """The tokens of one request for the messages, and for the answer."""
@@ -523,10 +530,16 @@ class Reader:
         text = "\n\n".join(f"[{piece.id} {piece.role}] {piece.text}" for piece in batch)
         messages = [_message("system", instructions), _message("user", text)]
         max_tokens = _share_window(self.model, instructions=count_text(instructions)).answer
-        for _ in range(2):
-            self.calls += 1
+        for attempt in range(2):
             prompt = Prompt(messages=tuple(messages), max_tokens=max_tokens, schema=_SCHEMA)
-            reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
+            self.calls += 1
+            try:
+                reply = self.model.ask(prompt, timeout=self.timeout, cancel=self.cancel)
+            except ModelBudgetError:
+                self.calls -= 1
+                if attempt == 0:
+                    raise
+                break  # the first answer could not be used, and no second one is allowed now
             found = parse_objects(reply.text, name="facts", key="content")
             if reply.stop == "length" and repeats_itself(reply.text):
                 return found or None, False

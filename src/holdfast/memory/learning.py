@@ -8,7 +8,7 @@ doubles up to an hour; nothing is given up meanwhile.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Event
 from typing import Final
 
@@ -17,9 +17,10 @@ from holdfast.memory import facts
 from holdfast.memory.extract import Extraction, extract, find_room
 from holdfast.memory.learning_queue import (
     MIN_BATCH,
-    RULES,
     Learner,
+    find_gap_end,
     find_read,
+    is_by_rule,
     make_read_record,
     measure,
     read_number,
@@ -36,20 +37,20 @@ from holdfast.memory.spending import (
     owner_of,
 )
 from holdfast.models.base import Model
-from holdfast.store.base import Job, MessageRow, Scope, Select, Store
+from holdfast.store.base import Job, MessageRow, Record, Scope, Select, Store
+from holdfast.text import plural
 
 MAX_BATCH: Final = 12_000
 """Tokens of messages that one call reads. More in one call costs less and finds less."""
 MAX_TRIES: Final = 3
-"""Answers to the same messages that cannot be used, each time to fewer of them, after which the rules read them; and
-failures of a model in a row after which the user is told."""
+"""Answers to the same messages that cannot be used, each time to fewer of them, after which the rules read them; twice
+as many if no other answer of the model could be used since the last time: then the model is more likely the cause than
+the messages. And failures of a model in a row after which the user is told."""
+_READ_AGAIN: Final = "`holdfast learn --model NAME` lets a model read them again"
 _BATCH_MESSAGES: Final = 400
 _PAGE: Final = 100
 _TIMEOUT: Final = 600.0
 """Seconds for one call, as for a reply of a conversation. A model on a processor may need them, and nobody waits."""
-_SHARE_OF_DAY: Final = 3
-"""One batch takes at most this part of the tokens of a day, so that a small budget reads something."""
-_MIN_BATCH: Final = 400
 
 
 # --- choosing ----------------------------------------------------------------------------
@@ -81,7 +82,7 @@ def choose_job(memory: Memory, jobs: Iterable[Job], find_learner: Callable[[Scop
         if (job.scope, reader) in seen or not find_learner(job.scope).can_run(job):
             continue
         seen.add((job.scope, reader))
-        if reader == RULES:
+        if is_by_rule(reader):
             return Choice(job=job, limit=limit)
         group = (job.scope.tenant, reader)
         if group not in held_back:
@@ -113,6 +114,7 @@ class Step:
         messages: How many messages were read.
         is_done: Whether the job is done and removed.
         failure: Why the model has not read the batch; empty if it has.
+        is_unusable: Whether it did answer, but nothing that can be used.
         limit: Which limit was reached before the model was asked.
         warning: What the user has to know.
     """
@@ -121,6 +123,7 @@ class Step:
     messages: int = 0
     is_done: bool = False
     failure: str = ""
+    is_unusable: bool = False
     limit: str = ""
     warning: str = ""
 
@@ -138,33 +141,66 @@ def run_job(
     reader = reader_of(job)
     pause = load_pause(memory.store, job.scope, reader)
     start = find_read(memory.store, job.scope, reader)
-    rows = _read_batch(memory, job, start=start, model=model, tries=pause.failures)
-    if not rows:
-        memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
-        return Step(is_done=True)
     meter = None
     if model is not None:
         meter = MeteredModel(model, memory, tenant=job.scope.tenant, is_limited=is_limited)
+    rows = _read_batch(memory, job, start=start, model=meter, tries=pause.failures)
+    if not rows:
+        memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
+        return Step(is_done=True)
     found = _extract(memory, job, rows, model=meter, cancel=cancel)
+    limit = meter.limit if meter is not None else ""
+    of_model = load_pause(memory.store, owner_of(job.scope.tenant), reader)
+    answer = _Answer(failure=found.failure, calls=found.calls, is_unusable=found.is_unusable, is_read=not found.unread)
+    tries = MAX_TRIES if of_model.has_answered else 2 * MAX_TRIES
     warning = ""
-    failure = found.failure if found.unread else ""
-    if failure and found.is_unusable and pause.failures + 1 >= MAX_TRIES:
+    if found.unread and found.is_unusable and pause.failures + 1 >= tries:
         found = _extract(memory, job, rows, model=None, cancel=cancel)
-        warning = f"{FAILED} after {MAX_TRIES} tries ({failure}): {len(rows):,} messages were read by rules alone"
-        failure = ""
+        answer = replace(answer, is_left_to_rules=True)
+        count = plural(len(rows), "message")
+        warning = f"{FAILED} after {tries} tries ({answer.failure}): {count} read by rules alone; {_READ_AGAIN}"
     read = rows
     if found.unread:  # a model that fails in the middle has read what is before that
         read = [row for row in rows if row.id < min(found.unread)]
-    if read and not _store(memory, job, found, read, start=start, model=model):
+    name = "" if model is None or answer.is_left_to_rules else model.name
+    if read and not _store(memory, job, found, read, start=start, model=name, answer=answer):
         return Step(found=found)  # the next step reads again what is left
     is_done = bool(read) and _is_done(memory, job, last=read[-1].id)
     if is_done:
         memory.store.remove_jobs(Select(scope=job.scope, ids=(job.id,)))
-    limit = meter.limit if meter is not None else ""
     is_cancelled = cancel is not None and cancel.is_set()
-    if model is not None and not limit and not is_cancelled:
-        warning = _record_pause(memory, job, pause, failure, is_unusable=found.is_unusable) or warning
-    return Step(found=found, messages=len(read), is_done=is_done, failure=failure, limit=limit, warning=warning)
+    is_refused = bool(limit) and not answer.is_unusable
+    if model is not None and not is_refused and not is_cancelled:
+        failed = _record_pause(memory, job, pause, of_model, answer)
+        warning = warning or failed
+    return Step(
+        found=found,
+        messages=len(read),
+        is_done=is_done,
+        failure=answer.failure if found.unread else "",
+        is_unusable=answer.is_unusable,
+        limit=limit,
+        warning=warning,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """How a model has answered about a batch.
+
+    Attributes:
+        failure: Why it has not; empty if it has.
+        calls: How often it was asked; 0 if the batch has nothing to ask about.
+        is_unusable: Whether it did answer, but nothing that can be used.
+        is_read: Whether the whole batch is read.
+        is_left_to_rules: Whether the rules have read the batch instead.
+    """
+
+    failure: str
+    calls: int
+    is_unusable: bool
+    is_read: bool
+    is_left_to_rules: bool = False
 
 
 def _is_done(memory: Memory, job: Job, *, last: int) -> bool:
@@ -179,13 +215,13 @@ def _is_done(memory: Memory, job: Job, *, last: int) -> bool:
 def _read_batch(memory: Memory, job: Job, *, start: int, model: Model | None, tries: int) -> list[MessageRow]:
     """Read the next messages of a job, as many as are worth one call; fewer after an answer that cannot be used."""
     until = read_number(job.data, "until")
+    gap_end = find_gap_end(memory.store, job.scope, reader_of(job), start=start)
+    if gap_end is not None:
+        until = min(until, gap_end)
     if model is None:
         select = Select(scope=job.scope, after=start, before=until + 1, limit=_BATCH_MESSAGES)
         return memory.store.read_messages(select)
     room = min(MAX_BATCH, find_room(model)) >> (2 * min(tries, MAX_TRIES))
-    tokens_of_day = memory.settings.knowledge.max_tokens_per_day
-    if tokens_of_day:
-        room = min(room, max(_MIN_BATCH, tokens_of_day // _SHARE_OF_DAY))
     rows: list[MessageRow] = []
     last = start
     while page := memory.store.read_messages(Select(scope=job.scope, after=last, before=until + 1, limit=_PAGE)):
@@ -215,17 +251,25 @@ def _extract(
 
 
 def _store(
-    memory: Memory, job: Job, found: Extraction, rows: Sequence[MessageRow], *, start: int, model: Model | None
+    memory: Memory,
+    job: Job,
+    found: Extraction,
+    rows: Sequence[MessageRow],
+    *,
+    start: int,
+    model: str,
+    answer: _Answer,
 ) -> bool:
     """Store the facts of a batch with how far the session is read; return whether that was possible."""
     store = memory.store
     record = make_read_record(
         job.scope,
         reader_of(job),
-        model="" if model is None else model.name,
+        model=model,
         start=start,
         last=rows[-1].id,
         time=memory.clock(),
+        is_left_to_rules=answer.is_left_to_rules,
     )
     if not _are_there(store, job.scope, rows):
         return False
@@ -249,31 +293,34 @@ def _are_there(store: Store, scope: Scope, rows: Sequence[MessageRow]) -> bool:
     return len(_read(store, scope, rows)) == len(rows)
 
 
-def _record_pause(memory: Memory, job: Job, pause: Pause, failure: str, *, is_unusable: bool) -> str:
-    """Record whether the model has answered, and return a warning if it has failed too often in a row.
+def _record_pause(memory: Memory, job: Job, pause: Pause, of_model: Pause, answer: _Answer) -> str:
+    """Record how the model has answered, and return a warning if it has failed too often in a row.
 
-    After an unusable answer only the jobs of the same scope wait; if the model does not answer, all of its jobs wait.
+    The failures of a model are counted until an answer can be used: a batch that has nothing to ask about, and one that
+    was left to the rules, end nothing.
     """
     store = memory.store
     reader = reader_of(job)
     now = memory.clock()
-    owner = owner_of(job.scope.tenant)
-    of_model = load_pause(store, owner, reader)
-    if failure:
-        rows = [make_pause_record(job.scope, reader, pause.add_failure(failure, now=now), time=now)]
-        if not is_unusable:
-            of_model = of_model.add_failure(failure, now=now)
-            rows.append(make_pause_record(owner, reader, of_model, time=now))
-        store.add_records(rows)
-        if not is_unusable and of_model.failures == MAX_TRIES:
-            return f"{FAILED} {MAX_TRIES} times ({failure}): what is left is read when the model answers again"
-        return ""
-    rows = []
-    if pause.failures:
-        rows.append(make_pause_record(job.scope, reader, Pause(), time=now))
-    if of_model.failures:
-        rows.append(make_pause_record(owner, reader, Pause(), time=now))
+    if answer.is_read or answer.is_left_to_rules:
+        next_pause = Pause()
+    else:
+        next_pause = pause.add_failure(answer.failure, now=now)
+    next_of_model = of_model
+    if answer.failure:
+        next_of_model = of_model.add_failure(answer.failure, now=now)
+    elif answer.calls:
+        next_of_model = Pause(has_answered=True)
+    if answer.is_left_to_rules:
+        next_of_model = replace(next_of_model, has_answered=False)
+    rows: list[Record] = []
+    if next_pause != pause:
+        rows.append(make_pause_record(job.scope, reader, next_pause, time=now))
+    if next_of_model != of_model:
+        rows.append(make_pause_record(owner_of(job.scope.tenant), reader, next_of_model, time=now))
     store.add_records(rows)
+    if answer.failure and next_of_model.failures == MAX_TRIES:
+        return f"{FAILED} {MAX_TRIES} times ({answer.failure}): what is left is read when the model answers again"
     return ""
 
 

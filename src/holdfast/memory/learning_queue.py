@@ -9,8 +9,8 @@ gaps, so nothing is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from holdfast.context.edits import Edit, Item
@@ -29,7 +29,9 @@ LEARNED: Final = "learned"
 """The kind of the records of an earlier version that say up to which message a session was queued, by model."""
 
 RULES: Final = "rules"
-"""The reader of sessions if there is no model. Every process may do this."""
+"""The reader of sessions of other programs if the user has chosen no model for them. Every process may do this."""
+OWN_RULES: Final = "own rules"
+"""The reader of an engine without a model. A later engine with one reads what is left of these sessions with it."""
 OWN: Final = "own"
 """The reader of an engine that has a model: `holdfast chat`, or a program."""
 HOSTS: Final = "hosts"
@@ -62,25 +64,32 @@ class Learner:
     """Who reads the sessions of a project for facts: a model, or the rules.
 
     Attributes:
-        reader: The name under which sessions are queued: `OWN`, `HOSTS` or `RULES`, or the name of a model.
+        reader: The name under which sessions are queued: `OWN`, `HOSTS`, `OWN_RULES` or `RULES`, or the name of a
+            model.
         model: The model; None for the rules.
     """
 
-    reader: str = RULES
+    reader: str = OWN_RULES
     model: Model | None = None
 
     def can_run(self, job: Job) -> bool:
         """Tell whether a job may be run with this model, or by rule."""
         reader = reader_of(job)
-        if reader == RULES:
+        if is_by_rule(reader):
             return True
         return self.model is not None and reader in {self.reader, self.model.name}
 
     def model_for(self, job: Job) -> Model | None:
         """Return the model that runs a job; None for the rules."""
-        if reader_of(job) == RULES:
+        if is_by_rule(reader_of(job)):
             return None
         return self.model
+
+    def adopt(self, job: Job) -> Job:
+        """Return a job, or a mark, with this model as its reader if an engine left it that had no model."""
+        if self.reader == OWN and reader_of(job) == OWN_RULES:
+            return replace(job, data={**job.data, "reader": OWN})
+        return job
 
 
 # --- how far a session has been read ---------------------------------------------------
@@ -92,12 +101,43 @@ def find_read(store: Store, scope: Scope, reader: str) -> int:
     For the rules, what a model has read counts too; for an engine's model, what any model has read. The name of a model
     as the reader asks for that model alone.
     """
-    records = store.read_records(Select(scope=scope), kind=READ)
     last = 0
-    for record in records:
-        if _covers(reader, by=str(record.data.get("reader")), model=str(record.data.get("model"))):
-            last = max(last, read_number(record.data, "last"))
+    for span in list_read(store, scope, reader):
+        if span.start > last:  # messages between were left to the rules, and are to be read again
+            break
+        last = max(last, span.last)
     return last
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """The messages of a batch that was read: those after `start`, up to `last`."""
+
+    start: int
+    last: int
+
+
+def list_read(store: Store, scope: Scope, reader: str) -> list[Span]:
+    """List the batches of a session that were read, in their order; by whom, see `find_read`."""
+    spans: list[Span] = []
+    for record in store.read_records(Select(scope=scope), kind=READ):
+        if _covers(reader, by=str(record.data.get("reader")), model=str(record.data.get("model"))):
+            start = record.key.rpartition(" ")[2]
+            last = read_number(record.data, "last")
+            spans.append(Span(int(start) if start.isdecimal() else 0, last))
+    return sorted(spans)
+
+
+def find_gap_end(store: Store, scope: Scope, reader: str, *, start: int) -> int | None:
+    """Return the last message of a session before a later batch that was read; None if none was."""
+    return min((span.start for span in list_read(store, scope, reader) if span.start > start), default=None)
+
+
+def reopen(store: Store, *, scope: Scope, across: Across = False) -> None:
+    """Let messages be read again that were left to the rules because no answer of a model could be used."""
+    for record in store.read_records(Select(scope=scope, across=across), kind=READ):
+        if record.data.get("left_to_rules") is True:
+            store.remove_records(Select(scope=record.scope), kind=READ, keys=(record.key,))
 
 
 def read_number(data: Mapping[str, Any], name: str) -> int:
@@ -106,11 +146,16 @@ def read_number(data: Mapping[str, Any], name: str) -> int:
     return value if type(value) is int else 0
 
 
+def is_by_rule(reader: str) -> bool:
+    """Tell whether a reader is the rules."""
+    return reader in {RULES, OWN_RULES}
+
+
 def _covers(reader: str, *, by: str, model: str) -> bool:
-    if reader == RULES:
+    if is_by_rule(reader):
         return True
     if reader in {OWN, HOSTS}:
-        return by != RULES
+        return not is_by_rule(by)
     return reader in {by, model}
 
 
@@ -131,9 +176,16 @@ def reader_of(job: Job) -> str:
     return str(job.data.get("reader", RULES))
 
 
-def make_read_record(scope: Scope, reader: str, *, model: str, start: int, last: int, time: int) -> Record:
-    """Make the record that says that a batch was read: it fails if another process has read what follows `start`."""
-    data = {"reader": reader, "model": model, "last": last}
+def make_read_record(
+    scope: Scope, reader: str, *, model: str, start: int, last: int, time: int, is_left_to_rules: bool = False
+) -> Record:
+    """Make the record that says that a batch was read: it fails if another process has read what follows `start`.
+
+    If it `is_left_to_rules`, because no answer of the model could be used, it may be read again; see `reopen`.
+    """
+    data: dict[str, Any] = {"reader": reader, "model": model, "last": last}
+    if is_left_to_rules:
+        data["left_to_rules"] = True
     return Record(scope=scope, kind=READ, key=f"{reader} {start:012d}", data=data, time=time, is_new=True)
 
 
@@ -194,6 +246,7 @@ def queue(store: Store, *, scope: Scope, across: Across = False, reader: str, ti
     Returns the number of messages. Those that wait already do not count.
     """
     queued: dict[Scope, int] = {}
+    read: dict[Scope, list[Span]] = {}
     until: dict[Scope, int] = {}
     count = 0
     last = 0
@@ -202,7 +255,9 @@ def queue(store: Store, *, scope: Scope, across: Across = False, reader: str, ti
         for row in rows:
             if row.scope not in queued:
                 queued[row.scope] = find_queued(store, row.scope, reader)
-            if row.id > queued[row.scope]:
+                read[row.scope] = list_read(store, row.scope, reader)
+            is_read = any(span.start < row.id <= span.last for span in read[row.scope])
+            if row.id > queued[row.scope] and not is_read:
                 until[row.scope] = row.id
                 count += 1
     store.add_jobs([make_job(owner, reader, until=number, time=time) for owner, number in until.items()])
@@ -217,13 +272,26 @@ def make_mark(scope: Scope, reader: str, *, time: int, has_ended: bool = False, 
     return Job(scope=scope, kind=OPEN, data={"reader": reader, "ended": has_ended, "closed": is_closed}, time=time)
 
 
-def queue_idle(store: Store, *, now: int, idle: int, is_asked: bool = False) -> int:
+def is_due(mark: Job, *, now: int, idle: int) -> bool:
+    """Tell whether a session has ended or was not used for `idle` milliseconds (0: never), by its newest mark."""
+    return mark.data.get("ended") is True or (idle > 0 and now - mark.time >= idle)
+
+
+def queue_idle(
+    store: Store,
+    *,
+    now: int,
+    idle: int,
+    is_asked: bool = False,
+    find_learner: Callable[[Scope], Learner] = lambda _: Learner(),
+) -> int:
     """Queue the sessions that have ended or were not used for `idle` milliseconds (0: never), and return how many.
 
     The newest mark of a session says which it is. Only marks that were read are removed: one that is added meanwhile
     stays, and the session is looked at again. A session whose engine was closed may go on in the next process, as with
     a command that is called again and again: it is read once it is idle, or at once if the caller `is_asked` to do all
-    work, or there is no idle time.
+    work, or there is no idle time. What an engine without a model left is queued for the model of this one, if
+    `find_learner` returns one.
     """
     marks: dict[Scope, list[Job]] = {}
     for mark in store.waiting(OPEN, limit=_MAX_OPEN):
@@ -231,10 +299,10 @@ def queue_idle(store: Store, *, now: int, idle: int, is_asked: bool = False) -> 
     count = 0
     for scope, jobs in marks.items():
         newest = max(jobs, key=lambda job: job.id)
-        is_idle = idle > 0 and now - newest.time >= idle
         is_over = newest.data.get("closed") is True and (is_asked or idle == 0)
-        if newest.data.get("ended") is True or is_over or is_idle:
-            count += queue_to_end(store, scope, reader_of(newest), time=now)
+        if is_over or is_due(newest, now=now, idle=idle):
+            reader = reader_of(find_learner(scope).adopt(newest))
+            count += queue_to_end(store, scope, reader, time=now)
             _remove(store, scope, jobs)
         else:
             _remove(store, scope, [job for job in jobs if job is not newest])

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Final
 
-from holdfast.memory.learning_queue import EXTRACT, OPEN, RULES, reader_of
-from holdfast.memory.spending import list_pauses, load_spending
-from holdfast.settings import Knowledge
-from holdfast.store.base import Store
+from holdfast.memory.learning_queue import EXTRACT, HOSTS, OPEN, OWN, find_read, is_by_rule, is_due, reader_of
+from holdfast.memory.spending import Pause, list_pauses, load_spending
+from holdfast.settings import Settings
+from holdfast.store.base import Job, Scope, Select, Store
+from holdfast.text import plural
 
 FAILED: Final = "fact extraction failed"
 """The beginning of the warning that a model has failed to extract facts."""
@@ -40,27 +43,64 @@ class LearningState:
     problems: tuple[str, ...] = ()
 
 
-def read_state(store: Store, limits: Knowledge, *, now: int) -> LearningState:
-    """Return the state of learning at a moment, of all tenants together."""
-    jobs = store.waiting(EXTRACT, limit=_NO_LIMIT)
-    marks = store.waiting(OPEN, limit=_NO_LIMIT)
-    tenants = {scope.tenant for scope in store.scopes()} | {job.scope.tenant for job in jobs}
+def read_state(store: Store, settings: Settings, *, now: int, readers: Collection[str] = ()) -> LearningState:
+    """Return the state of learning at a moment, of all tenants together.
+
+    `readers` have a model that the settings do not name.
+    """
+    idle = settings.knowledge.idle // timedelta(milliseconds=1)
+    waiting: dict[tuple[str, str], set[Scope]] = {}  # sessions by tenant and reader
+    for job in store.waiting(EXTRACT, limit=_NO_LIMIT):
+        waiting.setdefault((job.scope.tenant, reader_of(job)), set()).add(job.scope)
+    in_use: set[Scope] = set()
+    for mark in store.waiting(OPEN, limit=_NO_LIMIT):
+        if not _has_unread(store, mark):
+            continue
+        if is_due(mark, now=now, idle=idle):
+            waiting.setdefault((mark.scope.tenant, reader_of(mark)), set()).add(mark.scope)
+        else:
+            in_use.add(mark.scope)
+    tenants = {scope.tenant for scope in store.scopes()} | {tenant for tenant, _ in waiting}
     spent = {tenant: load_spending(store, tenant) for tenant in sorted(tenants)}
     problems: list[str] = []
-    for tenant, spending in spent.items():
-        for pause in list_pauses(store, tenant).values():
-            if pause.failures:
-                problems.append(f"{FAILED} {pause.failures:,} times in a row, and is tried again: {pause.reason}")
-        limit = spending.find_limit(limits, now=now)
-        has_work = any(job.scope.tenant == tenant and reader_of(job) != RULES for job in jobs)
-        if limit and has_work:
+    for (tenant, reader), sessions in waiting.items():
+        if is_by_rule(reader):
+            continue
+        if missing := _find_missing_model(reader, settings, readers):
+            problems.append(f"{WAITS} for a model, with {plural(len(sessions), 'session')} to read: {missing}")
+            continue
+        pause = list_pauses(store, tenant).get(reader, Pause())
+        if pause.failures:
+            count = plural(pause.failures, "time")
+            problems.append(f"{FAILED} {count} in a row, and is tried again: {pause.reason}")
+        if limit := spent[tenant].find_limit(settings.knowledge, now=now):
             problems.append(f"{WAITS}: {limit}")
+    everything = set[Scope]().union(*waiting.values())
     return LearningState(
-        waiting=len({job.scope for job in jobs}),
-        in_use=len({mark.scope for mark in marks}),
+        waiting=len(everything),
+        in_use=len(in_use - everything),
         calls=sum(one.calls for one in spent.values()),
         tokens=sum(one.tokens for one in spent.values()),
         calls_this_hour=sum(one.calls_of_hour(now) for one in spent.values()),
         tokens_today=sum(one.tokens_of_day(now) for one in spent.values()),
         problems=tuple(dict.fromkeys(problems)),
     )
+
+
+def _has_unread(store: Store, mark: Job) -> bool:
+    newest = store.read_messages(Select(scope=mark.scope, newest=True, limit=1))
+    return bool(newest) and newest[-1].id > find_read(store, mark.scope, reader_of(mark))
+
+
+def _find_missing_model(reader: str, settings: Settings, readers: Collection[str]) -> str:
+    """Say how to give a reader a model; return nothing if it has one."""
+    knowledge = settings.knowledge
+    named = {knowledge.model or settings.compaction.model, knowledge.host_model}
+    if reader in readers or reader in named:
+        return ""
+    if reader == OWN:
+        has_model = knowledge.model or settings.compaction.model
+        return "" if has_model else "set knowledge.model, or run `holdfast learn --model NAME`"
+    if reader == HOSTS:
+        return "" if knowledge.host_model else "choose one with `holdfast install HOST --learn MODEL`"
+    return f"run `holdfast learn --model {reader}` again"

@@ -32,7 +32,7 @@ from holdfast.store.base import (
     Store,
 )
 from holdfast.store.opening import open_memory_store
-from holdfast.text import terms
+from holdfast.text import plural, terms
 from holdfast.tokens import TokenCounter, count_text
 
 if TYPE_CHECKING:  # search and its vectors are imported by the first query, so that listing facts is fast
@@ -588,11 +588,14 @@ class Memory:
             return self.choice.reasons
         waiting = self.waiting()
         name = self.embedder.space.name
-        note = f"{waiting:,} passages have no vectors of {name} yet and are found by their words: `holdfast reindex`"
+        rest = "have no vectors of {} yet and are found by their words"
+        if waiting == 1:
+            rest = "has no vectors of {} yet and is found by its words"
+        note = f"{plural(waiting, 'passage')} {rest.format(name)}: `holdfast reindex`"
         return (note,) if waiting else ()
 
-    def stats(self) -> Stats:
-        """Count what memory contains, and list what is missing."""
+    def stats(self, *, readers: Collection[str] = ()) -> Stats:
+        """Count what memory contains, and list what is missing. `readers` of facts have a model of their own."""
         from holdfast.memory.learning_state import read_state  # noqa: PLC0415 - see above
 
         embedder = self.embedder
@@ -603,5 +606,5 @@ class Memory:
             embedded=embedded,
             embedder=embedder.space.name if embedder is not None else None,
             warnings=(*self.choice.reasons, *map(str, self.store.gaps)),
-            learning=read_state(self.store, self.settings.knowledge, now=self.clock()),
+            learning=read_state(self.store, self.settings, now=self.clock(), readers=readers),
         )

@@ -26,6 +26,17 @@ _FIRST_PAUSE: Final = 60_000
 _MAX_PAUSE: Final = _HOUR
 
 
+MAX_CALL_TOKENS: Final = 18_500
+"""Tokens of the largest call: 12,000 of messages, the instructions, known facts and the answer."""
+MIN_CALL_TOKENS: Final = 2_000
+"""Tokens of the smallest call that reads something."""
+
+
+def find_call_tokens(knowledge: Knowledge) -> int:
+    """Return how many tokens one call may take: at most half of a day's, so that a small budget reads something."""
+    return min(MAX_CALL_TOKENS, max(MIN_CALL_TOKENS, (knowledge.max_tokens_per_day or 2 * MAX_CALL_TOKENS) // 2))
+
+
 def owner_of(tenant: str) -> Scope:
     """Return the owner of what is counted for a tenant."""
     return Scope(tenant=tenant, agent="")
@@ -76,14 +87,27 @@ class Spending:
         hours[hour] = (known_calls + calls, known_tokens + tokens)
         return replace(total, hours=hours)
 
-    def find_limit(self, knowledge: Knowledge, *, now: int, tokens: int = 1) -> str:
-        """Return which limit a call of so many tokens would exceed, as a sentence; empty if none."""
+    def find_limit(self, knowledge: Knowledge, *, now: int) -> str:
+        """Return which limit the next call may exceed, as a sentence; empty if it may be made.
+
+        This decides for all: before a job is chosen, before its call is made, and for people who look.
+        """
         max_calls = knowledge.max_calls_per_hour
         if max_calls and self.calls_of_hour(now) >= max_calls:
             return f"the calls of this hour are used up (knowledge.max_calls_per_hour = {max_calls:,})"
         max_tokens = knowledge.max_tokens_per_day
-        if max_tokens and self.tokens_of_day(now) + tokens > max_tokens:
-            return f"the tokens of 24 hours are used up (knowledge.max_tokens_per_day = {max_tokens:,})"
+        tokens = find_call_tokens(knowledge)
+        if max_tokens and tokens > max_tokens:
+            return (
+                f"a call needs about {tokens:,} tokens, more than knowledge.max_tokens_per_day = {max_tokens:,}:"
+                " raise it"
+            )
+        used = self.tokens_of_day(now)
+        if max_tokens and used + tokens > max_tokens:
+            return (
+                f"the tokens of 24 hours are used up: {used:,} of knowledge.max_tokens_per_day = {max_tokens:,}, and a"
+                f" call takes up to {tokens:,}"
+            )
         return ""
 
 
@@ -116,16 +140,18 @@ class Pause:
         failures: How many; 0 if the last call succeeded.
         until: When to try again, in Unix milliseconds.
         reason: Why the last one failed.
+        has_answered: Of a model, whether an answer could be used since messages were last left to the rules.
     """
 
     failures: int = 0
     until: int = 0
     reason: str = ""
+    has_answered: bool = False
 
     def add_failure(self, reason: str, *, now: int) -> Pause:
         """Return the pause after one more failure."""
         failures = self.failures + 1
-        return Pause(failures=failures, until=now + find_pause(failures), reason=reason)
+        return replace(self, failures=failures, until=now + find_pause(failures), reason=reason)
 
 
 def load_pause(store: Store, scope: Scope, reader: str) -> Pause:
@@ -137,7 +163,12 @@ def load_pause(store: Store, scope: Scope, reader: str) -> Pause:
 
 def make_pause_record(scope: Scope, reader: str, pause: Pause, *, time: int) -> Record:
     """Make the record of a pause."""
-    data = {"failures": pause.failures, "until": pause.until, "reason": pause.reason}
+    data = {
+        "failures": pause.failures,
+        "until": pause.until,
+        "reason": pause.reason,
+        "has_answered": pause.has_answered,
+    }
     return Record(scope=scope, kind=PAUSE, key=reader, data=data, time=time)
 
 
@@ -149,5 +180,8 @@ def list_pauses(store: Store, tenant: str) -> dict[str, Pause]:
 
 def _read_pause(data: Mapping[str, Any]) -> Pause:
     return Pause(
-        failures=read_number(data, "failures"), until=read_number(data, "until"), reason=str(data.get("reason", ""))
+        failures=read_number(data, "failures"),
+        until=read_number(data, "until"),
+        reason=str(data.get("reason", "")),
+        has_answered=data.get("has_answered") is True,
     )

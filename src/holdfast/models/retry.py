@@ -96,6 +96,15 @@ class Retrying:
         )
 
 
+def split_requests(model: Model, wrap: Callable[[Model], Model]) -> Model:
+    """Return a model that is not asked again by itself, and each of whose requests goes through `wrap`."""
+    if isinstance(model, Retrying):
+        return split_requests(model.model, wrap)
+    if isinstance(model, Fallback):
+        return Fallback([split_requests(one, wrap) for one in model.models])
+    return wrap(model)
+
+
 @dataclass(slots=True)
 class Fallback:
     """Models that are asked in order, until one answers.
