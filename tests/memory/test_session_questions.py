@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.memory.memory import Memory
+from holdfast.memory.query import Shown
 from holdfast.memory.session_questions import LAST_SESSION, read_question
 from holdfast.messages import Message
 from holdfast.settings import Archive, Embedding, Settings
@@ -166,9 +167,43 @@ class TestAnswers:
         found = memory.recall(("Where did we leave off?",), scope=HERE)
         assert [line.scope.session for line in found.sessions] == ["importer"]
 
-    def test_a_period_without_sessions_has_no_answer(self, memory: Memory) -> None:
-        found = memory.recall(("What did we do three days ago?",), scope=HERE)
+    @pytest.mark.parametrize(
+        ("text", "note"),
+        [
+            ("What did we do today?", "No sessions on 2026-11-17. The last one before was on 2026-11-16."),
+            (
+                "What did we do the day before yesterday?",
+                "No sessions on 2026-11-15. The last one before was on 2026-11-09.",
+            ),
+            ("前天做了什么?", "No sessions on 2026-11-15. The last one before was on 2026-11-09."),
+            ("What happened in September?", "No sessions from 2026-09-01 to 2026-09-30."),
+            (
+                "11月3日到5日我们做了什么？",
+                "No sessions from 2026-11-03 to 2026-11-05. The last one before was on 2026-10-08.",
+            ),
+        ],
+    )
+    def test_of_a_period_without_sessions_the_block_says_so(self, memory: Memory, text: str, note: str) -> None:
+        found = memory.recall((text,), scope=HERE)
         assert found.sessions == ()
+        assert found.hits == ()
+        assert found.sessions_note == note
+        assert f"<past-sessions>\n{note}\n</past-sessions>" in found.block
+
+    def test_the_session_that_asks_is_no_other_session(self, memory: Memory) -> None:
+        hold(memory, "new", user("Good morning, the shop is open again."), days=0)
+        shown = Shown(messages=[10])
+        found = memory.recall(("What did we do today?",), scope=HERE, shown=shown)
+        assert found.sessions_note.startswith("No other sessions on 2026-11-17.")
+
+    def test_sessions_that_are_not_listed_are_counted(self, memory: Memory) -> None:
+        for number in range(30):
+            hold(memory, f"s{number}", user(f"Work on part {number}."), reply(f"Part {number} is finished."), days=1)
+        found = memory.recall(("What did we do yesterday?",), scope=HERE)
+        assert len(found.sessions) == 20
+        assert "\n… and 11 more before these.\n</past-sessions>" in found.block
+        small = memory.recall(("What did we do yesterday?",), scope=HERE, cap=300)
+        assert f"… and {31 - len(small.sessions)} more before these." in small.block
 
     def test_other_sessions_are_found_only_if_they_may_be_recalled(self, memory: Memory) -> None:
         alone = memory.with_settings(

@@ -192,7 +192,9 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
     for line in result.sessions:
         text = printable(session_lines(past_session(line)))
         echo_styled(click.style("session", fg="green", bold=True) + f"  {text.removeprefix('- ')}")
-    if result.facts or result.sessions:
+    if result.sessions_note:
+        echo(result.sessions_note)
+    if result.facts or result.sessions or result.sessions_note:
         echo()
     for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True)[:limit]:
         fields = ["", minute(hit.time or None), hit.speaker, titles[hit.message]]

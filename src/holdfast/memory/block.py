@@ -10,7 +10,8 @@ another passage of the same day and session begins on the next line without the 
 the same minute with its speaker alone, `[assistant] `.
 
 A session is one line, `- [2026-02-10] Fix the importer. → It skips empty rows now.`, in the section `past-sessions` of
-a block; sentences of it may follow, indented. An overview is a block with the one section `project-overview`.
+a block; sentences of it may follow, indented. The last line may say how many are missing, or that there are none, `No
+sessions on 2026-02-10.`. An overview is a block with the one section `project-overview`.
 
 A fact that another one contradicts is followed by its date and that of the other, `(of 2026-02-10; contradicts another
 fact: 2026-03-01)`. A fact or a passage that a later statement replaces is followed by `(may be outdated: see the later
@@ -170,18 +171,22 @@ def render(
     *,
     style: Style = "compact",
     sessions: Sequence[PastSession] = (),
+    sessions_note: str = "",
 ) -> str:
     """Render a block; an empty text if there is nothing to quote.
 
     Passages are rendered oldest first. A compact block keeps those of a day and session together, unless one of that
     day is superseded: the statement that replaces it comes after it, whatever session it is from.
+    `sessions_note` is the last line of the sessions.
     """
     parts: list[str] = []
     if facts:
         lines = [fact_line(fact) for fact in facts]
         parts.append("\n".join(["<knowledge>", *lines, "</knowledge>"]))
-    if sessions:
+    if sessions or sessions_note:
         lines = [session_lines(session) for session in sessions]
+        if sessions_note:
+            lines.append(sessions_note)
         parts.append("\n".join(["<past-sessions>", *lines, "</past-sessions>"]))
     ordered = sorted(details, key=attrgetter("time"))  # stable: passages of the same time stay in order
     if style == "compact":

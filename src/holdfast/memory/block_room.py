@@ -23,8 +23,8 @@ from holdfast.tokens import measure_text
 
 MAX_SESSION_TOKENS: Final = 1_200
 """The most that the sessions of a block take."""
-_SESSIONS_FRAME: Final = 16.0
-"""Tokens of the tags around sessions."""
+_SESSIONS_FRAME: Final = 32.0
+"""Tokens of the tags around sessions, and of the line after them."""
 
 
 MAX_STATEMENT_TOKENS: Final = 300
@@ -72,6 +72,8 @@ def fit_lines(query: RecallQuery, facts: Sequence[FactHit]) -> Listed:
             spent += cost
     sessions = _fit_sessions(query.sessions, min(MAX_SESSION_TOKENS, room - spent))
     spent += sum(map(_measure_session, sessions))
+    if query.no_sessions:
+        spent += _SESSIONS_FRAME + measure_text(query.no_sessions)
     return Listed(facts=kept, sessions=sessions, room=room - spent)
 
 
@@ -88,9 +90,10 @@ def _fit_sessions(lines: Sequence[SessionLine], room: float) -> list[SessionLine
     spent = _SESSIONS_FRAME
     for place, line in reversed(list(enumerate(lines))):
         bare = replace(line, keys=())
-        if spent + _measure_session(bare) <= room:
-            kept[place] = bare
-            spent += _measure_session(bare)
+        if spent + _measure_session(bare) > room:  # a shorter one before it would hide that this one is missing
+            break
+        kept[place] = bare
+        spent += _measure_session(bare)
     for count in range(1, max((len(line.keys) for line in lines), default=0) + 1):
         for place, line in kept.items():
             more = replace(line, keys=lines[place].keys[:count])

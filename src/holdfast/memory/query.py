@@ -67,6 +67,8 @@ class RecallQuery:
         is_automatic: Whether the block is made for a message of the user, who may not have asked for one.
         is_broad: Whether the question asks for everything about a subject, which is the only text.
         sessions: The past sessions that the question asks for; `recall` finds them.
+        more_sessions: How many earlier sessions of the same time are not among them.
+        no_sessions: What is said if there are none at that time.
         is_listing: Whether the question asks for nothing but those sessions.
     """
 
@@ -91,6 +93,8 @@ class RecallQuery:
     is_automatic: bool = False
     is_broad: bool = False
     sessions: tuple[SessionLine, ...] = ()
+    more_sessions: int = 0
+    no_sessions: str = ""
     is_listing: bool = False
 
 

@@ -62,6 +62,7 @@ class Recall:
         facts: The facts in it.
         hits: The passages in it, oldest first.
         sessions: The past sessions in it, if the question asks for some; oldest first.
+        sessions_note: The line after them: how many more there are, or that there are none.
         confidence: How sure it is that memory has to do with the question, which decides the size of the block.
         reason: Why there is no block.
         warnings: What the search had to do without, such as vectors.
@@ -72,6 +73,7 @@ class Recall:
     facts: tuple[FactHit, ...] = ()
     hits: tuple[Hit, ...] = ()
     sessions: tuple[SessionLine, ...] = ()
+    sessions_note: str = ""
     confidence: float = 0.0
     reason: str = ""
     warnings: tuple[str, ...] = ()
@@ -111,7 +113,7 @@ def recall(
         return Recall(reason="the message asks nothing")
     query = add_sessions(store, query)
     subject = ""
-    if query.order.fusion == "recipe" and not query.sessions:
+    if query.order.fusion == "recipe" and not query.sessions and not query.is_listing:
         subject = find_subject(query.texts[-1])
     if subject:
         # Of many passages about it, those come first that differ from each other.
@@ -175,7 +177,7 @@ def _recall_with_context(
         facts=[row for row in rows if row.id not in hidden.facts],
     )
     alone = _recall(request, replace(query, texts=query.texts[-1:]))
-    if len(query.texts) <= 1 or alone.confidence >= _SURE_ALONE or alone.sessions:
+    if len(query.texts) <= 1 or alone.confidence >= _SURE_ALONE or alone.sessions or query.is_listing:
         return alone
     if deadlines.words_alone.is_over:  # there is no time for a second search
         return alone
@@ -197,7 +199,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     # What the system prompt says about it may have been corrected in other words than those of the question.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     may_be_corrected = bool(instructed) or _is_in_window(found)
-    if not size and not fact_hits and not may_be_corrected and not query.sessions:
+    if not size and not fact_hits and not may_be_corrected and not query.sessions and not query.no_sessions:
         return replace(nothing, reason=_explain_nothing(found))
 
     listed = fit_lines(query, fact_hits)
@@ -221,7 +223,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
             )
             quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
     deadlines.end.check()
-    if not size and not listed.facts and not quotes and not listed.sessions:
+    if not size and not listed.facts and not quotes and not listed.sessions and not query.no_sessions:
         return replace(nothing, reason=_explain_nothing(found))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
 
@@ -267,7 +269,8 @@ def _compose(
         lines = _make_lines(listed.facts, newest, quoted=quoted)
         details = _make_details(chosen, newest, quoted=quoted)
         past = [past_session(line) for line in sessions]
-        text = block.render(lines, details.values(), marks, style=query.header, sessions=past)
+        note = _note_sessions(query, shown=len(sessions))
+        text = block.render(lines, details.values(), marks, style=query.header, sessions=past, sessions_note=note)
         tokens = count_text(text)
         if tokens <= query.cap or not (chosen or sessions):
             break
@@ -287,7 +290,16 @@ def _compose(
         facts=tuple(listed.facts),
         hits=make_hits(passages, found.ranking, quoted=details),
         sessions=tuple(sessions),
+        sessions_note=note,
     )
+
+
+def _note_sessions(query: RecallQuery, *, shown: int) -> str:
+    """Say how many sessions of a time are not listed, or that there are none."""
+    missing = len(query.sessions) - shown + query.more_sessions
+    if shown and missing:
+        return f"… and {missing} more before these."
+    return query.no_sessions
 
 
 def _make_lines(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[int]) -> list[block.Fact]:

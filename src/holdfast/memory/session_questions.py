@@ -17,6 +17,7 @@ import numpy as np
 from holdfast.memory.archive import unwrap
 from holdfast.memory.query import RecallQuery, asks_something, weigh_terms
 from holdfast.memory.session_lines import Rank, SessionLine, describe_period, weigh
+from holdfast.moments import local
 from holdfast.patterns import compile_once, load
 from holdfast.search.dates import Range
 from holdfast.search.periods import find_periods, remove_periods
@@ -25,9 +26,13 @@ from holdfast.store.base import SearchQuery, Select, SessionSpan, Store
 from holdfast.text import is_unsegmented, terms
 
 MAX_SESSIONS: Final = 20
-"""The sessions of a period that are listed,"""
+"""The sessions of a period that are listed."""
+_MAX_READ: Final = 2 * MAX_SESSIONS
+"""Those of which messages are read: some have nothing to list."""
+_MAX_COUNTED: Final = 1_000
+"""Those that are counted."""
 MAX_ABOUT: Final = 3
-"""and those about a subject."""
+"""The sessions about a subject that are listed."""
 MAX_KEYS: Final = 12
 """The sentences of all sessions together, in addition to title and outcome,"""
 MAX_KEYS_EACH: Final = 4
@@ -98,8 +103,8 @@ def add_sessions(store: Store, query: RecallQuery) -> RecallQuery:
     if question is None:
         return query
     if question.periods:
-        lines = _list_periods(store, query, question)
-    elif question.subject:
+        return _add_periods(store, query, question)
+    if question.subject:
         lines = _list_about(store, query, question.subject)
     else:
         lines = _list_last(store, query)
@@ -107,6 +112,46 @@ def add_sessions(store: Store, query: RecallQuery) -> RecallQuery:
         return query
     lines.sort(key=lambda line: line.time)
     return replace(query, sessions=tuple(lines), is_listing=not question.subject)
+
+
+def _add_periods(store: Store, query: RecallQuery, question: SessionQuestion) -> RecallQuery:
+    """Return a query with the sessions of some periods, or with a line that says that there are none."""
+    parts: list[tuple[SessionSpan, Range]] = []
+    for period in question.periods:
+        since, until = period
+        spans = store.read_sessions(query.scope, across=query.across, since=since, until=until, limit=_MAX_COUNTED)
+        parts += [(span, period) for span in spans]
+    parts.sort(key=lambda part: -min(part[0].last_time, part[1][1]))
+    lines, unread = _describe_periods(store, query, question, parts)
+    lines.sort(key=lambda line: line.time)
+    if lines:
+        more = 0 if question.subject else unread  # how many of those are about it is not known
+        return replace(query, sessions=tuple(lines), more_sessions=more, is_listing=not question.subject)
+    others = [span for span, _ in parts if span.scope != query.scope]
+    if not query.across or (question.subject and others):  # passages may say something about it
+        return query
+    note = _say_none(store, query, question.periods, has_own=bool(parts))
+    return replace(query, no_sessions=note, is_listing=not question.subject)
+
+
+def _say_none(store: Store, query: RecallQuery, periods: Sequence[Range], *, has_own: bool) -> str:
+    """Say that there are no sessions in some periods, and when the last one before was."""
+    start = periods[0][0]
+    before = store.read_sessions(query.scope, across=query.across, until=start, limit=MAX_SESSIONS)
+    days = [_name_day(span.last_time) for span in before if span.last_time < start and span.scope != query.scope]
+    nearest = f" The last one before was on {days[0]}." if days else ""
+    names = " or ".join(map(_name_period, periods))
+    return f"No {'other ' if has_own else ''}sessions {names}.{nearest}"
+
+
+def _name_period(period: Range) -> str:
+    first = _name_day(period[0])
+    last = _name_day(period[1] - 1)
+    return f"on {first}" if first == last else f"from {first} to {last}"
+
+
+def _name_day(time: int) -> str:
+    return f"{local(time):%Y-%m-%d}"
 
 
 # --- reading a question ----------------------------------------------------------------------
@@ -152,19 +197,16 @@ def _frame() -> frozenset[str]:
 # --- finding sessions ------------------------------------------------------------------------
 
 
-def _list_periods(store: Store, query: RecallQuery, question: SessionQuestion) -> list[SessionLine]:
-    """Describe what the sessions of some periods have in them; of a subject only those that name it."""
-    parts: list[tuple[SessionSpan, Range]] = []
-    for period in question.periods:
-        since, until = period
-        spans = store.read_sessions(
-            query.scope, across=query.across, since=since, until=until, limit=MAX_SESSIONS - len(parts)
-        )
-        parts += [(span, period) for span in spans]
+def _describe_periods(
+    store: Store, query: RecallQuery, question: SessionQuestion, parts: Sequence[tuple[SessionSpan, Range]]
+) -> tuple[list[SessionLine], int]:
+    """Describe what sessions have in some periods, of a subject only those that name it; and count those not read."""
     each = max(1, min(MAX_KEYS_EACH, MAX_KEYS // max(1, len(parts))))
     wanted = frozenset(weigh_terms((question.subject,))) if question.subject else frozenset()
     lines: list[SessionLine] = []
-    for span, (since, until) in parts:
+    for place, (span, (since, until)) in enumerate(parts):
+        if place >= _MAX_READ or len(lines) >= MAX_SESSIONS:
+            return lines, len(parts) - place
         line = describe_period(
             store,
             span,
@@ -176,7 +218,7 @@ def _list_periods(store: Store, query: RecallQuery, question: SessionQuestion) -
         )
         if line is not None and (not wanted or _names(line, wanted)):
             lines.append(line)
-    return lines
+    return lines, 0
 
 
 def _list_about(store: Store, query: RecallQuery, subject: str) -> list[SessionLine]:
