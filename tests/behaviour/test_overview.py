@@ -301,6 +301,7 @@ class TestForgetting:
             engine.session("s").forget_facts([fact.id])
             later = engine.session("s").assemble([*talk(1), reply("Yes."), user("Go on.")], limit=LIMIT)
         assert EARLIER_RULE not in str(later.render())
+        assert EARLIER_TITLE in later.overview  # a new one, without it
 
     def test_a_recalled_block_of_another_session_goes_with_the_message(self, tmp_path: Path) -> None:
         said: Sequence[Message] = [user("Which port does the flamingo database use?")]

@@ -387,6 +387,16 @@ class TestOverview:
         assert "no facts and no sessions" in call("overview", "--project", "blog").stderr
         assert "is 0" in call("overview", HOLDFAST_RECALL__OVERVIEW_TOKENS="0").stderr
 
+    def test_a_cap_that_is_too_small_is_said(self, call: Callable[..., Result], data: Run) -> None:
+        """With the tokens that are needed."""
+        call("remember", "Always answer in British English.")
+        needed = data("overview", "--cap", "20")["needed"]
+        assert data("overview", "--cap", str(needed))["text"]
+        assert not data("overview", "--cap", str(needed - 1))["text"]
+        assert f"20 tokens are too few; at least {needed} are needed" in call("overview", "--cap", "20").stderr
+        by_setting = call("overview", HOLDFAST_RECALL__OVERVIEW_TOKENS="20").stderr
+        assert f"20 tokens (recall.overview_tokens) are too few; at least {needed}" in by_setting
+
     def test_recall_prints_the_sessions_that_are_asked_for(self, call: Callable[..., Result], data: Run) -> None:
         """A question about past sessions has no word of its answer."""
         call("import", EXAMPLE, "--no-vectors")

@@ -111,6 +111,59 @@ class TestSessions:
             (line,) = lines(memory)
         assert line.endswith("→ We decided to use SQS for the images.")
 
+    @pytest.mark.parametrize(
+        ("talk", "outcome"),
+        [
+            (
+                [
+                    "Fenwick Dental cannot log in.",
+                    "The cause was an expired certificate. I renewed it until 2027.",
+                    "Add Fenwick to the list of customers with certificates.",
+                    "Added to the list.",
+                ],
+                "The cause was an expired certificate.",
+            ),
+            (
+                [
+                    "Kestrel reports that orders arrive twice.",
+                    "The retry of the queue sent them again; it is fixed in release 4.2.",
+                    "And now?",
+                    "It is resolved. Still open: refund the customer.",
+                ],
+                "The retry of the queue sent them again; it is fixed in release 4.2. Still open: refund the customer.",
+            ),
+            (
+                ["Kestrel reports that orders arrive twice.", "It is resolved. Still open: refund the customer."],
+                "Still open: refund the customer.",
+            ),
+            (
+                [
+                    "Halden Boats gets every reminder twice.",
+                    "The timer was started twice; I removed the second one.",
+                    "Good. And we answer P1 in 4 hours.",
+                    "Understood: 4 hours for P1.",
+                ],
+                "The timer was started twice; I removed the second one.",
+            ),
+            (["The importer drops rows.", "It is fixed now."], "It is fixed now."),
+            (
+                ["芬威克牙科无法登录。", "原因是证书过期，已经续期到2027年。", "把他们加到名单里。", "已加入名单。"],
+                "原因是证书过期，已经续期到2027年。",
+            ),
+            (
+                ["订单重复发送。", "已修复队列的重试逻辑。", "现在呢？", "问题已解决。还没有给客户退款。"],
+                "已修复队列的重试逻辑。 还没有给客户退款。",
+            ),
+        ],
+    )
+    def test_an_outcome_says_what_came_of_it(self, tmp_path: Path, talk: Sequence[str], outcome: str) -> None:
+        """Neither an acknowledgement nor "It is resolved.", if a sentence says more."""
+        messages = [user(text) if number % 2 == 0 else reply(text) for number, text in enumerate(talk)]
+        with opened(tmp_path) as memory:
+            hold(memory, "a", *messages)
+            (line,) = lines(memory)
+        assert line.partition(" → ")[2] == outcome
+
     def test_the_newest_session_comes_first_whenever_it_was_imported(self, tmp_path: Path) -> None:
         with opened(tmp_path) as memory:
             hold(memory, "new", user("This one asks."))
@@ -224,6 +277,18 @@ class TestSize:
         if cap >= 250:
             kinds = ("- [decision]", "- [task_state]", "- [2026-")
             assert all(kind in overview.text for kind in kinds)
+
+    def test_no_session_between_two_others_is_left_out(self, tmp_path: Path) -> None:
+        with opened(tmp_path) as memory:
+            for number in range(6):
+                long = "about the long history of the plan and its many parts " * (number == 2)
+                hold(memory, f"s{number}", user(f"Work on part {number} {long}."), days=number + 1)
+            shown = []
+            for cap in range(60, 300, 20):
+                sessions = memory.make_overview(scope=NEW, cap=cap).sessions
+                shown.append([line.scope.session for line in sessions])
+        assert shown[-1] == [f"s{number}" for number in range(6)]
+        assert all(names == shown[-1][: len(names)] for names in shown)
 
     def test_without_facts_and_sessions_there_is_none(self, tmp_path: Path) -> None:
         with opened(tmp_path) as memory:

@@ -149,6 +149,20 @@ class TestAnswers:
         assert found.hits == ()
         assert found.messages == [1, 2, 3]
 
+    def test_requests_and_questions_without_content_are_left_out(self, memory: Memory) -> None:
+        hold(
+            memory,
+            "fenwick",
+            user("Fenwick Dental cannot log in. Please check. What is going on? Please find out why."),
+            reply("The cause was an expired certificate."),
+            days=3,
+        )
+        hold(memory, "芬威克", user("芬威克无法登录。请检查一下。这是怎么回事？"), reply("原因是证书过期。"), days=3)
+        found = memory.recall(("What did we do three days ago?",), scope=HERE)
+        assert len(found.sessions) == 2
+        for words in ("Please check", "going on", "find out why", "检查一下", "怎么回事"):
+            assert words not in found.block
+
     def test_a_week_in_chinese(self, memory: Memory) -> None:
         found = memory.recall(("上周我们做了什么？",), scope=HERE)
         assert "商品页的缓存太短。 → 已经改成十五分钟，数据库的压力下降了。" in found.block

@@ -173,11 +173,26 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
             }
             for line in result.sessions
         ]
-        emit_json({"text": result.text, "tokens": result.tokens, "facts": list(result.facts), "sessions": sessions})
+        emit_json(
+            {
+                "text": result.text,
+                "tokens": result.tokens,
+                "facts": list(result.facts),
+                "sessions": sessions,
+                "needed": result.needed,
+            }
+        )
     elif result.text:
         echo(result.text)
     elif cap is None and not memory.settings.recall.overview_tokens:
         echo("No overview: recall.overview_tokens is 0.", err=True)
+    elif result.needed:
+        given = (
+            f"{cap} tokens"
+            if cap is not None
+            else f"{memory.settings.recall.overview_tokens} tokens (recall.overview_tokens)"
+        )
+        echo(f"No overview: {given} are too few; at least {result.needed} are needed.", err=True)
     else:
         echo("No overview: there are no facts and no sessions yet.", err=True)
 

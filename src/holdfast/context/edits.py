@@ -268,11 +268,12 @@ def begins_window(edit: Edit) -> bool:
 def needs_overview(items: Iterable[Item], edits: Iterable[Edit], *, is_first: bool) -> bool:
     """Return whether a window lacks an overview: the first one, one after a cut, or one whose overview has left.
 
-    An overview leaves with its message if the client drops that message, or goes back and says something else.
+    An overview leaves with its message if the client drops that message, or goes back and says something else. One that
+    quotes what is forgotten leaves no edit; the window has changed then anyway.
     """
     if any(item.overview is not None or item.kind == "overview" for item in items):
         return False
-    return is_first or any(begins_window(edit) or isinstance(edit.change, OverviewAdded) for edit in edits)
+    return is_first or any(begins_window(edit) or isinstance(edit.change, OverviewAdded | Forgotten) for edit in edits)
 
 
 def _holds(

@@ -40,6 +40,7 @@ class Overview:
         facts: The ids of the facts in it.
         sessions: The sessions in it, the newest first.
         messages: The archived messages that it rests on.
+        needed: If there is something to say but the cap is too small, the tokens of the smallest overview.
     """
 
     text: str = ""
@@ -47,6 +48,7 @@ class Overview:
     facts: tuple[str, ...] = ()
     sessions: tuple[SessionLine, ...] = ()
     messages: tuple[int, ...] = ()
+    needed: int = 0
 
 
 def make_overview(
@@ -63,8 +65,9 @@ def make_overview(
 ) -> Overview:
     """Make the overview of a project for one of its sessions, of at most `cap` tokens.
 
-    Decisions, tasks and sessions take turns, so that each section has its most important lines. A line that does not
-    fit is left out, and shorter ones after it may still fit.
+    Decisions, tasks and sessions take turns, so that each section has its most important lines. A fact that does not
+    fit is left out, and shorter ones after it may still fit. Sessions end with the first that does not fit: the last
+    ones are listed without a gap.
 
     Args:
         store: The store.
@@ -85,18 +88,24 @@ def make_overview(
         sessions = list_last_sessions(store, scope, across=across, limit=MAX_SESSIONS)
     lines: list[_Line] = []
     best = Overview()
+    smallest = 0
+    are_sessions_full = False
     for turn in zip_longest(known.standing, known.tasks, sessions):
         for section, entry in zip(_SECTIONS, turn, strict=True):
-            if entry is None:
+            if entry is None or (section == "sessions" and are_sessions_full):
                 continue
             line = _Line(section, entry)
             overview = _render([*lines, line], notes=known.notes, marks=marks, archive_tool=archive_tool, count=count)
             if overview.tokens <= cap:
                 lines.append(line)
                 best = overview
+                continue
+            are_sessions_full = are_sessions_full or section == "sessions"
+            if not lines:
+                smallest = min(smallest or overview.tokens, overview.tokens)
         if best.tokens > cap - MIN_LINE_TOKENS:  # further sessions need not be read
             break
-    return best
+    return best if best.text else Overview(needed=smallest)
 
 
 _Section: TypeAlias = Literal["standing", "tasks", "sessions"]

@@ -30,6 +30,9 @@ _MAX_PERIOD_READ: Final = 200
 _MIN_SENTENCE: Final = 12
 """The letters of the shortest sentence that says what came of a session; see `weigh_letters`."""
 
+_MIN_CONTENT: Final = 4
+"""The letters that say what a result is."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionLine:
@@ -132,16 +135,35 @@ def _readable(rows: Iterable[MessageRow]) -> list[MessageRow]:
 
 
 def _find_outcome(rows: Sequence[MessageRow], *, title: str, max_chars: int) -> Sentence | None:
-    """Find the last sentence that states a result, else the last one that states anything."""
+    """Find the last sentence that states a result, else the last one that states anything.
+
+    One that says what the result is comes before "It is fixed." What is still open after it is added to it.
+    """
+    still_open = ""
+    bare: Sentence | None = None
     stated: Sentence | None = None
     for row in reversed(rows):
-        texts = [text for text in _list_sentences(row) if shorten(text) != title]
-        for text in texts:
-            if _matches("result", text):
-                return Sentence(shorten(text, max_chars=max_chars), row.id)
-        if stated is None and texts and row.message.role == "assistant":
-            stated = Sentence(shorten(texts[0], max_chars=max_chars), row.id)
-    return stated
+        for text in _list_sentences(row):
+            quote = Sentence(shorten(text, max_chars=max_chars), row.id)
+            if shorten(text) == title:
+                continue
+            if _matches("open", text):
+                still_open = still_open or quote.text
+                stated = stated or quote
+            elif _matches("result", text) and _has_content(text):
+                return Sentence(f"{quote.text} {still_open}".strip(), row.id)
+            elif _matches("result", text):
+                bare = bare or quote
+            elif row.message.role == "assistant":
+                stated = stated or quote
+    return stated if still_open else bare or stated
+
+
+def _has_content(sentence: str) -> bool:
+    """Whether a sentence has more words than those that state a result."""
+    rest = compile_once(load("outcomes")["result"], re.IGNORECASE | re.VERBOSE).sub(" ", sentence)
+    rest = compile_once(load("outcomes")["empty_words"], re.IGNORECASE | re.VERBOSE).sub(" ", rest)
+    return weigh_letters("".join(re.findall(r"\w", rest))) >= _MIN_CONTENT
 
 
 def _list_sentences(row: MessageRow) -> list[str]:
@@ -232,6 +254,8 @@ def _list_statements(row: MessageRow) -> Iterator[str]:
         return
     for sentence in signals.sentences(unwrap(row.message.text)):
         if is_noise(sentence) or weigh_letters(sentence) < _MIN_SENTENCE:
+            continue
+        if _matches("bare", sentence):
             continue
         if row.message.role == "assistant" and _matches("around", sentence):
             continue
