@@ -87,6 +87,8 @@ def test_a_newer_value_replaces_the_old_one_if_that_is_clear(
         ("The owner of billing is Alice", "The owner of billing is Bob"),
         ("The timeout is 30 s", "The API timeout is 45 s"),
         ("负责人是王芳", "负责人是李雷"),
+        ("默认语言是英文", "默认语言是中文"),
+        ("The default language is English", "The default language is Chinese"),
     ],
 )
 def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, first: str, second: str) -> None:
@@ -114,6 +116,11 @@ def test_what_is_not_clear_stays_and_is_marked(memory: Memory, clock: Clock, fir
         ("The API port is 8080", "The API port is also 8081"),
         ("测试环境的端口是8080", "生产环境的端口是9090"),
         ("上传上限是30 MB", "下载上限是50 MB"),
+        ("Always use template A0 for cases of country 0.", "Always use template B1 for cases of country 1."),
+        ("客户1017享受九折", "客户1018享受九折"),
+        ("工单4711已关闭", "工单4712已关闭"),
+        ("Step 1: install the agent within 5 minutes.", "Step 2: register the agent within 10 minutes."),
+        ("The office in Oslo closes at 17:00.", "The office in Bergen closes at 16:00."),
     ],
 )
 def test_facts_about_different_things_do_not_contradict(memory: Memory, clock: Clock, first: str, second: str) -> None:

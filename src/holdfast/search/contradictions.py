@@ -39,6 +39,7 @@ _NUMBERS: Final = {
         ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"), start=1
     )
 } | {character: number for number, character in enumerate("一二三四五六七八九十", start=1)}
+_PROPER: Final = re.compile(r"(?<=\s)[A-Z][\w'’-]+")
 _FLAGS: Final = re.IGNORECASE | re.VERBOSE
 
 
@@ -51,7 +52,8 @@ class Claim:
         values: The numbers, dates and the like in it, by their kind or unit.
         subject, verb, answer: The parts of a plain statement such as "backups are stored in Frankfurt"; empty if it is
             none.
-        names: The numbers in its subject, which are names: "gate 3 is open".
+        names: The numbers that are names: those in its subject ("gate 3 is open"), and those of tickets and the like.
+        proper: The terms of the names in it that begin with a capital letter, without the first word.
         preposition: What the answer begins with.
         is_change: Whether it says that something changed.
         is_weak_change: Whether it says "now" or the like.
@@ -66,6 +68,7 @@ class Claim:
     answer: frozenset[str] = frozenset()
     preposition: str = ""
     names: frozenset[str] = frozenset()
+    proper: frozenset[str] = frozenset()
     is_change: bool = False
     is_weak_change: bool = False
     is_ending: bool = False
@@ -78,11 +81,14 @@ def read_claim(text: str) -> Claim | None:
     plain = unicodedata.normalize("NFKC", text).strip().rstrip(".。!！")
     if not plain or len(plain) > MAX_CHARS:
         return None
+    words = load("contradictions")["words"]
+    labelled = compile_once(words["labelled"], _FLAGS)
+    labels = frozenset(match["number"] for match in labelled.finditer(plain))
+    plain = labelled.sub(r"\g<label> ", plain)
     bare, values = _cut_values(plain)
     topic = _find_topic(bare)
     if not topic:
         return None
-    words = load("contradictions")["words"]
     parts = _match_statement(plain)
     subject: tuple[str, ...] = ()
     verb = ""
@@ -104,7 +110,8 @@ def read_claim(text: str) -> Claim | None:
         verb=verb,
         answer=answer,
         preposition=preposition,
-        names=names,
+        names=names | labels,
+        proper=frozenset(term for word in _PROPER.findall(plain) for term in terms(word)),
         is_change=is_correction(plain),
         is_weak_change=has_weak_word(plain),
         is_ending=compile_once(words["ending"], _FLAGS).search(plain) is not None,
@@ -194,6 +201,8 @@ def _are_about_same(left: Claim, right: Claim) -> bool:
     theirs = _find_others(right.topic, left.topic)
     if left.topic[0] in ours and right.topic[0] in theirs:
         return False  # a statement begins with what it is about
+    if ours & left.proper and theirs & right.proper:
+        return False  # the office in Oslo, the office in Bergen
     has_subjects = left.subject and right.subject and not is_unsegmented(left.subject[0][0])
     if has_subjects and _find_others(left.subject, right.topic) and _find_others(right.subject, left.topic):
         return False
