@@ -424,7 +424,7 @@ class Agent:
         with self.guard_memory():
             own = strip_message(message, self.engine._memory.marks)
             if own is not None and own is not message:
-                self.view.notice(f"Recalled text was removed from a {message.role} message.")
+                self.view.notice(f"Recalled text was removed from a message of the role {message.role}.")
                 message = own
         provider = self.model.name.partition("/")[0] if reply else ""
         self.history += self.conversation.append(message, provider=provider, redact=self.settings.archive.redaction)

@@ -11,6 +11,7 @@ from holdfast.compaction.dialogue import one_line
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
 from holdfast.store.base import FactRow
+from holdfast.text import plural
 from holdfast.tokens import count_json, count_text, human_tokens
 from holdfast_agent import workspace
 from holdfast_agent.agent import Agent
@@ -260,9 +261,10 @@ def status(agent: Agent, _: str) -> Iterator[str]:
             yield f"- {purpose}: {_format_usage(part)}"
     age = _format_age(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
     file = agent.conversation.transcript.file.name
-    yield f"Session: {agent.conversation.key} · {age} · {len(agent.history):,} messages · {file}"
+    yield f"Session: {agent.conversation.key} · {age} · {plural(len(agent.history), 'message')} · {file}"
     stats = agent.engine.stats()
-    yield f"Memory: {stats.messages:,} messages · {stats.facts:,} facts · {stats.embedder or 'by words alone'}"
+    counts = f"{plural(stats.messages, 'message')} · {plural(stats.facts, 'fact')}"
+    yield f"Memory: {counts} · {stats.embedder or 'by words alone'}"
     yield from _list_long_term(agent)
 
 

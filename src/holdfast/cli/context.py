@@ -283,7 +283,8 @@ def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None
     screen = open_console()
     screen.print(
         f"request {report.turn} in {human_tokens(report.raw_max_tokens)} tokens:"
-        f" {given:,} messages, {human_tokens(cost)} → {sent:,} messages, {human_tokens(report.total_tokens)}"
+        f" {plural(given, 'message')}, {human_tokens(cost)} →"
+        f" {plural(sent, 'message')}, {human_tokens(report.total_tokens)}"
     )
     counts = Styled()
     for kind, (sign, colour) in SIGNS.items():

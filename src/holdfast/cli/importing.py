@@ -157,7 +157,7 @@ def _import_all(
         stored = memory.store.sessions()
         for ref in refs:
             result.import_session(memory, ref, whose, stored)
-            progress.advance(ref.size, f"{result.messages:,} messages")
+            progress.advance(ref.size, plural(result.messages, "message"))
         for path in folders:
             progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
             owner, _ = scope_of(**whose | {"session": ""})

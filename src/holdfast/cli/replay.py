@@ -74,11 +74,11 @@ class ReplayStats:
         """Describe the figures in three lines."""
         good, bad = "bold green", "bold red"
         text = Styled(
-            f"{self.turns:,} requests of {plural(self.files, 'transcript')} in {human_tokens(limit)} tokens: "
+            f"{plural(self.turns, 'request')} of {plural(self.files, 'transcript')} in {human_tokens(limit)} tokens: "
         )
         text.append(f"{self.invalid} invalid", style=bad if self.invalid else good).append(", ")
         text.append(f"{self.over_limit} over the limit", style=bad if self.over_limit else good)
-        text.append(f", {self.too_small} refused, {self.warnings} warnings\n")
+        text.append(f", {self.too_small} refused, {plural(self.warnings, 'warning')}\n")
         text.append(
             f"{plural(self.cuts, 'cut')} ({self.block_cuts} of blocks alone), {plural(self.prunings, 'pruning')},"
             f" {plural(self.recalls, 'recall')} of {human_tokens(self.recalled_tokens)} tokens; between cuts"

@@ -22,7 +22,7 @@ from holdfast.memory.sessions import make_title
 from holdfast.messages import Image, Message, Opaque, Part, RedactedThinking, Text, Thinking, ToolCall, ToolResult
 from holdfast.moments import minute
 from holdfast.store.base import Select
-from holdfast.text import printable
+from holdfast.text import plural, printable
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_message, count_part, counter, human_tokens
 
 _COLOURS: Final = {"system": "magenta", "user": "green", "assistant": "cyan", "tool": "yellow"}
@@ -61,7 +61,7 @@ def show_transcript(
     screen = open_console()
     heading = " · ".join(filter(None, (f"{transcript.format} session {transcript.session}", transcript.title)))
     screen.print(Styled(printable(heading, one_line=True), style="bold"))
-    facts = [transcript.model, transcript.cwd, f"{len(transcript.messages)} messages"]
+    facts = [transcript.model, transcript.cwd, plural(len(transcript.messages), "message")]
     screen.print(Styled(" · ".join(printable(fact, one_line=True) for fact in facts if fact), style="dim"))
     for message in messages:
         screen.print()

@@ -223,7 +223,7 @@ class _Slot:
         is_whole = role == "tool" or len(others) == len(message.parts)
         if role == message.role and is_whole:
             return [self]
-        self.note("wrong-role", f"a {message.role} message cannot contain all of its parts")
+        self.note("wrong-role", f"a message of the role {message.role} cannot contain all of its parts")
         if is_whole:
             self.message = replace(message, role=role)
             return [self]

@@ -30,7 +30,7 @@ from holdfast.errors import (
 )
 from holdfast.messages import Message, Part, Text, Thinking, ToolCall, Usage
 from holdfast.models.base import OnText, Prompt, Reply, check_cancelled, check_deadline
-from holdfast.text import clip
+from holdfast.text import clip, plural
 from holdfast.tokens import count_json, count_message, count_messages
 
 _POLL_SECONDS: Final = 0.02
@@ -233,11 +233,11 @@ class Echo:
         texts = [message.text for message in prompt.messages if message.role == "user"]
         last = clip(texts[-1] if texts else "", head=_MAX_ECHO_CHARS, tail=_MAX_ECHO_CHARS // 5)
         used = f"{prompt_tokens(prompt):,} of {self.context_tokens:,} tokens"
-        lines = [f"I would have sent {_count(len(prompt.messages), 'message')}, {used}:"]
-        lines += [f"- {role}: {_count(count, 'message')}, {tokens[role]:,} tokens" for role, count in counts.items()]
+        lines = [f"I would have sent {plural(len(prompt.messages), 'message')}, {used}:"]
+        lines += [f"- {role}: {plural(count, 'message')}, {tokens[role]:,} tokens" for role, count in counts.items()]
         if prompt.tools:
             names = ", ".join(tool.name for tool in prompt.tools)
-            lines.append(f"- {_count(len(prompt.tools), 'tool')}, {_tool_tokens(prompt):,} tokens: {names}")
+            lines.append(f"- {plural(len(prompt.tools), 'tool')}, {_tool_tokens(prompt):,} tokens: {names}")
         else:
             lines.append("- no tools")
         lines += [
@@ -247,10 +247,6 @@ class Echo:
         if on_text is not None:
             on_text(said.text)
         return said.reply(prompt, model=self.name)
-
-
-def _count(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count:,} {what}s"
 
 
 # --- scripts on disk ---------------------------------------------------------

@@ -34,6 +34,7 @@ from holdfast.server.guard import derive
 from holdfast.server.inspector import data, draw, markup
 from holdfast.session import Session
 from holdfast.store.base import FactType, Scope, Select
+from holdfast.text import plural
 
 HERE: Final = Path(__file__).parent
 MAX_FORM_BYTES: Final = 2**20
@@ -114,6 +115,7 @@ class Inspector:
         self._pages.filters |= {
             "time": format_time,
             "human": human,
+            "plural": plural,
             "clean": markup.clean,
             "markdown": markup.markdown,
             "plain": markup.plain,
@@ -382,9 +384,11 @@ class Inspector:
         session = self._engine._open_session(scope)
         number = int(form.get("message") or 0)
         if action == "undo trim":
-            return f"{session.undo_trim()} messages come back with the next request, as far as they fit."
+            count = session.undo_trim()
+            verb = "comes" if count == 1 else "come"
+            return f"{plural(count, 'message')} {verb} back with the next request, as far as there is room."
         if action == "forget message":
-            return f"{session.forget([number])} rows were erased."
+            return f"{plural(session.forget([number]), 'row')} erased."
         if action in {"pin", "unpin"}:
             session.pin([number], pinned=action == "pin")
             return f"Message {number} is {'pinned' if action == 'pin' else 'no longer pinned'}."
@@ -412,7 +416,7 @@ class Inspector:
             memory.store.add_facts([retire(old, time=memory.clock())])
             return f"Fact {old.id} no longer holds; its history stays."
         if action == "forget fact":
-            return f"{memory.forget(scope=old.scope, fact_ids=[old.id], across=True)} rows were erased."
+            return f"{plural(memory.forget(scope=old.scope, fact_ids=[old.id], across=True), 'row')} erased."
         raise InputError(f"action {action!r} is not known")
 
     # --- live updates ------------------------------------------------------------
