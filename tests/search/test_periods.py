@@ -187,3 +187,10 @@ def test_days_are_those_of_the_machine() -> None:
     ((start, stop),) = find_periods("yesterday", now=int(morning.timestamp() * 1000))
     evening = int(datetime(2026, 11, 16, 22, 0).timestamp() * 1000)  # noqa: DTZ001 - a local time
     assert start <= evening < stop
+
+
+def test_a_message_with_very_many_dates_is_read_too() -> None:
+    """Only the first of them are compared with each other."""
+    log = "\n".join(f"2026-11-{1 + number % 15:02} in March last year" for number in range(3_000))
+    assert 1 < len(read(log)) < 40
+    assert remove_periods("Before it. " + log).startswith("Before it.")

@@ -30,6 +30,8 @@ _AMBIGUOUS_MONTHS: Final = frozenset({"may", "march", "mar"})
 _TIME_WORD: Final = re.compile(
     r"\b(?:in|on|of|by|since|during|early|late|mid|last|this|until|before|after)[\s-]+$", re.IGNORECASE
 )
+_MAX_TIME_WORD: Final = 12
+"""The characters of a time word and the spaces after it."""
 _ISO: Final = re.compile(r"\b(?P<year>(?:19|20)\d\d)[-/.](?P<month>\d{1,2})(?:[-/.](?P<day>\d{1,2}))?\b")
 _CJK: Final = re.compile(
     r"(?:(?P<year>(?:19|20)\d\d)\s*[年년]\s*)?(?P<month>\d{1,2}|十[一二]?|[一二三四五六七八九])\s*[月월]"
@@ -141,7 +143,9 @@ def find_calendar_dates(text: str) -> Iterator[CalendarDate]:
     for match in _MONTH.finditer(text):
         name, day, after, year = match.group("month", "day", "after", "year")
         is_certain = name.lower() not in _AMBIGUOUS_MONTHS or any((day, after, year))
-        if is_certain or (name[0].isupper() and _TIME_WORD.search(text[: match.start()])):
+        if is_certain or (
+            name[0].isupper() and _TIME_WORD.search(text, max(0, match.start() - _MAX_TIME_WORD), match.start())
+        ):
             month = _MONTHS.index(name.lower()[:3]) + 1
             number = int(day or after or 0)
             yield CalendarDate(year=int(year or 0), month=month, day=number, place=match.span())

@@ -32,6 +32,10 @@ _MAX_TIMES: Final = 5
 """What a longer period has more often ("on Monday ... last year") does not narrow it."""
 _MIN_DIVIDED: Final = 28
 """The days of the shortest period that has a "beginning" or a "last week"."""
+_MAX_MENTIONS: Final = 40
+"""Those that are compared with each other: a log in a message may have thousands of dates."""
+_MAX_BEFORE: Final = 40
+"""The characters before a period that may belong to it."""
 _MONTHS: Final = 12
 _ANY_DAY: Final = datetime(2000, 1, 1)  # noqa: DTZ001 - the places of periods in a text do not depend on the day
 
@@ -91,7 +95,8 @@ def remove_periods(text: str) -> str:
 
 
 def _read(text: str, today: datetime) -> list[_Mention]:
-    mentions = _choose([_add_part(text, mention) for mention in _list_mentions(text, today)])
+    named = sorted(_list_mentions(text, today), key=lambda mention: mention.place)[:_MAX_MENTIONS]
+    mentions = _choose([_add_part(text, mention) for mention in named])
     mentions = _join(text, _narrow(text, mentions))
     return [_extend(text, mention, today) for mention in mentions]
 
@@ -218,7 +223,7 @@ def _add_part(text: str, mention: _Mention) -> _Mention:
     if mention.length < timedelta(_MIN_DIVIDED):
         return mention
     for name, pattern in load("periods")["parts"].items():
-        before = _compile(f"(?:{pattern})$").search(text[:start])
+        before = _search_before(f"(?:{pattern})$", text, start)
         if before is not None:
             return replace(mention, place=(before.start(), stop), part=name)
         after = _compile(pattern).match(text, stop)
@@ -311,7 +316,7 @@ def _is_range(text: str, first: _Mention, last: _Mention) -> bool:
 
 def _is_between(text: str, start: int, stop: int) -> bool:
     ranges = load("periods")["ranges"]
-    if _compile(ranges["between_before"]).search(text[:start]):
+    if _search_before(ranges["between_before"], text, start):
         return True
     return _compile(ranges["between_after"]).match(text, stop) is not None
 
@@ -338,7 +343,7 @@ def _add_other_day(text: str, mention: _Mention) -> _Mention:
     after = _compile(ranges["last_day"]).match(text, stop)
     if after is not None and after["and"] and not _is_between(text, start, after.end()):  # "on November 3 and 5"
         after = None
-    before = _compile(ranges["first_day"]).search(text[:start])
+    before = _search_before(ranges["first_day"], text, start)
     with suppress(ValueError):
         if after is not None:
             last = first.replace(day=int(after["day"])) + timedelta(1)
@@ -353,13 +358,18 @@ def _extend(text: str, mention: _Mention, today: datetime) -> _Mention:
     """Extend "since Friday" until today."""
     start, stop = mention.place
     ranges = load("periods")["ranges"]
-    before = _compile(ranges["since_before"]).search(text[:start])
+    before = _search_before(ranges["since_before"], text, start)
     after = _compile(ranges["since_after"]).match(text, stop)
     if before is None and after is None:
         return mention
     place = (before.start() if before else start, after.end() if after else stop)
     first, end = mention.days
     return replace(mention, place=place, days=(first, max(end, today + timedelta(1))))
+
+
+def _search_before(pattern: str, text: str, stop: int) -> re.Match[str] | None:
+    """Find what directly precedes a place; the pattern ends with `$`."""
+    return _compile(pattern).search(text, max(0, stop - _MAX_BEFORE), stop)
 
 
 def _is(text: str, name: str) -> bool:
