@@ -28,6 +28,7 @@ from holdfast.context.edits import (
     branch_edits,
     drop_forgotten,
     in_force,
+    lost_overview,
     needs_overview,
     tokens,
 )
@@ -361,7 +362,7 @@ def _make_overview(
     is_cut = any(begins_window(edit) for edit in (*unreported, *plan.edits))
     into: int | None = None
     if request.question:
-        if timeline.sent and not is_cut:
+        if timeline.sent and not is_cut and not lost_overview(edits.edits):
             return ()
     elif memory.settings.recall.position == "tail":
         newest = find_block_place(plan.items)

@@ -303,6 +303,16 @@ class TestForgetting:
         assert EARLIER_RULE not in str(later.render())
         assert EARLIER_TITLE in later.overview  # a new one, without it
 
+    def test_a_question_after_the_window_gets_a_new_one_too(self, tmp_path: Path) -> None:
+        with opened(tmp_path) as engine:
+            add_earlier_session(engine)
+            engine.session("s").assemble(talk(1)[:-1], question="Which part is next?", limit=LIMIT)
+            (fact,) = [row for row in engine.session("s").facts() if row.content == EARLIER_RULE]
+            engine.session("s").forget_facts([fact.id])
+            later = engine.session("s").assemble(talk(2)[:-1], question="And then?", limit=LIMIT)
+        assert EARLIER_RULE not in str(later.render())
+        assert EARLIER_TITLE in later.overview
+
     def test_a_recalled_block_of_another_session_goes_with_the_message(self, tmp_path: Path) -> None:
         said: Sequence[Message] = [user("Which port does the flamingo database use?")]
         with opened(tmp_path, overview_tokens=0) as engine:

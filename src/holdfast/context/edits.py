@@ -7,7 +7,7 @@ time. An edit contains only what a replay needs: for a shortened text the positi
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import takewhile
@@ -274,6 +274,12 @@ def needs_overview(items: Iterable[Item], edits: Iterable[Edit], *, is_first: bo
     if any(item.overview is not None or item.kind == "overview" for item in items):
         return False
     return is_first or any(begins_window(edit) or isinstance(edit.change, OverviewAdded | Forgotten) for edit in edits)
+
+
+def lost_overview(edits: Collection[Edit]) -> bool:
+    """Return whether the only overview of a session may have been removed because it quoted what is forgotten."""
+    is_forgotten = any(isinstance(edit.change, Forgotten) for edit in edits)
+    return is_forgotten and not any(isinstance(edit.change, OverviewAdded) for edit in edits)
 
 
 def _holds(
