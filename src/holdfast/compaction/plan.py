@@ -20,6 +20,7 @@ from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, Summarised, tokens, without_thinking
 from holdfast.messages import Image, units
 from holdfast.settings import Compaction
+from holdfast.text import plural
 from holdfast.tokens import TokenCounter, count_message, count_text
 
 Outcome: TypeAlias = Literal["ready", "nothing", "impossible"]
@@ -316,7 +317,7 @@ def _make_plan(
     too_large_to_keep = [item.id for item in numbered if item.tokens > keep]
     return CompactionPlan(
         outcome="ready",
-        reason=f"{len(gone):,} messages of {cost:,} tokens become a summary",
+        reason=f"a summary replaces {plural(len(gone), 'message')} of {cost:,} tokens",
         dropped=dropped,
         history=history,
         prefix=prefix,

@@ -14,6 +14,7 @@ from holdfast.messages import Message, Text, ToolResult, Usage
 from holdfast.providers.anthropic import USAGE
 from holdfast.providers.openai_chat import read_usage as read_openai_usage
 from holdfast.providers.wire import find, read_usage
+from holdfast.text import plural
 from holdfast.transcripts.entry import Entry, Item, Json, Problem, mapping, text, timestamp
 from holdfast.transcripts.reader import Reader, facts, read_values
 
@@ -213,7 +214,7 @@ def _stream(path: Path) -> Iterator[Item]:
         )
     restated = sum(thread.restated for thread in threads.values())
     if restated:
-        yield Problem(1, f"{restated} messages came again with a small change; the first wording was kept")
+        yield Problem(1, f"{plural(restated, 'message')} came again with a small change; the first wording was kept")
 
 
 def _get_opening(request: Request) -> str:
