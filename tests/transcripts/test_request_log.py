@@ -35,7 +35,7 @@ def test_a_cleared_result_is_no_new_message() -> None:
     """What a client cleared keeps its first wording, and the change is reported."""
     transcript = read(FILE)
     assert [result.text for message in transcript.messages for result in message.results] == ["06:12"]
-    assert transcript.problems == (Problem(1, "1 messages came again with a small change; the first wording was kept"),)
+    assert transcript.problems == (Problem(1, "1 message came again with a small change; the first wording was kept"),)
 
 
 def test_other_conversations_are_flagged() -> None:
