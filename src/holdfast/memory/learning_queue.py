@@ -11,13 +11,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.context.edits import Edit, Item
 from holdfast.messages import Message
-from holdfast.models.base import Model
 from holdfast.store.base import Across, Job, Record, Scope, Select, Store
 from holdfast.tokens import count_message
+
+if TYPE_CHECKING:
+    from holdfast.models.base import Model
 
 EXTRACT: Final = "extract"
 """The kind of the jobs that extract facts from a session."""
