@@ -19,6 +19,7 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "append": (ASKED,),
     "assemble": (ASKED,),
     "exclude": ([1],),
+    "expand_cut": (1,),
     "forget_facts": (["f"],),
     "get": ([1],),
     "keep_fact": ("f",),
