@@ -213,17 +213,19 @@ def trim(
     if needed > max_limit:
         raise WindowTooSmallError(needed=needed, limit=max_limit)
     if needed <= usual:
-        limit = usual
+        limit = left = usual
     elif needed <= budget.prompt - reserved:
-        limit = budget.prompt - reserved
+        # Until the next cut, a small block may take room of the reply: with so little room, cuts would be frequent.
+        limit = min(budget.prompt, budget.ceiling - reserved)
+        left = budget.prompt - reserved
     else:
-        limit = max_limit
+        limit = left = max_limit
     if _fits(items, limit, budget):
         return ()
     known: Mapping[int, float] = {}
     if is_recalling and len(query.strip()) >= settings.min_query_chars:
         known = scores()
-    target = max(limit - int(settings.hysteresis * budget.window), (needed + limit) // 2)
+    target = max(left - int(settings.hysteresis * budget.window), (needed + left) // 2)
     step = limit - target
     excess = added_tokens(()) + sum(span.tokens for span in spans) - limit
     if is_recorded:
