@@ -16,7 +16,7 @@ from holdfast.hooks.handlers import MAX_HOSTS, MAX_REPLY_TRIES, HostHooks
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text
 from holdfast.models.scripted import Scripted
-from holdfast.settings import Archive, Embedding, Settings
+from holdfast.settings import Archive, Embedding, Recall, Settings
 from holdfast.store.base import Scope, Select
 from support.hook_host import Host
 from support.learning_model import count_extractions, depot_model
@@ -70,6 +70,20 @@ def test_a_new_session_gets_an_overview_of_the_project(tmp_path: Path) -> None:
         assert other == {}
         engine._memory.ingest([Message(role="user", parts=(Text(text=context),))], scope=Scope(session="s4"))
         assert engine._memory.store.read_messages(Select(scope=Scope(session="s4"))) == []
+
+
+def test_an_overview_is_no_larger_than_a_block(tmp_path: Path) -> None:
+    """If the settings allow no block at all, there is no overview either, at the start or with the first prompt."""
+    host = Host(tmp_path)
+    host.write("user", "计费副本监听端口 5433。")
+    host.write("assistant", "The replica is configured for port 5433 now.")
+    none = Settings(recall=Recall(hard_cap_tokens=0))
+    with Engine.open(host.home, settings=none, background=False, personal=True) as engine:
+        hooks = HostHooks(engine._memory)
+        hooks.handle(host.payload("Stop"))
+        new = {"session_id": "s2", "transcript_path": ""}
+        assert hooks.handle(host.payload("SessionStart", source="startup", **new)) == {}
+        assert hooks.handle(host.payload("UserPromptSubmit", prompt="计费副本监听哪个端口？", **new)) == {}
 
 
 def test_the_first_prompt_gets_the_overview_that_the_start_missed(tmp_path: Path) -> None:

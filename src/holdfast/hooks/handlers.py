@@ -327,8 +327,10 @@ class HostHooks:
 
         if find_recall_switch(host.memory.settings):
             return ""
+        recall = host.memory.settings.recall
+        cap = min(recall.overview_tokens, recall.hard_cap_tokens)
         try:
-            overview = host.memory.make_overview(scope=host.scope).text
+            overview = host.memory.make_overview(scope=host.scope, cap=cap).text
         except HoldfastError as error:  # the session goes on without it
             log.warning("no overview for session %s: %s", host.scope.session, error)
             return ""
