@@ -73,6 +73,25 @@ SERVERS = frozenset({"serve", "ui"})
 """The commands that run until they are stopped."""
 PROCESSES = frozenset({*SERVERS, "hook", "mcp", "rpc"})
 """The commands that are started as processes here: they serve, or another program talks to them."""
+REQUESTS = {
+    "mcp": "".join(
+        json.dumps({"jsonrpc": "2.0", **message}) + "\n"
+        for message in (
+            {
+                "id": 1,
+                "method": "initialize",
+                "params": {
+                    "protocolVersion": "2025-06-18",
+                    "capabilities": {},
+                    "clientInfo": {"name": "client", "version": "1"},
+                },
+            },
+            {"method": "notifications/initialized"},
+            {"id": 2, "method": "tools/call", "params": {"name": "memory_search", "arguments": {"query": "port"}}},
+        )
+    )
+}
+"""What a command reads from its input: an MCP server loads nothing, settings included, until a tool is called."""
 
 BROKEN_FILES = {
     "unknown key": b"nonsense = 1\n",
@@ -176,7 +195,7 @@ def test_no_command_is_stopped(clone: Clone, command: str) -> None:
         stored = [clone.run("remember", f"The API is written in {name}", "--json") for name in ("Go", "Rust")]
         arguments = [json.loads(stored[0].stdout)["id"]]
     clone.file.write_bytes(BROKEN_FILES["unknown key"])
-    done = clone.run(command, *arguments)
+    done = clone.run(command, *arguments, stdin=REQUESTS.get(command, ""))
     assert done.returncode == 0, done.stderr
     notes = [line for line in done.stderr.splitlines() if NOTE in line]
     if command == "doctor":  # what it finds is its result
