@@ -112,11 +112,15 @@ def test_the_browser_of_the_inspector(user: User) -> None:
 
 @dataclass(frozen=True)
 class Written:
-    """The commands that an installation wrote: those of hooks and slash commands, and that of the MCP server."""
+    """The commands that an installation wrote: those of hooks and slash commands, and that of the MCP server.
+
+    `plugin` is the address of a plugin in JavaScript, `provider` the file of one in Python.
+    """
 
     hooks: tuple[str | tuple[str, ...], ...] = ()
     mcp: tuple[str, ...] = ()
     plugin: str = ""
+    provider: str = ""
 
 
 def read_claude_code(home: Path) -> Written:
@@ -163,16 +167,39 @@ def read_opencode(home: Path) -> Written:
     return Written(mcp=tuple(server["command"]), plugin=(folder / "plugins/holdfast.js").as_uri())
 
 
-READERS: dict[str, Callable[[Path], Written]] = {
+def read_editor(file: Path, *, key: str) -> Written:
+    """Read the settings that a project has for Cursor or VS Code, which put its folder in place of a variable."""
+    server = json.loads(file.read_text())[key]["holdfast"]
+    folder = str(file.parents[1])
+    arguments = [argument.replace("${workspaceFolder}", folder) for argument in server["args"]]
+    assert folder in arguments
+    return Written(mcp=(server["command"], *arguments))
+
+
+HOST_READERS: dict[str, Callable[[Path], Written]] = {
     "claude-code": read_claude_code,
     "codex": read_codex,
     "gemini": lambda home: read_settings(home / ".gemini/settings.json"),
     "goose": read_goose,
+    "hermes": lambda home: Written(provider=str(home / ".hermes/plugins/holdfast/__init__.py")),
     "openclaw": lambda home: Written(plugin=(home / ".openclaw/extensions/holdfast/index.js").as_uri()),
     "opencode": read_opencode,
     "pi": lambda home: Written(plugin=(home / ".pi/agent/extensions/holdfast.js").as_uri()),
     "qwen": lambda home: read_settings(home / ".qwen/settings.json"),
 }
+"""The readers of what is installed for a user, who has this home."""
+EDITOR_READERS: dict[str, Callable[[Path], Written]] = {
+    "cursor": lambda project: read_editor(project / ".cursor/mcp.json", key="mcpServers"),
+    "vscode": lambda project: read_editor(project / ".vscode/mcp.json", key="servers"),
+}
+"""The readers of what is installed for a project, which has this folder."""
+
+
+def read_installed(user: User, host: str) -> Written:
+    """Read what was installed into a host."""
+    if HOSTS[host].is_of_project:
+        return EDITOR_READERS[host](user.project.folder)
+    return HOST_READERS[host](user.home)
 
 
 async def list_tools(command: tuple[str, ...], *, cwd: Path, environ: dict[str, str]) -> list[str]:
@@ -190,9 +217,11 @@ def test_what_is_installed_into_a_host(user: User, host: str) -> None:
     A host may have read that variable from the `.env` file of the project.
     """
     user.run(HOLDFAST, "install", host)
-    user.run(HOLDFAST, "remember", "The replica uses port 6543.")  # a hook on a busy machine may not wait for a server
+    # A hook on a busy machine may not wait for a server.
+    user.run(HOLDFAST, "remember", "The replica uses port 6543.", "--project", str(user.project.folder))
     assert user.project.traces() == []
-    written = READERS[host](user.home)
+    written = read_installed(user, host)
+    assert written != Written()
     variables = {"PYTHONPATH": f".:{user.project.folder}", "HOLDFAST_COMMAND": "./holdfast"}
     for hook in dict.fromkeys(written.hooks):  # most events have the same command
         words = shlex.split(hook) if isinstance(hook, str) else list(hook)
@@ -215,6 +244,13 @@ def test_what_is_installed_into_a_host(user: User, host: str) -> None:
         patient = {"HOLDFAST_TIMEOUT_MS": f"{1000 * SECONDS}"}
         done = user.run(NODE, driver, host, written.plugin, environ=variables | patient)
         assert json.loads(done.stdout) == {"sent": 1, "warnings": []}
+    if written.provider:
+        driver = str(Path(__file__).with_name("provider_host.py"))
+        patient = {"HOLDFAST_TIMEOUT_MS": f"{1000 * SECONDS}", "HOLDFAST_RECALL__DEADLINE_MS": f"{1000 * SECONDS}"}
+        done = user.run(sys.executable, "-E", "-P", driver, written.provider, environ=variables | patient)
+        answer = json.loads(done.stdout)
+        assert Path(answer["command"][0]).is_absolute()
+        assert "6543" in answer["block"]
     assert user.project.traces() == []
 
 

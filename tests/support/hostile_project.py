@@ -10,7 +10,7 @@ from typing import Final
 
 PROGRAMS: Final = (
     *("bash", "sh", "env", "git", "node", "npm", "holdfast", "python", "python3", "qmd", "notify", "uname", "ldconfig"),
-    *("claude", "codex", "gemini", "goose", "openclaw", "opencode", "pi", "qwen"),
+    *("claude", "code", "codex", "cursor", "gemini", "goose", "hermes", "openclaw", "opencode", "pi", "qwen"),
     *("xdg-open", "www-browser", "x-www-browser", "firefox", "chromium", "links", "lynx", "w3m"),
 )
 PACKAGES: Final = (
