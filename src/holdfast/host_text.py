@@ -23,11 +23,13 @@ class _Marks:
     """The marks of all hosts; see `patterns/hosts.toml` for the meaning of each kind."""
 
     host: frozenset[str]
+    documents: tuple[str, ...]
     output: frozenset[str]
     own: frozenset[str]
     messages: tuple[str, ...]
     reports: re.Pattern[str]
     replies: frozenset[str]
+    outputs: dict[str, str]
     patterns: dict[str, str]
     tag: re.Pattern[str]
     """The opening tag of any kind, at the beginning of a line or after another tag."""
@@ -35,21 +37,26 @@ class _Marks:
 
 @cache
 def _load_marks() -> _Marks:
-    lists: dict[str, list[str]] = {"host": [], "output": [], "own": [], "messages": [], "reports": [], "replies": []}
+    names = ("host", "documents", "output", "own", "messages", "reports", "replies")
+    lists: dict[str, list[str]] = {name: [] for name in names}
+    outputs: dict[str, str] = {}
     patterns: dict[str, str] = {}
     for table in load("hosts").values():
         for name in lists:
             lists[name] += table.get(name, ())
+        outputs |= table.get("outputs", {})
         patterns |= table.get("patterns", {})
     tags = _join([*lists["host"], *lists["output"], *lists["own"]])
     attributes = rf"(?:\s[^<>\n]{{0,{_MAX_ATTRIBUTES}}})?"
     return _Marks(
         host=frozenset(lists["host"]),
+        documents=tuple(lists["documents"]),
         output=frozenset(lists["output"]),
         own=frozenset(lists["own"]),
         messages=tuple(lists["messages"]),
         reports=re.compile("|".join(lists["reports"])),
         replies=frozenset(lists["replies"]),
+        outputs=outputs,
         patterns=patterns,
         tag=re.compile(rf"(?:^|(?<=>))[ \t]*<(?P<name>{tags}){attributes}>", re.MULTILINE),
     )
@@ -63,13 +70,14 @@ def _join(names: Iterable[str]) -> str:
 def remove_host_text(text: str, *, keep_outputs: bool = False) -> str:
     """Return what a person wrote in a message; empty if a host wrote all of it.
 
-    With `keep_outputs`, the output of commands and subagents, files and summaries stay: they can be looked up, but
-    nothing is asked with them.
+    With `keep_outputs`, the output of commands and subagents, files, instructions of the project and summaries stay:
+    they can be looked up, but nothing is asked with them.
     """
     marks = _load_marks()
     if "<" in text:
         text = _remove_tags(text, marks, keep_outputs=keep_outputs)
-    for mark, pattern in marks.patterns.items():
+    patterns = marks.patterns if keep_outputs else marks.patterns | marks.outputs
+    for mark, pattern in patterns.items():
         if mark in text:
             text = compile_once(pattern).sub("", text)
     own = text.strip()
@@ -93,7 +101,7 @@ def _remove_tags(text: str, marks: _Marks, *, keep_outputs: bool) -> str:
         if end < 0:
             never_closed.add(name)
             continue
-        if name in marks.output and keep_outputs:
+        if keep_outputs and (name in marks.output or _is_document(text[tag.end() : end], marks)):
             continue
         kept.append(text[start : tag.start()])
         if name in marks.own:  # there may be tags of the host between them
@@ -101,6 +109,11 @@ def _remove_tags(text: str, marks: _Marks, *, keep_outputs: bool) -> str:
         start = end + len(closing)
     kept.append(text[start:])
     return "".join(kept)
+
+
+def _is_document(text: str, marks: _Marks) -> bool:
+    """Tell whether what a host adds is a file of the project, which a person wrote."""
+    return any(mark in text for mark in marks.documents)
 
 
 _LAST_TAG: Final = re.compile(r"</(?P<name>[^<>]{1,60})>\Z")

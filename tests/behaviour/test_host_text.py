@@ -22,6 +22,8 @@ from support.waiting import UNHURRIED
 
 HOSTS = sorted(path.stem for path in (FIXTURES / "requests").glob("*.json"))
 DECOY = "The tool Replica listens on a port of your choice."
+DOCUMENT = "Parcels of the shop go out with Valk Freight."
+"""What the instructions of the project say, which Claude Code and Codex add to the first message."""
 FACTS = {
     "On which port does the billing replica listen?": ("The billing replica listens on port 5433.", "5433"),
     "What is the discount of Nordwind AB?": ("Nordwind AB gets a discount of 12 percent.", "12 percent"),
@@ -78,7 +80,21 @@ def test_text_of_a_host_is_archived_and_nothing_else(tmp_path: Path, host: str) 
         archived = [row.message.text + "".join(result.text for result in row.message.results) for row in rows]
         assert DECOY in "\n".join(archived)
         assert read_explicit(rows) == []
-        assert session.search("tool Replica choice") == []
-        assert session.search("billing review needs a deadline") == []
+        found = [*session.search("tool Replica choice"), *session.search("billing review needs a deadline")]
+        assert not [hit for hit in found if "Replica" in hit.text or "billing" in hit.text]
         (info,) = engine.sessions()
         assert info.title in {"Look at the notes.", "Which port?"}
+
+
+@pytest.mark.parametrize("host", ["claude_code", "codex"])
+def test_instructions_of_the_project_can_be_found(tmp_path: Path, host: str) -> None:
+    """A person wrote them. They are quoted if a question is about them and they have left the window."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+        format_, messages = read_request(host, "Which port?")
+        session = engine.session("s")
+        session.assemble(messages, format=format_, provider=format_, limit=100_000)
+        engine.work()
+        assert DOCUMENT in session.search("Which carrier takes the parcels of the shop?")[0].text
+        other = engine.session("other")
+        window = other.assemble([{"role": "user", "content": "With whom do parcels of the shop go out?"}])
+        assert "Valk Freight" in window.messages[-1].text
