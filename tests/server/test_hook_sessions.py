@@ -96,6 +96,7 @@ def test_a_session_that_keeps_its_name_begins_again(host: Host) -> None:
 def test_sessions_can_be_kept_apart(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then a new one begins with nothing, and recalls nothing of the others."""
     stop_server(host.home)
+    until(lambda: not client.find(str(host.home)))  # until it has ended, it answers with the settings that it has
     monkeypatch.setenv("HOLDFAST_ARCHIVE__CROSS_SESSION", "false")
     other = open_session(host, "s2")
     assert host.run("SessionStart", source="startup", **other) == ""
