@@ -42,7 +42,7 @@ Fill: TypeAlias = Literal["adaptive", "full"]
 
 CAPS: Final = (500, 1000, 2000, 4000)
 UNRELATED_PARTS: Final = 10
-"""A conversation gets every tenth of the unrelated questions. Ten conversations of a set get all of them."""
+"""A conversation gets every tenth of the unrelated questions; if a set has fewer than ten, they share all of them."""
 ENOUGH: Final = 300
 """Characters of an evidence turn that the block must hold, or all of it where it is shorter."""
 
@@ -182,7 +182,7 @@ class Remembering:
 
 
 def measure(
-    conversations: Iterable[Conversation],
+    conversations: Sequence[Conversation],
     *,
     embedder: Embedder | None,
     cap: int = 4000,
@@ -201,6 +201,7 @@ def measure(
     at: dict[str, dict[int, list[float]]] = {name: {each: [] for each in caps} for name in ("full", "bm25", "seed")}
     indexer = None if embedder is None else Remembering(embedder)
     hashed = Remembering(HashEmbedder())
+    parts = min(UNRELATED_PARTS, len(conversations))
     for number, conversation in enumerate(conversations):
         with tempfile.TemporaryDirectory() as folder:
             held = Archive(conversation, Path(folder), embedder=embedder, indexer=indexer)
@@ -220,7 +221,7 @@ def measure(
                             answer = asked[name][-1][2] if each == cap else ask(question, each)
                             shares.append(_shares(question, conversation, answer)[2])
                     progress(1)
-            not_needed += held.count_unrelated(unrelated[number % UNRELATED_PARTS :: UNRELATED_PARTS], cap=cap)
+            not_needed += held.count_unrelated(unrelated[number % parts :: parts], cap=cap)
             held.store.close()
     return {
         "questions": len(asked["holdfast"]),
