@@ -54,7 +54,7 @@ def test_a_message_of_a_host_has_no_words_of_a_person(text: str) -> None:
     [
         "<task-notification>\n<result>The replica listens on 5433.</result>\n</task-notification>",
         "<bash-input>ss -ltn</bash-input>\n<bash-stdout>5433</bash-stdout>",
-        "This session is being continued from a previous conversation. The port is 5433.",
+        "This chat is being continued from a previous conversation. The port is 5433.",
         "I have *added these files to the chat* so you can go ahead and edit them.\nport = 5433",
         "Ran `ss -ltn`\n```\n5433\n```",
     ],

@@ -7,7 +7,7 @@ the user. The marks by which that is recognised are data: `patterns/hosts.toml` 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Final
@@ -88,27 +88,44 @@ def remove_host_text(text: str, *, keep_outputs: bool = False) -> str:
     return own
 
 
-def _remove_tags(text: str, marks: _Marks, *, keep_outputs: bool) -> str:
+def replace_elements(text: str, tag: re.Pattern[str], replace: Callable[[str, str], str | None]) -> str:
+    """Replace what is between an opening tag and the next closing tag of its name, with both tags.
+
+    Args:
+        text: The text. A tag in it that is never closed is text.
+        tag: An opening tag, with its name as the group `name`.
+        replace: Returns what takes the place of an element, given its name and its content; None to leave it, with
+            the elements in it.
+    """
     kept: list[str] = []
     start = 0
     never_closed: set[str] = set()
-    for tag in marks.tag.finditer(text):
-        name = tag["name"]
-        if tag.start() < start or name in never_closed:
+    for opening in tag.finditer(text):
+        name = opening["name"]
+        if opening.start() < start or name in never_closed:
             continue
         closing = f"</{name}>"
-        end = text.find(closing, tag.end())
+        end = text.find(closing, opening.end())
         if end < 0:
             never_closed.add(name)
             continue
-        if keep_outputs and (name in marks.output or _is_document(text[tag.end() : end], marks)):
-            continue
-        kept.append(text[start : tag.start()])
-        if name in marks.own:  # there may be tags of the host between them
-            kept.append(_remove_tags(text[tag.end() : end], marks, keep_outputs=keep_outputs))
-        start = end + len(closing)
+        instead = replace(name, text[opening.end() : end])
+        if instead is not None:
+            kept += (text[start : opening.start()], instead)
+            start = end + len(closing)
     kept.append(text[start:])
     return "".join(kept)
+
+
+def _remove_tags(text: str, marks: _Marks, *, keep_outputs: bool) -> str:
+    def replace(name: str, content: str) -> str | None:
+        if keep_outputs and (name in marks.output or _is_document(content, marks)):
+            return None
+        if name in marks.own:  # there may be tags of the host between them
+            return _remove_tags(content, marks, keep_outputs=keep_outputs)
+        return ""
+
+    return replace_elements(text, marks.tag, replace)
 
 
 def _is_document(text: str, marks: _Marks) -> bool:

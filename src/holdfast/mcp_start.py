@@ -167,7 +167,7 @@ def _parse(line: bytes) -> Any:
 
 
 def answer_early() -> None:
-    """Put a relay between the client and the standard input and output of this process, and return when to load."""
+    """Put a relay between the client and this process, and wait until the server is needed."""
     import atexit  # noqa: PLC0415 - only for this
 
     from holdfast import __version__  # noqa: PLC0415 - as above

@@ -9,7 +9,7 @@ from typing import Final
 
 from holdfast.context.edits import GAP
 from holdfast.context.prune import excerpt
-from holdfast.host_text import remove_host_text
+from holdfast.host_text import remove_host_text, replace_elements
 from holdfast.messages import Image, Message, Opaque, Part, Text, ToolCall, ToolResult
 from holdfast.patterns import compile_once, load
 from holdfast.quoting import escape_tags, tag_pattern
@@ -22,7 +22,7 @@ _MAX_ARGUMENT: Final = 600
 _MAX_ENDS: Final = 40_000
 """Characters at the beginning and at the end of a message that are searched for a person's words."""
 # <system-reminder>...</system-reminder>: programs put tags of two words into a user's message.
-_TAG: Final = re.compile(r"<([a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]{0,200})?>")
+_TAG: Final = re.compile(r"<(?P<name>[a-z][a-z0-9]{0,30}[-_][a-z0-9_-]{1,40})(?:\s[^>\n]{0,200})?>")
 _BRACKETED: Final = re.compile(r"\[System note:[^\]]{0,2000}\]\s*")
 _OWN_TAG: Final = tag_pattern("conversation", "previous-summary", "partial-summary", "summary")
 _SPACE: Final = re.compile(r"\s+")
@@ -31,21 +31,8 @@ _SPACE: Final = re.compile(r"\s+")
 def own_words(message: Message) -> str:
     """Return what the author of a message wrote, without what programs added around it; it may be empty."""
     text = remove_host_text(clip(message.text, head=_MAX_ENDS, tail=_MAX_ENDS))
-    own = ""
-    start = 0
-    never_closed: set[str] = set()  # such a tag is text
-    for tag in _TAG.finditer(text):
-        name = tag[1]
-        if tag.start() < start or name in never_closed:
-            continue
-        closing = f"</{name}>"
-        end = text.find(closing, tag.end())
-        if end < 0:
-            never_closed.add(name)
-        else:
-            own += text[start : tag.start()]
-            start = end + len(closing)
-    return _BRACKETED.sub("", own + text[start:]).strip()
+    own = replace_elements(text, _TAG, lambda _name, _content: "")
+    return _BRACKETED.sub("", own).strip()
 
 
 def one_line(text: str, limit: int) -> str:

@@ -108,7 +108,7 @@ class HostHooks:
         find_reader: Returns under which name the messages of a project are queued for the extraction of facts; by
             default that of hosts if the settings name a model for them.
         notify: Called when there is something new in it.
-        wait: Waits so many seconds for a host that has not written its transcript yet.
+        wait: Waits this many seconds for a host that has not written its transcript yet.
     """
 
     def __init__(
@@ -153,7 +153,7 @@ class HostHooks:
             event = spool.read(folder, name)
             if session and event is not None and event.get("session_id") != session:
                 continue
-            # An event is handled once, and before the next one of its session. Another process may be at it.
+            # An event is handled once, and before the next one of its session; another process may be handling it.
             with self._spool_lock, only_process(Path(folder, spool.FOLDER, spool.LOCK)) as is_only:
                 event = spool.read(folder, name) if is_only else None
                 if event is None:

@@ -94,11 +94,17 @@ def find_by_format(text: str, runs: Mapping[int, str]) -> Iterator[Secret]:
 def _find_by_marks(text: str, rules: tuple[Rule, ...], *, place: str) -> Iterator[Secret]:
     """Yield the secrets in a text that the rules find, if one of their marks is in `place`."""
     for rule in rules:
-        for mark in rule.marks:
-            if mark in place:
-                for match in find_all(rule.regex, text):
-                    yield from rule.read(match)
-                break
+        if _has_mark(place, rule.marks):
+            for match in find_all(rule.regex, text):
+                yield from rule.read(match)
+
+
+def _has_mark(text: str, marks: tuple[str, ...]) -> bool:
+    """Tell whether a text has one of the marks. A loop, because `any` takes twice as long for each rule."""
+    for mark in marks:
+        if mark in text:
+            return True
+    return False
 
 
 def find_runs(text: str, plain: bytes) -> dict[int, str]:
