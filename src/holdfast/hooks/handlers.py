@@ -48,6 +48,8 @@ MAX_BLOCKS: Final = 64
 """Blocks of a session whose texts are kept: a new block does not repeat them."""
 LOOK_AGAIN_SECONDS: Final = 20.0
 """How long after the end of a turn the transcript of a host is looked at again."""
+ARCHIVING_EVENT: Final = "SubagentStop"
+"""The event that archives the transcript and changes nothing else."""
 MAX_REPLY_TRIES: Final = 10
 """How often the transcript of a host is looked at for the reply of a turn,"""
 REPLY_PAUSE: Final = 0.1
@@ -172,7 +174,7 @@ class HostHooks:
         """
         for path, (event, end) in list(self._recent.items()):
             with self._spool_lock:
-                self._take_in_event({**event, "hook_event_name": "SubagentStop"})  # archives, and nothing else
+                self._take_in_event({**event, "hook_event_name": ARCHIVING_EVENT})
             if time.monotonic() > end:
                 self._recent.pop(path, None)
 
