@@ -168,6 +168,9 @@ class Engine:
             require_type((str, PathLike), "the path of a folder, or the address of a server", path=path)
             if not str(path):
                 raise InputError("path is empty: name a folder, or leave it out to use the default one")
+        require_type(bool, "True or False", background=background, personal=personal, hosts=hosts)
+        if model == "":
+            raise make_error("model", model, "the name of a model, or leave it out")
         if hooks is not None:
             require_type(Hooks, "Hooks(...)", hooks=hooks)
         if auto is not None and auto not in get_args(AutoCompaction):

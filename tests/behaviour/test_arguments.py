@@ -293,7 +293,9 @@ class TestWrongTypes:
         assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize(
-        "named", [{"hooks": 5}, {"auto": "often"}, {"clock": 5}, {"model": 5}], ids=lambda named: next(iter(named))
+        "named",
+        [{"hooks": 5}, {"auto": "often"}, {"clock": 5}, {"model": 5}, {"model": ""}, {"personal": "yes"}, {"hosts": 1}],
+        ids=str,
     )
     def test_other_arguments_of_open_are_checked(self, tmp_path: Path, named: dict[str, Any]) -> None:
         """Before the memory is opened."""
