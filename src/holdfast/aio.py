@@ -92,6 +92,8 @@ class AsyncSession(_Async[Session]):
     facts = _awaitable(Session.facts)
     conflicts = _awaitable(Session.conflicts)
     keep_fact = _awaitable(Session.keep_fact)
+    keep_all_facts = _awaitable(Session.keep_all_facts)
+    pin_facts = _awaitable(Session.pin_facts)
     learn = _awaitable(Session.learn)
     exclude = _awaitable(Session.exclude)
     exclusions = _awaitable(Session.exclusions)

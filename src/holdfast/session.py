@@ -1029,6 +1029,20 @@ class Session:
         require_text(fact_id=fact_id)
         return self._memory.keep_fact(fact_id, scope=self.scope, across=across)
 
+    def keep_all_facts(self, fact_ids: Sequence[str], *, across: bool = True) -> list[FactRow]:
+        """Decide that facts that contradict each other all hold: they are no longer reported. Return them.
+
+        Raises:
+            InputError: Fewer than two facts are named, or one that does not hold.
+        """
+        require_texts(fact_ids=fact_ids)
+        return self._memory.keep_all_facts(fact_ids, scope=self.scope, across=across)
+
+    def pin_facts(self, fact_ids: Sequence[str], *, pinned: bool = True) -> int:
+        """Pin facts, or no longer, and return how many changed. A pinned fact is in every block, and not replaced."""
+        require_texts(fact_ids=fact_ids)
+        return len(self._memory.pin_facts(fact_ids, scope=self.scope, pinned=pinned))
+
     def learn(self) -> int:
         """Queue the messages of the session for fact extraction, and return how many will be read.
 

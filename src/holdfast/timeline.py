@@ -17,6 +17,7 @@ from holdfast.context import edits as editing
 from holdfast.context.edits import EDIT, Edit, Item, Summarised, branch_edits, make_items
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import FormatError, InputError, InvalidWindowError
+from holdfast.memory.fact_recalls import count_recalls
 from holdfast.memory.memory import Memory
 from holdfast.memory.sessions import TURN
 from holdfast.messages import Message, count_equal
@@ -260,6 +261,7 @@ class Timeline:
             )
             data = structs.asdict(source)
             rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=data, time=time, is_durable=False))
+        rows += count_recalls(self.memory.store, report.recalled_facts, scope=self.scope, time=time)
         self.memory.store.add_records(rows)
         if edits is not None:
             self._recorded = _RecordedTurn(key=key, numbers=tuple(numbers))

@@ -23,6 +23,8 @@ ARGUMENTS: dict[str, tuple[Any, ...]] = {
     "forget_facts": (["f"],),
     "get": ([1],),
     "keep_fact": ("f",),
+    "keep_all_facts": (["f", "g"],),
+    "pin_facts": (["f"],),
     "pin": ([1],),
     "recall": ("port",),
     "remember": ("The port is 5433.",),

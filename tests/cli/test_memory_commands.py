@@ -248,6 +248,13 @@ class TestAsking:
         assert len(data("facts", "--history")) == 2
         assert "no fact contradicts" in str(call("keep", shown).exception)
 
+    def test_two_facts_that_contradict_each_other_both_hold(self, data: Run, call: Callable[..., Result]) -> None:
+        """By the beginnings of their ids; they are no longer listed."""
+        ids = [data("remember", f"The API is written in {name}")["id"] for name in ("Go", "Rust")]
+        assert call("keep", *(one[:8] for one in ids)).stdout == "2 facts hold next to each other.\n"
+        assert data("facts", "--conflicts") == []
+        assert [row["id"] for row in data("facts")] == ids
+
     def test_numbers_of_nothing_are_named(self, data: Run, call: Callable[..., Result]) -> None:
         """What exists is forgotten or excluded, and the exit code says that something does not."""
         data("import", EXAMPLE)

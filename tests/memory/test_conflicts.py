@@ -157,6 +157,63 @@ def test_keeping_one_fact_supersedes_the_others(memory: Memory, clock: Clock) ->
         memory.keep_fact(first.id, scope=SCOPE)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "question"),
+    [
+        ("The API is written in Go", "The API is written in Rust", "What is the API written in?"),
+        ("默认语言是英文", "默认语言是中文", "默认语言是什么？"),
+    ],
+)
+def test_facts_that_both_hold_are_no_longer_marked(
+    memory: Memory, clock: Clock, first: str, second: str, question: str
+) -> None:
+    """Neither in the list nor in a block nor in the overview, until the user takes it back."""
+    rows = store(memory, clock, first, second)
+    assert len(memory.conflicts(scope=SCOPE)) == 1
+    assert memory.keep_all_facts([row.id for row in rows], scope=SCOPE) == rows
+    assert memory.conflicts(scope=SCOPE) == []
+    assert holding(memory) == [first, second]
+    block = memory.recall([question], scope=SCOPE).block
+    assert second in block
+    assert "contradict" not in block
+    assert "contradict" not in memory.make_overview(scope=SCOPE).text
+    memory.keep_all_facts([row.id[:8] for row in rows], scope=SCOPE, settled=False)
+    assert len(memory.conflicts(scope=SCOPE)) == 1
+    assert "contradicts" in memory.recall([question], scope=SCOPE).block
+
+
+def test_a_third_value_contradicts_two_that_both_hold(memory: Memory, clock: Clock) -> None:
+    """Only the pair was settled."""
+    rows = store(memory, clock, "The owner is Alice", "The owner is Bob")
+    memory.keep_all_facts([row.id for row in rows], scope=SCOPE)
+    store(memory, clock, "The owner is Carol")
+    (conflict,) = memory.conflicts(scope=SCOPE)
+    assert len(conflict.facts) == 3
+
+
+@pytest.mark.parametrize(
+    ("names", "problem"),
+    [
+        (["no such fact", "another"], "is not a fact that holds"),
+        ([], "name at least two"),
+    ],
+)
+def test_both_hold_names_facts_that_hold(memory: Memory, names: list[str], problem: str) -> None:
+    """Anything else is an error that says what to do."""
+    with pytest.raises(InputError, match=problem):
+        memory.keep_all_facts(names, scope=SCOPE)
+
+
+def test_a_pinned_fact_is_in_every_block(memory: Memory, clock: Clock) -> None:
+    """It keeps its date, and pinning it again changes nothing."""
+    row, _ = store(memory, clock, "The API is written in Go", "Uploads go to the bucket harbour")
+    (pinned,) = memory.pin_facts([row.id], scope=SCOPE)
+    assert pinned == replace(row, pinned=True)
+    assert memory.pin_facts([row.id], scope=SCOPE) == []
+    assert "written in Go" in memory.recall(["Where do uploads go to?"], scope=SCOPE).block
+    assert memory.pin_facts([row.id], scope=SCOPE, pinned=False) == [row]
+
+
 def test_a_fact_that_recall_leaves_out_contradicts_nothing(memory: Memory, clock: Clock) -> None:
     """Excluding one of two facts decides, too."""
     first, _ = store(memory, clock, "The API is written in Go", "The API is written in Rust")

@@ -371,15 +371,24 @@ def exclude(*, ids: tuple[str, ...], undo: bool, home: Path | None, as_json: boo
 
 
 @click.command()
-@click.argument("fact_id", metavar="ID")
+@click.argument("fact_ids", metavar="ID...", nargs=-1, required=True)
 @opens_memory
 @as_json
-def keep(*, fact_id: str, home: Path | None, as_json: bool, **whose: Any) -> None:
-    """Keep one of several facts that contradict each other; it replaces the others, whose history stays."""
+def keep(*, fact_ids: tuple[str, ...], home: Path | None, as_json: bool, **whose: Any) -> None:
+    """Keep one of several facts that contradict each other, or several that all hold.
+
+    One fact replaces the others, whose history stays. Of several, none is replaced, and they are no longer listed as a
+    contradiction.
+    """
     scope, across = scope_of(**whose)
+    replaced: list[FactRow] = []
     with open_memory(home) as memory:
-        replaced = memory.keep_fact(fact_id, scope=scope, across=across)
-    text = f"{fact_id} is kept, and replaces {plural(len(replaced), 'fact')}."
+        if len(fact_ids) == 1:
+            replaced = memory.keep_fact(fact_ids[0], scope=scope, across=across)
+            text = f"{fact_ids[0]} is kept, and replaces {plural(len(replaced), 'fact')}."
+        else:
+            kept = memory.keep_all_facts(fact_ids, scope=scope, across=across)
+            text = f"{plural(len(kept), 'fact')} hold next to each other."
     print_result({"replaced": [row.id for row in replaced]}, printable(text, one_line=True), as_json=as_json)
 
 

@@ -12,7 +12,7 @@ import json
 import logging
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +24,7 @@ from holdfast.errors import ConflictError, HoldfastError, StorageError, Unavaila
 from holdfast.files import only_process
 from holdfast.hooks import spool
 from holdfast.memory.block import Detail, render
+from holdfast.memory.fact_recalls import count_recalls
 from holdfast.memory.learning_queue import HOSTS, MIN_MARK_PAUSE, RULES, make_mark, queue_until
 from holdfast.memory.memory import Memory
 from holdfast.messages import Message, Text, ToolResult
@@ -278,7 +279,7 @@ class HostHooks:
             return ""
         host.blocks.append(found.block)
         host.quoted.update(found.whole_passages)  # more of the others may be asked for
-        self._record(host)
+        self._record(host, facts=[hit.fact.id for hit in found.facts])
         return found.block
 
     def record_compaction(self, payload: Payload, host: _Host) -> Output:
@@ -407,10 +408,15 @@ class HostHooks:
                 self._hosts[scope] = host
             return host
 
-    def _record(self, host: _Host) -> None:
-        """Record the state of a session, unless nothing can be: what is there is recalled all the same."""
-        if self._memory.store.readonly:
+    def _record(self, host: _Host, *, facts: Sequence[str] = ()) -> None:
+        """Record the state of a session and which facts it recalled, unless nothing can be recorded.
+
+        What is there is recalled all the same.
+        """
+        store = self._memory.store
+        if store.readonly:
             return
+        now = self._memory.clock()
         path, size, count = host.transcript
         data = {
             "previous": host.previous,
@@ -421,8 +427,8 @@ class HostHooks:
             "whole": sorted(host.quoted),
             "started": host.is_started,
         }
-        row = Record(scope=host.scope, kind=HOST, key="", data=data, time=self._memory.clock())
-        self._memory.store.add_records([row])
+        row = Record(scope=host.scope, kind=HOST, key="", data=data, time=now)
+        store.add_records([row, *count_recalls(store, facts, scope=host.scope, time=now)])
 
 
 _ACTIONS: Final[Mapping[str, Callable[[HostHooks, Payload, _Host], Output]]] = {

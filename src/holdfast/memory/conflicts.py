@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import nlargest
-from typing import Final
+from typing import Final, TypeAlias
 
 from holdfast import signals
 from holdfast.memory import facts
@@ -30,6 +31,9 @@ MAX_FREQUENCY: Final = 300
 """In such a list, a word of more facts than this tells nothing about which of them belong together."""
 MAX_CACHED: Final = 2**14
 """The facts whose words are kept: more than most memories have."""
+
+Pairs: TypeAlias = AbstractSet[frozenset[str]]
+"""The ids of two facts each, which the user has said both hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,8 +121,9 @@ def find_replaced(fact: FactRow, known: Iterable[FactRow]) -> list[FactRow]:
 class FactIndex:
     """Facts by slot and by word, so that one fact is compared only with those that may contradict it."""
 
-    def __init__(self, rows: Iterable[FactRow]) -> None:
+    def __init__(self, rows: Iterable[FactRow], *, settled: Pairs = frozenset()) -> None:
         self._rows = list(rows)
+        self._settled = settled
         self._by_slot: dict[str, list[FactRow]] = defaultdict(list)
         self._by_word: dict[str, list[int]] = defaultdict(list)
         for place, row in enumerate(self._rows):
@@ -129,7 +134,14 @@ class FactIndex:
 
     def find_rivals(self, fact: FactRow) -> list[FactRow]:
         """Find the facts that contradict one fact."""
-        return [row for row in self.find_near(fact) if are_contradictory(row, fact)]
+        return [row for row in self.find_near(fact) if self._differ(row, fact) and are_contradictory(row, fact)]
+
+    def find_possible_rivals(self, fact: FactRow, shown: Iterable[FactRow]) -> list[FactRow]:
+        """Find those of some facts that may contradict one fact."""
+        return [row for row in shown if self._differ(row, fact) and may_be_contradictory(row, fact)]
+
+    def _differ(self, left: FactRow, right: FactRow) -> bool:
+        return frozenset((left.id, right.id)) not in self._settled
 
     def find_near(self, fact: FactRow) -> list[FactRow]:
         """Return the facts that may contradict one fact: those of its subject and slot, and the nearest by words."""
@@ -155,14 +167,14 @@ def _read_words(content: str) -> frozenset[str]:
     return frozenset(terms(content))
 
 
-def find_conflicts(rows: Sequence[FactRow]) -> list[Conflict]:
-    """Find the contradictions among facts that hold now, those with the newest fact first."""
+def find_conflicts(rows: Sequence[FactRow], *, settled: Pairs = frozenset()) -> list[Conflict]:
+    """Find the contradictions among facts that hold now, those with the newest fact first; without settled pairs."""
     groups: dict[tuple[str, str, str], list[FactRow]] = defaultdict(list)
     for row in rows:
         groups[_owner(row)].append(row)
     found: list[Conflict] = []
     for group in groups.values():
-        for together in _join(group, _find_pairs(group)):
+        for together in _join(group, _find_pairs(group, settled=settled)):
             ordered = sorted(together, key=lambda row: row.time)
             newest = ordered[-1]
             named = next((row for row in reversed(ordered) if row.slot), newest)
@@ -174,23 +186,19 @@ def _owner(fact: FactRow) -> tuple[str, str, str]:
     return fact.scope.tenant, fact.scope.project, fact.scope.agent
 
 
-def note_conflict(fact: FactRow, rivals: Collection[FactRow], *, shown: Iterable[FactRow] = ()) -> str:
-    """Return the note on a fact that others contradict: its date, and theirs; empty if there are none.
-
-    Of those that are `shown` with it, some may be about the same property in other words; the note says so.
-    """
+def note_conflict(fact: FactRow, rivals: Collection[FactRow], *, possible_rivals: Collection[FactRow] = ()) -> str:
+    """Return the note on a fact that others contradict, or may contradict: its date, and theirs; empty if none do."""
     if rivals:
         dates = sorted({facts.name_day(row) for row in rivals})
         other = "another fact" if len(rivals) == 1 else f"{len(rivals)} other facts"
         return f"of {facts.name_day(fact)}; contradicts {other}: {', '.join(dates)}"
-    near = [row for row in shown if may_be_contradictory(fact, row)]
-    if not near:
+    if not possible_rivals:
         return ""
-    dates = sorted({facts.name_day(row) for row in near})
+    dates = sorted({facts.name_day(row) for row in possible_rivals})
     return f"of {facts.name_day(fact)}; may contradict what is said on {', '.join(dates)}"
 
 
-def _find_pairs(rows: Sequence[FactRow]) -> list[tuple[int, int]]:
+def _find_pairs(rows: Sequence[FactRow], *, settled: Pairs) -> list[tuple[int, int]]:
     """Find the pairs of facts, by place, that contradict each other."""
     pairs: list[tuple[int, int]] = []
     places: dict[str, list[int]] = defaultdict(list)
@@ -209,7 +217,8 @@ def _find_pairs(rows: Sequence[FactRow]) -> list[tuple[int, int]]:
             near.update(same)
             same.append(place)
         for other in sorted(near):
-            if are_contradictory(rows[other], row):
+            is_settled = frozenset((rows[other].id, row.id)) in settled
+            if not is_settled and are_contradictory(rows[other], row):
                 pairs.append((other, place))
     return pairs
 

@@ -1,23 +1,32 @@
-"""Messages and facts that are never recalled, until they are brought back. Reading and searching still find them."""
+"""Messages and facts that are never recalled, until they are brought back. Reading and searching still find them.
+
+Contradictions that the user has settled are kept here too: pairs of facts that both hold, although their words
+contradict each other. Every recall reads both, in one query.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Final
 
 from holdfast.store.base import Across, FactRow, MessageRow, Record, Scope, Select, Store
 
 EXCLUDED: Final = "excluded"
-"""The kind of the records, one for each message or fact that was excluded."""
+"""The kind of the records, one for each message, fact or contradiction that was excluded."""
+
+_AND: Final = " and "
+"""Separates the ids of two facts; an id has no space."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exclusions:
-    """The numbers of messages and the ids of facts that are excluded."""
+    """The numbers of messages and the ids of facts that are excluded, and the pairs of ids of facts that both hold."""
 
     messages: frozenset[int] = frozenset()
     facts: frozenset[str] = frozenset()
+    pairs: frozenset[frozenset[str]] = frozenset()
 
 
 def read_exclusions(store: Store, scope: Scope, *, across: Across = True) -> Exclusions:
@@ -25,7 +34,9 @@ def read_exclusions(store: Store, scope: Scope, *, across: Across = True) -> Exc
     records: list[Record] = store.read_records(Select(scope=scope, across=across), kind=EXCLUDED)
     names = [record.key.partition(":") for record in records if record.data.get("excluded")]
     messages = frozenset(int(name) for kind, _, name in names if kind == "message")
-    return Exclusions(messages, frozenset(name for kind, _, name in names if kind == "fact"))
+    facts = frozenset(name for kind, _, name in names if kind == "fact")
+    pairs = frozenset(frozenset(name.split(_AND)) for kind, _, name in names if kind == "pair")
+    return Exclusions(messages, facts, pairs)
 
 
 def exclude(
@@ -53,6 +64,15 @@ def exclude(
             if isinstance(row, MessageRow):
                 store.set_flags(Select(scope=row.scope, ids=(row.id,)), excluded=excluded)
     return len(rows)
+
+
+def settle(store: Store, rows: Sequence[FactRow], *, settled: bool, time: int) -> None:
+    """Record that facts of one owner hold, each with all others, although they contradict each other; or no longer."""
+    records: list[Record] = []
+    for left, right in combinations(sorted(rows, key=lambda row: row.id), 2):
+        key = f"pair:{left.id}{_AND}{right.id}"
+        records.append(Record(scope=left.scope, kind=EXCLUDED, key=key, data={"excluded": settled}, time=time))
+    store.add_records(records)
 
 
 def include_repeated(store: Store, scope: Scope, numbers: Collection[int], *, time: int) -> None:

@@ -374,9 +374,10 @@ class Memory:
 
     def conflicts(self, *, scope: Scope, across: Across = True) -> list[conflicts.Conflict]:
         """List the facts that contradict each other, the newest first; without those that recall leaves out."""
-        hidden = self.exclusions(scope=scope, across=across).facts
+        hidden = self.exclusions(scope=scope, across=across)
         rows = facts.current(facts.load(self.store, scope, across=across))
-        return conflicts.find_conflicts([row for row in rows if row.id not in hidden])
+        shown = [row for row in rows if row.id not in hidden.facts]
+        return conflicts.find_conflicts(shown, settled=hidden.pairs)
 
     def keep_fact(self, fact_id: str, *, scope: Scope, across: Across = True) -> list[FactRow]:
         """Decide a contradiction: keep one fact, supersede those that contradict it, and return them.
@@ -398,6 +399,40 @@ class Memory:
         now = self.clock()
         self.store.add_facts([facts.supersede(row, kept, time=now) for row in others])
         return others
+
+    def keep_all_facts(
+        self, fact_ids: Sequence[str], *, scope: Scope, across: Across = True, settled: bool = True
+    ) -> list[FactRow]:
+        """Decide a contradiction: these facts all hold, and are no longer reported; return them.
+
+        With `settled=False`, they contradict each other again. The first 8 characters of an id are enough. An
+        InputError if fewer than two facts are named, or one that is not known.
+        """
+        known = self.facts(scope=scope, across=across)
+        found: dict[str, FactRow] = {}
+        for fact_id in fact_ids:
+            matches = [row for row in known if row.id == fact_id]
+            if not matches and len(fact_id) >= MIN_ID_CHARS:
+                matches = [row for row in known if row.id.startswith(fact_id)]
+            if len(matches) != 1:
+                what = "is the beginning of several ids" if matches else "is not a fact that holds"
+                raise InputError(f"{fact_id} {what}: see `holdfast facts`")
+            found[matches[0].id] = matches[0]
+        if len(found) <= 1:
+            raise InputError("name at least two facts that both hold")
+        exclusion.settle(self.store, list(found.values()), settled=settled, time=self.clock())
+        return list(found.values())
+
+    def pin_facts(
+        self, fact_ids: Sequence[str], *, scope: Scope, across: Across = True, pinned: bool = True
+    ) -> list[FactRow]:
+        """Pin facts, or no longer, and return those that changed. A pinned fact is in every block, and not replaced."""
+        rows: list[FactRow] = []
+        for row in self.facts(scope=scope, across=across):
+            if row.id in fact_ids and row.pinned != pinned:
+                rows.append(replace(row, pinned=pinned))
+        self.store.add_facts(rows)
+        return rows
 
     def reach_of(self, scope: Scope) -> bool:
         """Return whether passages of the other sessions of a project are recalled, if a query does not set it.

@@ -206,9 +206,9 @@ def choose_facts(
     What holds are pinned facts, instructions and preferences, then other decisions; of each kind the newest first. What
     is still to do are tasks that no later word says are done.
     """
-    hidden = read_exclusions(store, scope, across=across).facts
+    hidden = read_exclusions(store, scope, across=across)
     known = [*facts.current(facts.load(store, scope, across=across)), *standing]
-    known = [row for row in known if row.id not in hidden]
+    known = [row for row in known if row.id not in hidden.facts]
     rows = [row for row in _keep_newest(known) if len(row.content) <= MAX_FACT_CHARS]
     given = {row.id for row in standing}
     holding = [row for row in rows if row.id in given or row.pinned or row.type == "decision"]
@@ -218,7 +218,7 @@ def choose_facts(
     chosen = StandingFacts(standing=tuple(holding[:MAX_STANDING]), tasks=tuple(tasks[:MAX_TASKS]))
     notes: dict[str, str] = {}
     shown = (*chosen.standing, *chosen.tasks)
-    index = conflicts.FactIndex(shown)
+    index = conflicts.FactIndex(shown, settled=hidden.pairs)
     for row in shown:
         rivals = index.find_rivals(row)
         if rivals:

@@ -189,7 +189,7 @@ def _recall_with_context(
 
 def _recall(request: _Request, query: RecallQuery) -> Recall:
     deadlines = request.deadlines
-    fact_hits = choose_facts(request.facts, query)
+    fact_hits = choose_facts(request.facts, query, settled=request.hidden.pairs)
     found = find_passages(request.store, add_quotes(query, fact_hits), request.embedder, deadlines)
     nothing = Recall(confidence=measure_confidence(found.signals), warnings=found.warnings)
     spread = spread_over_sessions(found) if query.is_broad else None

@@ -16,7 +16,9 @@ _MAX_QUOTES: Final = 2
 """The facts found by one of their questions whose quotes are searched for too."""
 
 
-def choose_facts(rows: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
+def choose_facts(
+    rows: Sequence[FactRow], query: RecallQuery, *, settled: conflicts.Pairs = frozenset()
+) -> list[FactHit]:
     """Choose from all versions of all facts: those that the caller gives with the query, then those that match."""
     given = {fact.id: FactHit(fact=fact, score=1.0) for fact in query.facts}
     rows = [row for row in rows if row.id not in given]
@@ -25,10 +27,10 @@ def choose_facts(rows: Sequence[FactRow], query: RecallQuery) -> list[FactHit]:
     past = find_past(query.texts[-1] if query.texts else "", now=query.now)
     if past is not None:
         held = find_held(rows, question, past=past, limit=query.max_facts)
-        return [*given.values(), *_note_rivals(held, conflicts.FactIndex(holding))][: query.max_facts]
+        return [*given.values(), *_note_rivals(held, conflicts.FactIndex(holding, settled=settled))][: query.max_facts]
     matches = facts.find(holding, question, limit=query.max_facts)
     matches = facts.add_successors(matches, rows, question, limit=query.max_facts)
-    return _add_rivals([*given.values(), *matches], holding, limit=query.max_facts)
+    return _add_rivals([*given.values(), *matches], holding, settled=settled, limit=query.max_facts)
 
 
 def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
@@ -42,13 +44,15 @@ def add_quotes(query: RecallQuery, hits: Sequence[FactHit]) -> RecallQuery:
     return replace(query, texts=(" ".join(quotes), *query.texts))
 
 
-def _add_rivals(hits: Sequence[FactHit], holding: Sequence[FactRow], *, limit: int) -> list[FactHit]:
+def _add_rivals(
+    hits: Sequence[FactHit], holding: Sequence[FactRow], *, settled: conflicts.Pairs, limit: int
+) -> list[FactHit]:
     """Put the facts that contradict one next to it, the newest first, and note it on all of them."""
     chosen = {hit.fact.id: hit for hit in hits[:limit]}
     known = {hit.fact.id: hit.fact for hit in chosen.values()}
     for row in holding:
         known[row.id] = row
-    index = conflicts.FactIndex(known.values())
+    index = conflicts.FactIndex(known.values(), settled=settled)
     ordered: dict[str, FactHit] = {}
     for hit in chosen.values():
         for row in sorted([hit.fact, *index.find_rivals(hit.fact)], key=lambda row: -row.time):
@@ -63,6 +67,8 @@ def _note_rivals(hits: Sequence[FactHit], index: conflicts.FactIndex) -> list[Fa
     for hit in hits:
         note = ""
         if hit.fact.superseded_by is None and not hit.fact.deleted:
-            note = conflicts.note_conflict(hit.fact, index.find_rivals(hit.fact), shown=shown)
+            rivals = index.find_rivals(hit.fact)
+            possible = index.find_possible_rivals(hit.fact, shown)
+            note = conflicts.note_conflict(hit.fact, rivals, possible_rivals=possible)
         noted.append(replace(hit, note="; ".join(filter(None, (hit.note, note)))))
     return noted

@@ -1,0 +1,57 @@
+"""How often a fact was recalled, and when last.
+
+Each session has one record for each day on which facts were recalled in it. It is written together with the record of
+the turn, so that a recall itself writes nothing, and it stays small however long the session is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from holdfast.moments import minute
+from holdfast.store.base import Across, Record, Scope, Select, Store
+
+FACT_RECALLS: Final = "fact_recalls"
+"""The kind of the records, by day."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactRecalls:
+    """How often a fact was recalled, and when last, in Unix milliseconds."""
+
+    count: int = 0
+    last_time: int = 0
+
+    def add(self, *, count: int, time: int) -> FactRecalls:
+        """Return the sum with later or earlier recalls."""
+        return FactRecalls(count=self.count + count, last_time=max(self.last_time, time))
+
+
+def count_recalls(store: Store, fact_ids: Sequence[str], *, scope: Scope, time: int) -> list[Record]:
+    """Return the record to store if these facts were recalled in a session; none if there are no facts.
+
+    Two processes that use one session at the same moment may count one recall too few.
+    """
+    if not fact_ids:
+        return []
+    day = minute(time)[:10]
+    counts: dict[str, Sequence[int]] = {}
+    for record in store.read_records(Select(scope=scope), kind=FACT_RECALLS, keys=[day]):
+        counts.update(record.data["facts"])
+    for fact_id in dict.fromkeys(fact_ids):
+        count, _ = counts.get(fact_id, (0, 0))
+        counts[fact_id] = (count + 1, time)
+    return [Record(scope=scope, kind=FACT_RECALLS, key=day, data={"facts": counts}, time=time, is_durable=False)]
+
+
+def read_recalls(store: Store, scope: Scope, *, across: Across = True) -> Mapping[tuple[Scope, str], FactRecalls]:
+    """Return how often facts were recalled, by the owner of the session (its scope without the session) and by id."""
+    found: dict[tuple[Scope, str], FactRecalls] = {}
+    for record in store.read_records(Select(scope=scope, across=across), kind=FACT_RECALLS):
+        owner = replace(record.scope, session="")
+        for fact_id, (count, time) in record.data["facts"].items():
+            known = found.get((owner, fact_id), FactRecalls())
+            found[owner, fact_id] = known.add(count=count, time=time)
+    return found
