@@ -19,8 +19,8 @@ from holdfast.memory.memory import Memory
 from holdfast.messages import Usage
 from holdfast.report import ContextReport
 from holdfast.settings import Embedding, Recall, Settings
-from holdfast.store.base import Scope
-from holdfast.timeline import Timeline, read_reports
+from holdfast.store.base import Scope, Select
+from holdfast.timeline import Timeline, read_reports, read_turns
 from holdfast.tokens import count_text
 from support.conversations import items, reply, user
 from support.wire_conversations import TALKS, Talk
@@ -28,6 +28,8 @@ from support.wire_conversations import TALKS, Talk
 SETTINGS = Settings(
     embedding=Embedding(provider="none"), recall=Recall(deadline_ms=600_000, query_messages=1, min_query_chars=24)
 )
+NEW_FIELDS = {"question", "recall_texts", "recall_confidence", "recall_size", "recall_cap", "missed", "quoted"}
+"""Fields that records of earlier versions lack."""
 
 
 @pytest.mark.parametrize("conversation", TALKS.values(), ids=TALKS.keys())
@@ -233,3 +235,51 @@ class TestCuts:
             whole = session.expand_cut(pruned[0].id, max_chars=100_000).messages
             assert [one.left_out for one in whole] == [0] * len(whole)
             assert {one.text for one in whole} <= {message["content"] for message in history}
+
+
+class TestQuestions:
+    def test_a_report_says_what_memory_was_asked_and_how_sure_it_was(self, tmp_path: Path) -> None:
+        """The numbers of the messages, the confidence and the size that follows from it, and what just missed."""
+        settings = Settings(embedding=Embedding(provider="none"), recall=Recall(deadline_ms=600_000))
+        with Engine.open(tmp_path, settings=settings, background=False) as engine:
+            session = engine.session("s")
+            history: list[dict[str, str]] = []
+            for number in range(60):
+                history.append(
+                    {"role": "user", "content": f"港口 {number}: the pier {number} uses port {7000 + number}."}
+                )
+                history.append({"role": "assistant", "content": f"Pier {number} is noted. " * 12})
+                session.assemble(history, limit=4_000)
+            asked = {"role": "user", "content": "Which port does pier 3 use?"}
+            report = session.assemble([*history, asked], limit=4_000).report
+            last = session.messages()[-1]
+            assert report.question[-1] == last.id
+            assert report.recall_texts >= 1
+            assert report.recall_confidence > 0.5
+            assert 0 < report.recall_size <= report.recall_cap
+            quoted = {hit.passage for hit in report.recalled}
+            assert quoted
+            assert report.missed
+            assert quoted.isdisjoint(missed.passage for missed in report.missed)
+            assert [one.score for one in report.missed] == sorted((one.score for one in report.missed), reverse=True)
+            assert session.timeline()[-1] == report
+            turn = read_turns(engine._memory.store, session.scope)[-1]
+            assert set(turn.source.quoted) == {hit.message for hit in report.recalled}
+
+    def test_a_question_after_the_window_has_no_number(self, tmp_path: Path) -> None:
+        """It is not archived with the window."""
+        with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+            history = [{"role": "user", "content": "The lock opens at six."}]
+            question = "When does the lock of the harbour open in the morning?"
+            report = engine.session("s").assemble(history, limit=8_000, question=question).report
+            assert report.question == ()
+
+    def test_records_of_earlier_versions_are_read(self, timeline: Timeline, memory: Memory) -> None:
+        """They lack what was asked, and the messages that a block quotes."""
+        record(timeline, make_report(1), [1, 2])
+        for row in memory.store.read_records(Select(scope=timeline.scope)):
+            old = {name: value for name, value in row.data.items() if name not in NEW_FIELDS}
+            assert len(old) < len(row.data)
+            memory.store.add_records([replace(row, data=old)])
+        assert [report.turn for report in read_reports(memory.store, timeline.scope)] == [1]
+        assert [turn.source.quoted for turn in read_turns(memory.store, timeline.scope)] == [()]

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.context.edits import Pinned as Pinned
     from holdfast.context.edits import Pruned as Pruned
     from holdfast.context.edits import Recalled as Recalled
+    from holdfast.context.edits import Relevance as Relevance
     from holdfast.context.edits import Restored as Restored
     from holdfast.context.edits import Summarised as Summarised
     from holdfast.context.edits import Trimmed as Trimmed
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
     from holdfast.memory.learning_state import LearningState as LearningState
     from holdfast.memory.memory import Stats as Stats
     from holdfast.memory.passage_search import Hit as Hit
+    from holdfast.memory.recall import Missed as Missed
     from holdfast.memory.recall import Recall as Recall
     from holdfast.memory.session_lines import SessionLine as SessionLine
     from holdfast.memory.sessions import SessionInfo as SessionInfo
@@ -131,7 +133,7 @@ _HOMES: Final = {
     "holdfast.compaction.summarise": "Progress Summary",
     "holdfast.compaction.tool_calls": "Activity FailedCall PlanStep",
     "holdfast.context.edits": (
-        "Block Edit Forgotten Item OverviewAdded Pinned Pruned Recalled Restored Summarised Trimmed"
+        "Block Edit Forgotten Item OverviewAdded Pinned Pruned Recalled Relevance Restored Summarised Trimmed"
     ),
     "holdfast.context.validate": "ValidWindow",
     "holdfast.engine": "Engine",
@@ -147,7 +149,7 @@ _HOMES: Final = {
     "holdfast.memory.learning_state": "LearningState",
     "holdfast.memory.memory": "Stats",
     "holdfast.memory.passage_search": "Hit",
-    "holdfast.memory.recall": "Recall",
+    "holdfast.memory.recall": "Missed Recall",
     "holdfast.memory.session_lines": "SessionLine",
     "holdfast.memory.sessions": "SessionInfo",
     "holdfast.messages": "Image Message Opaque Origin Part RedactedThinking Role Text Thinking ToolCall ToolResult"

@@ -446,6 +446,27 @@ class History:
         """
         return select_texts(chain((unwrap(newest),), self._read_user_texts()), max_texts=max_messages)
 
+    def find_question_numbers(self, texts: Sequence[str]) -> tuple[int, ...]:
+        """Return the numbers of the messages whose texts `find_question` returned, in the same order.
+
+        A question that is not in the history has none.
+        """
+        left = list(texts)
+        numbers: list[int] = []
+        for item in reversed(self.messages):
+            if not left:
+                break
+            text = unwrap(item.message.text) if item.message.role == "user" else ""
+            if not text.strip():
+                continue
+            if text != left[-1]:
+                left.pop()  # it follows the history
+            if not left or text != left[-1]:
+                break
+            left.pop()
+            numbers.append(item.id)
+        return tuple(reversed(numbers))
+
     def _read_user_texts(self) -> Iterator[str]:
         for item in reversed(self.messages):
             if item.message.role == "user":

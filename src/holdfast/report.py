@@ -20,6 +20,7 @@ from holdfast.context.edits import Block, Edit, Item, tokens
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import FormatError
 from holdfast.memory.passage_search import Hit
+from holdfast.memory.recall import Missed
 from holdfast.messages import Message, Opaque, Text, ToolCall, ToolResult
 from holdfast.tokens import count_part, count_text
 
@@ -75,6 +76,12 @@ class ContextReport:
         recalled: The passages in the block, with the parts of their scores. A block may have facts alone.
         recalled_facts: The ids of the facts in the block, as `Session.facts` returns them.
         recall_reason: Why there is no block, if there is none.
+        question: The numbers of the messages that are the question: memory is asked it, and cuts are decided by it.
+        recall_texts: How many of them memory was asked, the newest ones; 0 if it was asked nothing.
+        recall_confidence: How sure it is that memory has to do with the question. It decides the size of the block.
+        recall_size: The most tokens that the block may have by that confidence.
+        recall_cap: The most tokens that the window has for a block.
+        missed: The best passages that match the question and are not in the block.
         prefix_kept: The share of the previous request, by tokens, that is a prefix of this one.
         repairs: Changes that the provider's rules required, and recalled text that came back and was removed.
         warnings: Failures that did not stop the request.
@@ -106,6 +113,12 @@ class ContextReport:
     is_calibrated: bool = False
     recalled_facts: tuple[str, ...] = ()
     overview_tokens: int = 0
+    question: tuple[int, ...] = ()
+    recall_texts: int = 0
+    recall_confidence: float = 0.0
+    recall_size: int = 0
+    recall_cap: int = 0
+    missed: tuple[Missed, ...] = ()
 
     @property
     def over_limit(self) -> int:

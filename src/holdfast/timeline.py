@@ -6,6 +6,7 @@ Internal: `Session` is the public object, and its lock guards every use of a `Ti
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -106,6 +107,7 @@ class WindowSource(Struct, frozen=True, kw_only=True):
         window: The tokens of the model's window.
         sizes: The tokens of each category of the report.
         changes: The kinds of the new edits.
+        quoted: The numbers of the messages that its new block quotes.
     """
 
     base: str
@@ -118,6 +120,7 @@ class WindowSource(Struct, frozen=True, kw_only=True):
     window: int
     sizes: tuple[int, ...]
     changes: tuple[str, ...]
+    quoted: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,6 +261,7 @@ class Timeline:
                 window=report.raw_max_tokens,
                 sizes=tuple(part.tokens for part in report.categories),
                 changes=tuple(change.kind for change in report.changes),
+                quoted=tuple(sorted({hit.message for hit in report.recalled})),
             )
             data = structs.asdict(source)
             rows.append(Record(scope=self.scope, kind=WINDOW, key=key, data=data, time=time, is_durable=False))
@@ -277,18 +281,17 @@ def read_cuts(store: Store, scope: Scope) -> list[Cut]:
     """List what left the windows of a session, oldest first. Edits of one request that are alike are one cut."""
     cuts: dict[tuple[str, int], Cut] = {}
     forgotten: set[int] = set()
-    for record in store.read_records(Select(scope=scope), kind=EDIT):
-        try:
-            edit = editing.from_json(record.data)
-        except FormatError:
-            continue  # assembling warns of it
-        key = (edit.kind, record.time)
+    for past in read_edits(store, scope):
+        edit = past.edit
+        if edit is None:  # assembling warns of it
+            continue
+        key = (edit.kind, past.time)
         if edit.kind == "forgotten":
             forgotten.update(edit.ids)
         elif edit.kind == "restored":
             cuts = {one: _without(cut, edit.ids) if cut.kind == "trimmed" else cut for one, cut in cuts.items()}
-        elif edit.kind in CUT_KINDS and record.key.isdecimal():
-            cuts[key] = _add_edit(cuts.get(key), edit, number=int(record.key), time=record.time)
+        elif edit.kind in CUT_KINDS and past.number >= 0:
+            cuts[key] = _add_edit(cuts.get(key), edit, number=past.number, time=past.time)
     found = [_without(cut, forgotten) for cut in cuts.values()]
     return [cut for cut in found if cut.messages]
 
@@ -348,18 +351,77 @@ def expand_cut(store: Store, scope: Scope, cut: Cut, *, start: int, max_chars: i
     return CutText(cut=cut, messages=tuple(shown))
 
 
-def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter) -> Window:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastTurn:
+    """A recorded turn: the number of its record, its key, its number, its time in Unix milliseconds, and its window."""
+
+    record: int
+    key: str
+    number: int
+    time: int
+    source: WindowSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastEdit:
+    """A recorded edit; None if it cannot be read. Forgetting has no number, -1, and always holds."""
+
+    record: int
+    number: int
+    time: int
+    edit: Edit | None
+
+
+def read_turns(store: Store, scope: Scope, *, after: int = 0) -> list[PastTurn]:
+    """Read the turns of a session whose windows were recorded, oldest first; only those after a record."""
+    found: list[PastTurn] = []
+    for record in store.read_records(Select(scope=scope, after=after), kind=WINDOW):
+        source = msgspec.convert(record.data, WindowSource)
+        found.append(
+            PastTurn(record=record.id, key=record.key, number=int(record.key[:8]), time=record.time, source=source)
+        )
+    return found
+
+
+def read_edits(store: Store, scope: Scope, *, after: int = 0) -> list[PastEdit]:
+    """Read the edits of a session, oldest first; only those after a record."""
+    found: list[PastEdit] = []
+    for record in store.read_records(Select(scope=scope, after=after), kind=EDIT):
+        number = int(record.key) if record.key.isdecimal() else -1
+        edit: Edit | None = None
+        with suppress(FormatError):
+            edit = editing.from_json(record.data)
+        found.append(PastEdit(record=record.id, number=number, time=record.time, edit=edit))
+    return found
+
+
+def rebuild_window(
+    store: Store,
+    scope: Scope,
+    turn: int,
+    *,
+    count: TokenCounter,
+    turns: Sequence[PastTurn] | None = None,
+    edits: Sequence[PastEdit] | None = None,
+) -> Window:
     """Make the window of a past turn again, from the archive and the recorded edits.
+
+    `turns` and `edits` are those of the session, if the caller has read them.
 
     Raises:
         InputError: There is no such turn, or its window was not recorded or is forgotten.
+        FormatError: An edit before it cannot be read.
     """
+    if turns is None:
+        turns = read_turns(store, scope)
+    if edits is None:
+        edits = read_edits(store, scope)
     sources: dict[str, WindowSource] = {}
     key = ""
-    for record in store.read_records(Select(scope=scope), kind=WINDOW):
-        sources[record.key] = msgspec.convert(record.data, WindowSource)
-        if record.key.startswith(f"{turn:08d}:"):  # of two processes at the same turn, the newest
-            key = record.key
+    for past in turns:
+        sources[past.key] = past.source
+        if past.number == turn:  # of two processes at the same turn, the newest
+            key = past.key
     reports: list[Record] = []
     if key:
         reports = store.read_records(Select(scope=scope), kind=TURN, keys=[key])
@@ -367,7 +429,7 @@ def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter
         raise InputError(f"the window of turn {turn} of session {scope.session!r} is not stored; see Session.timeline")
     source = sources[key]
     history = _follow(sources, key)
-    standing, new = _read_edits(store, scope, source, present={*source.system, *history})
+    standing, new = _split_edits(edits, source, present={*source.system, *history})
     items = _read_items(store, scope, (*source.system, *history), (*standing, *new), count=count)
     items = editing.apply(editing.apply(items, standing), new)
     had_messages = bool(source.added or source.kept)
@@ -405,22 +467,22 @@ def _follow(sources: Mapping[str, WindowSource], key: str) -> list[int]:
     return [number for number in history if number]
 
 
-def _read_edits(
-    store: Store, scope: Scope, source: WindowSource, *, present: set[int]
+def _split_edits(
+    edits: Sequence[PastEdit], source: WindowSource, *, present: set[int]
 ) -> tuple[tuple[Edit, ...], list[Edit]]:
     """Return the edits that held before a turn, and those that it made."""
     first, stop = source.edits
     before: list[Edit] = []
     new: list[Edit] = []
-    for record in store.read_records(Select(scope=scope), kind=EDIT):
-        number = int(record.key) if record.key.isdecimal() else -1  # forgetting has no number, and always holds
-        if number >= stop:
+    for past in edits:
+        if past.number >= stop:
             continue
-        edit = editing.from_json(record.data)
-        if number >= first:
-            new.append(edit)
+        if past.edit is None:
+            raise FormatError(f"edit {past.number} of the session cannot be read")
+        if past.number >= first:
+            new.append(past.edit)
         else:
-            before.append(edit)
+            before.append(past.edit)
     return editing.in_force(branch_edits(before, present), limit=source.limit), new
 
 

@@ -224,7 +224,15 @@ def assemble(
         items=plan.items,
         provider=provider,
         valid=valid,
-        report=_report(edits, timeline, request, items=plan.items, valid=valid, outcome=outcome),
+        report=_report(
+            edits,
+            timeline,
+            request,
+            items=plan.items,
+            valid=valid,
+            outcome=outcome,
+            question=history.find_question_numbers(texts),
+        ),
         block=recall.block if request.question else "",
         failures=outcome.failures,
     )
@@ -482,9 +490,14 @@ def _explain_kept_blocks(recall: Recall, items: Sequence[Item]) -> Recall:
     """Return why a block is not placed because of earlier ones, which stay."""
     if not recall.block:
         return recall
-    if _is_new(recall, items):
-        return Recall(reason=TOO_WEAK, warnings=recall.warnings)
-    return Recall(reason=SHOWN, warnings=recall.warnings)
+    return Recall(
+        reason=TOO_WEAK if _is_new(recall, items) else SHOWN,
+        confidence=recall.confidence,
+        texts=recall.texts,
+        size=recall.size,
+        cap=recall.cap,
+        warnings=recall.warnings,
+    )
 
 
 def _explain_no_recall(items: Sequence[Item], texts: Sequence[str], *, position: Position) -> str:
@@ -597,6 +610,7 @@ def _report(
     items: tuple[Item, ...],
     valid: ValidWindow,
     outcome: Outcome,
+    question: tuple[int, ...] = (),
 ) -> ContextReport:
     """Report a turn. Failures while it is recorded are added later."""
     limits = request.limits
@@ -626,6 +640,12 @@ def _report(
         recalled=outcome.recall.hits,
         recalled_facts=tuple(hit.fact.id for hit in outcome.recall.facts),
         recall_reason=outcome.recall.reason,
+        question=question,
+        recall_texts=outcome.recall.texts,
+        recall_confidence=round(outcome.recall.confidence, 3),
+        recall_size=outcome.recall.size,
+        recall_cap=outcome.recall.cap,
+        missed=outcome.recall.missed,
         overview_tokens=overview.tokens if overview is not None else 0,
         model=request.model or None,
         prefix_kept=_measure_kept_prefix(timeline.sent, items),

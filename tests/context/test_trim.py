@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.context.edits import Block, Item, Trimmed, apply, tokens
+from holdfast.context.edits import Block, Item, Relevance, Trimmed, apply, from_json, to_json, tokens
 from holdfast.context.plan import protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
@@ -182,6 +182,22 @@ class TestRelevance:
         window = items(chat(10))
         scores = {2: 9.0, 3: 8.0, 10: 7.0}
         assert kept(window, 730, query="why", scores=scores) == [1, 2, 3, 10, *range(16, 22)]
+
+    def test_a_cut_records_the_scores_that_decided_it(self) -> None:
+        """Of what left, and the lowest of what could have left."""
+        window = items(chat(10))
+        scores = {2: 0.254, 3: 8.0, 10: 7.0, 12: 9.0}
+        budget = limits(730)
+        (edit,) = trim(window, budget=budget, settings=Trim(hysteresis=0.0), query="why", scores=lambda: scores)
+        change = edit.change
+        assert isinstance(change, Trimmed)
+        assert change.relevance == Relevance(scores=((2, 0.25),), least_kept=7.0, best=9.0)
+        assert from_json(to_json(edit)) == edit
+
+    def test_a_cut_by_age_has_no_scores(self) -> None:
+        """Also as it is stored."""
+        (edit,) = trim(items(chat(10)), budget=limits(730), settings=Trim(), query="why")
+        assert to_json(edit)["change"] == {"kind": "trimmed", "limit": limits(730).safe_limit}
 
     def test_a_short_question_recalls_nothing(self) -> None:
         """Then the oldest go, for safety is not skipped."""

@@ -112,14 +112,34 @@ class Pruned(msgspec.Struct, frozen=True, kw_only=True, tag="pruned", tag_field=
     limit: int | None = None
 
 
-class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_field="kind"):
-    """Messages, and all blocks recalled before, left the window. `limit` is the limit that they did not fit into.
+class Relevance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The scores that decided which messages a cut removed. Messages that are kept or removed together count as one.
+
+    Attributes:
+        scores: The numbers and scores of removed messages; one that is not listed shares no word with the question.
+        least_kept: The lowest score of a message that could have been removed too; None if all of them were removed.
+        best: The highest score of a message of the session.
+    """
+
+    scores: tuple[tuple[int, float], ...] = ()
+    least_kept: float | None = None
+    best: float = 0.0
+
+
+class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_field="kind", omit_defaults=True):
+    """Messages, and all blocks recalled before, left the window.
 
     The overview leaves with them, unless only recalled blocks made room for a new one.
+
+    Attributes:
+        limit: The limit that they did not fit into.
+        keeps_overview: Whether the overview stays.
+        relevance: The scores that decided which messages left; None if their age or size decided.
     """
 
     limit: int
     keeps_overview: bool = False
+    relevance: Relevance | None = None
 
 
 class Summarised(msgspec.Struct, frozen=True, kw_only=True, tag="compacted", tag_field="kind"):

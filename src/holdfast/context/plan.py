@@ -15,7 +15,7 @@ from itertools import product
 from typing import Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
-from holdfast.context.edits import Edit, Item, OverviewAdded, Recalled, Trimmed, apply, tokens
+from holdfast.context.edits import Edit, Item, OverviewAdded, Recalled, Relevance, Trimmed, apply, tokens
 from holdfast.context.prune import prune, shrink_results
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, Text, Unit, units
@@ -28,6 +28,8 @@ MISSING_TOKENS: Final = 64
 """The maximum tokens of a result that validation inserts."""
 VALIDATION_MARGIN: Final = 32
 """The maximum tokens of anything else that it inserts, such as a first user message."""
+MAX_LISTED_SCORES: Final = 200
+"""Removed messages whose scores are recorded with a cut, the highest ones: an edit is read with every session."""
 Position: TypeAlias = Literal["tail", "head"]
 """`tail`: the last part of the newest user turn. `head`: a separate message after system prompt and summary."""
 Scores: TypeAlias = Callable[[], Mapping[int, float]]
@@ -274,20 +276,43 @@ def _make_cut(
             excess -= span.tokens
             reason = _TOO_LARGE
     others = [span for span in spans if not span.protected and not span.has_yielded]
-    for span in sorted(others, key=lambda span: max(scores.get(item.id, 0.0) for item in span.items)):
+    least_kept: float | None = None
+    for span in sorted(others, key=lambda span: _score(span, scores)):
         if excess <= 0:
+            least_kept = _score(span, scores)
             break
         removed.update(item.id for item in span.items)
         excess -= span.tokens
         if reason == _NOTHING_LEFT:
             reason = _LEAST_RELEVANT if scores else oldest
     cut = [item for item in items if item.id in removed]
+    relevance = None
+    if reason == _LEAST_RELEVANT:
+        relevance = _make_relevance(cut, scores, least_kept=least_kept)
     return Edit(
-        change=Trimmed(limit=limit),
+        change=Trimmed(limit=limit, relevance=relevance),
         ids=tuple(item.id for item in cut),
         reason=reason,
         tokens_before=sum(item.tokens for item in cut),
         tokens_after=0,
+    )
+
+
+def _score(span: _Span, scores: Mapping[int, float]) -> float:
+    return max(scores.get(item.id, 0.0) for item in span.items)
+
+
+def _make_relevance(cut: Iterable[Item], scores: Mapping[int, float], *, least_kept: float | None) -> Relevance:
+    """Return the scores of a cut, rounded: they are recorded for people."""
+    listed: list[tuple[int, float]] = []
+    for item in cut:
+        if item.id in scores:
+            listed.append((item.id, round(scores[item.id], 2)))
+    listed.sort(key=lambda pair: pair[1], reverse=True)
+    return Relevance(
+        scores=tuple(listed[:MAX_LISTED_SCORES]),
+        least_kept=None if least_kept is None else round(least_kept, 2),
+        best=round(max(scores.values()), 2),
     )
 
 

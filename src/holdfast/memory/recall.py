@@ -50,6 +50,17 @@ _BROAD_VARIETY: Final = 0.3
 (`python -m benchmarks broad`)."""
 _CORRECTION_TOKENS: Final = 250
 """The room for corrections of the system prompt if no passage matches the question."""
+MAX_MISSED: Final = 5
+"""The best passages outside the block that are listed with it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Missed:
+    """A passage that matches the question and is not in the block, by number, and its score."""
+
+    message: int
+    passage: int
+    score: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +77,10 @@ class Recall:
         confidence: How sure it is that memory has to do with the question, which decides the size of the block.
         reason: Why there is no block.
         warnings: What the search had to do without, such as vectors.
+        texts: How many texts of the question were searched for, the newest ones; 0 if nothing was searched.
+        size: The most tokens that the block may have by its confidence; 0 if no passage is relevant.
+        cap: The most tokens that any block may have.
+        missed: The best passages that match the question and are not in the block, best first.
     """
 
     block: str = ""
@@ -77,6 +92,10 @@ class Recall:
     confidence: float = 0.0
     reason: str = ""
     warnings: tuple[str, ...] = ()
+    texts: int = 0
+    size: int = 0
+    cap: int = 0
+    missed: tuple[Missed, ...] = ()
 
     @property
     def messages(self) -> list[int]:
@@ -191,11 +210,12 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     deadlines = request.deadlines
     fact_hits = choose_facts(request.facts, query, settled=request.hidden.pairs)
     found = find_passages(request.store, add_quotes(query, fact_hits), request.embedder, deadlines)
-    nothing = Recall(confidence=measure_confidence(found.signals), warnings=found.warnings)
+    confidence = measure_confidence(found.signals)
     spread = spread_over_sessions(found) if query.is_broad else None
     size = 0
     if not query.is_listing:
-        size = choose_size(found, confidence=nothing.confidence, is_broad=spread is not None)
+        size = choose_size(found, confidence=confidence, is_broad=spread is not None)
+    nothing = Recall(confidence=confidence, warnings=found.warnings, texts=len(query.texts), size=size, cap=query.cap)
     # What the system prompt says about it may have been corrected in other words than those of the question.
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     may_be_corrected = bool(instructed) or _is_in_window(found)
@@ -291,7 +311,27 @@ def _compose(
         hits=make_hits(passages, found.ranking, quoted=details),
         sessions=tuple(sessions),
         sessions_note=note,
+        missed=_find_missed(found, quoted=details),
     )
+
+
+def _find_missed(found: Found, *, quoted: Collection[int]) -> tuple[Missed, ...]:
+    """Return the best passages that may be recalled and are not quoted."""
+    candidates = found.candidates
+    missed: list[Missed] = []
+    for place in found.ranking.order.tolist():
+        if len(missed) == MAX_MISSED:
+            break
+        if place in quoted or not candidates.eligible[place]:
+            continue
+        missed.append(
+            Missed(
+                message=int(candidates.messages[place]),
+                passage=int(candidates.passages[place]),
+                score=round(float(found.ranking.scores[place]), 4),
+            )
+        )
+    return tuple(missed)
 
 
 def _note_sessions(query: RecallQuery, *, shown: int) -> str:
