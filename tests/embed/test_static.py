@@ -260,6 +260,24 @@ class TestWordllama:
         assert embedder.space.name == WORDLLAMA
         assert embed(embedder, "cat").any()
 
+    def test_the_package_is_loaded_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Every engine of a process uses the same model."""
+        wordllama_package(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        assert StaticEmbedder.from_wordllama() is StaticEmbedder.from_wordllama()
+
+    def test_another_version_of_the_package_is_loaded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A model that was replaced while a program runs has a space of its own."""
+        table, _ = wordllama_package(tmp_path)
+        monkeypatch.syspath_prepend(tmp_path)
+        before = StaticEmbedder.from_wordllama()
+        other = tmp_path / "other.safetensors"
+        save_safetensors(other, {"embedding.weight": (VECTORS + 1).astype(np.float16)})
+        other.replace(table)
+        after = StaticEmbedder.from_wordllama()
+        assert before.space != after.space
+        assert not np.array_equal(embed(before, "cat"), embed(after, "cat"))
+
     def test_a_package_without_its_files(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         """A package of that name with other contents is not used; the error says what to install."""
         table, _ = wordllama_package(tmp_path)

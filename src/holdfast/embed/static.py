@@ -12,7 +12,7 @@ import math
 import zipfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -65,11 +65,12 @@ class StaticEmbedder:
 
     @classmethod
     def from_wordllama(cls) -> StaticEmbedder:
-        """Load the model in the installed `wordllama` package."""
+        """Return the model in the installed `wordllama` package. It is loaded once by a process."""
         files = find_wordllama()
         if files is None:
             raise EmbeddingError(f"{WORDLLAMA} is not installed: {install_command('local')}", provider="static")
-        return cls(*files, name=WORDLLAMA)
+        table, tokenizer = files
+        return _load_wordllama(table, tokenizer, _read_state(table), _read_state(tokenizer))
 
     def __repr__(self) -> str:
         return f"StaticEmbedder({self.space.name!r})"
@@ -148,6 +149,20 @@ def find_wordllama() -> tuple[Path, Path] | None:
         if table.is_file() and tokenizer.is_file():
             return table, tokenizer
     return None
+
+
+# A program may open an engine for each of its requests: loading the tokenizer, reading both files for the digest and
+# converting the table take 120 ms of the processor, and nothing changes the model.
+@lru_cache(maxsize=1)
+def _load_wordllama(table: Path, tokenizer: Path, *_states: tuple[int, ...]) -> StaticEmbedder:
+    """Load the model in the `wordllama` package, again if one of its files was replaced."""
+    return StaticEmbedder(table, tokenizer, name=WORDLLAMA)
+
+
+def _read_state(path: Path) -> tuple[int, ...]:
+    """Return numbers that differ if a file was replaced."""
+    state = path.stat()
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def is_static_model(folder: Path) -> bool:

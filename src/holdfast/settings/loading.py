@@ -4,6 +4,7 @@ import os
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Generic, TypeVar
@@ -295,17 +296,22 @@ def _merge(schema: Schema[Any], layers: Iterable[Layer]) -> tuple[dict[str, obje
     return values, origins
 
 
+@cache  # msgspec evaluates every annotation again, which took half of the time in which an engine is opened
+def _list_fields(section: type[msgspec.Struct]) -> tuple[tuple[str, type[msgspec.Struct] | None], ...]:
+    """Return the fields of a section, and the section that each of them holds, if any."""
+    return tuple((field.name, struct_of(field.type)) for field in msgspec.structs.fields(section))
+
+
 def _build(
     section: type[_Section], values: Mapping[str, object], origins: Mapping[str, str], *, prefix: str = ""
 ) -> _Section:
     fields: dict[str, Any] = {}
-    for field in msgspec.structs.fields(section):
-        key = f"{prefix}{field.name}"
-        below = struct_of(field.type)
+    for name, below in _list_fields(section):
+        key = f"{prefix}{name}"
         if below is not None:
-            fields[field.name] = _build(below, values, origins, prefix=f"{key}.")
+            fields[name] = _build(below, values, origins, prefix=f"{key}.")
         elif key in values:
-            fields[field.name] = values[key]
+            fields[name] = values[key]
     try:
         return section(**fields)
     except ValueError as error:

@@ -159,14 +159,16 @@ class Source:
         def names(row: Setting) -> tuple[str, ...]:
             return (row.variable, *(f"{_PREFIX}{alias.upper()}" for alias in row.aliases))
 
-        known: dict[str, Setting] = {}
-        for row in self.schema.rows:
-            for name in names(row):
-                known[name] = row
         raw_values: dict[str, object] = {}
         ignored: dict[str, str] = {}
-        for name, text in sorted(self.environ.items()):
-            if not name.startswith(_PREFIX) or not text or name in _NOT_SETTINGS:
+        variables = {name: text for name, text in self.environ.items() if name.startswith(_PREFIX) and text}
+        known: dict[str, Setting] = {}
+        if variables:
+            for row in self.schema.rows:
+                for name in names(row):
+                    known[name] = row
+        for name, text in sorted(variables.items()):
+            if name in _NOT_SETTINGS:
                 continue
             if name in known:
                 raw_values[name] = known[name].parse_text(text)
