@@ -96,7 +96,7 @@ class TestAfterAResponse:
     def test_a_response_whose_stream_the_client_left_is_continued(self, start: Start) -> None:
         """Its id is in the first event."""
         is_over = Event()
-        with start([Cut(ScriptedReply(text="Hi."), after=4, when=is_over), "Fine."], settings=PLAIN) as server:
+        with start([Cut(ScriptedReply(text="Hi."), after=5, when=is_over), "Fine."], settings=PLAIN) as server:
             body = make_body(PATH, "hello", stream=True)
             headers = credential(PATH, ANN)
             with patient.stream("POST", f"{server.url}/v1/{PATH}", json=body, headers=headers) as reply:

@@ -378,7 +378,7 @@ class TestOpenAI:
         pieces = ScriptedReply(pieces=("half ", "of ", "it"))
         received = threading.Event()
         headers = {"x-holdfast-session": "s1", **OWNER}
-        with start([Cut(pieces, after=4 if path == "responses" else 3, when=received)]) as server:
+        with start([Cut(pieces, after=5 if path == "responses" else 3, when=received)]) as server:
             with (
                 suppress(httpx.HTTPError),
                 patient.stream("POST", f"{server.url}/v1/{path}", json=body, headers=headers) as reply,

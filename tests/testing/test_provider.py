@@ -82,3 +82,14 @@ def test_rules_that_a_request_breaks_are_listed(model_server: ScriptedProvider) 
     orphan = {"role": "tool", "tool_call_id": "c9", "content": "42"}
     patient.post(model_server.url + "/v1/chat/completions", json={"model": "m", "messages": [orphan]})
     assert [violation.rule for violation in model_server.check()] == ["orphan-result"]
+
+
+def test_a_word_of_a_response_comes_with_its_delta(model_server: ScriptedProvider) -> None:
+    """An item that begins is empty, as the provider sends it: a client that reads it has not read the reply."""
+    model_server.set_script([ScriptedReply(text="the port is 5433", calls=(CALL,))])
+    events = post(model_server, "openai_responses", stream=True).text.split("\n\n")
+    before_deltas = "".join(events[:3])
+    assert "response.content_part.added" in before_deltas
+    assert "5433" not in before_deltas
+    (begun,) = [event for event in events if "output_item.added" in event and "function_call" in event]
+    assert "税" not in begun.encode().decode("unicode_escape")

@@ -380,18 +380,27 @@ def openai_events(said: ScriptedReply, *, model: str = "scripted", number: int =
     yield None, "[DONE]"
 
 
+_UNFINISHED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "reasoning": {"summary": []},
+    "message": {"content": []},
+    "function_call": {"arguments": ""},
+}
+"""What an item of Responses does not have yet when it begins, by its type."""
+
+
 def responses_events(said: ScriptedReply, *, model: str = "scripted", number: int = 1) -> Iterator[Event]:
     """A reply as Responses streams it."""
     response = responses_message(said, model=model, number=number)
     yield _named({"type": "response.created", "response": {**response, "status": "in_progress", "output": []}})
     for index, item in enumerate(_items(said, number)):
-        yield _named(
-            {"type": "response.output_item.added", "output_index": index, "item": {**item, "status": "in_progress"}}
-        )
+        begun = {**item, **_UNFINISHED[item["type"]], "status": "in_progress"}
+        yield _named({"type": "response.output_item.added", "output_index": index, "item": begun})
         if item["type"] == "message":
+            place = {"item_id": item["id"], "output_index": index, "content_index": 0}
+            empty = {"type": "output_text", "text": "", "annotations": []}
+            yield _named({"type": "response.content_part.added", **place, "part": empty})
             for piece in said.arriving:
-                delta = {"item_id": item["id"], "output_index": index, "content_index": 0, "delta": piece}
-                yield _named({"type": "response.output_text.delta", **delta})
+                yield _named({"type": "response.output_text.delta", **place, "delta": piece})
         yield _named({"type": "response.output_item.done", "output_index": index, "item": item})
     yield _named({"type": f"response.{response['status']}", "response": response})
 
