@@ -177,23 +177,23 @@ class TestOverflow:
 
 
 class TestCounting:
-    def test_the_window_is_counted_and_not_the_history(self, start: Start) -> None:
+    @pytest.mark.parametrize("name", [{"x-claude-code-session-id": "s1"}, {}], ids=["named", "unnamed"])
+    def test_the_window_is_counted_and_not_the_history(self, start: Start, name: dict[str, str]) -> None:
         """And a text that is no conversation of the session is counted as it came."""
-        with (
-            start(lambda _: "Fine.", settings=SMALL) as server,
-            anthropic(server.url) as client,
-        ):
+        headers = {**name, **OWNER}
+        with start(lambda _: "Fine.", settings=SMALL) as server:
             history: list[Any] = [
                 {"role": "user" if number % 2 == 0 else "assistant", "content": f"{number} " + "word " * 900}
                 for number in range(41)
             ]
-            client.messages.create(model=MODEL, max_tokens=500, messages=history, tools=[LS])
+            asked = {"model": MODEL, "max_tokens": 500, "messages": history, "tools": [LS]}
+            reply = patient.post(f"{server.url}/v1/messages", json=asked, headers=headers)
+            session = reply.headers["x-holdfast-session"]
             sent = server.provider.bodies[-1]["messages"]
             assert len(sent) < len(history)
             history += [{"role": "assistant", "content": "Fine."}, {"role": "user", "content": "And now?"}]
             count = {"model": MODEL, "messages": history, "tools": [LS]}
-            headers = {"x-claude-code-session-id": "s1", **OWNER}
-            archived = len(texts(server.engine))
+            archived = len(texts(server.engine, session))
             patient.post(f"{server.url}/v1/messages/count_tokens", json=count, headers=headers)
             counted = server.provider.bodies[-1]["messages"]
             assert counted[-2:] == history[-2:]
@@ -201,4 +201,4 @@ class TestCounting:
             other = {"model": MODEL, "messages": [{"role": "user", "content": "foo"}]}
             patient.post(f"{server.url}/v1/messages/count_tokens", json=other, headers=headers)
             assert server.provider.bodies[-1] == other
-            assert len(texts(server.engine)) == archived
+            assert len(texts(server.engine, session)) == archived

@@ -349,6 +349,12 @@ class Conversations:
 
     # --- histories -------------------------------------------------------------------
 
+    def find(self, messages: Sequence[Message], *, owner: Scope) -> str:
+        """Return the session that a history of a caller continues; empty if there is none."""
+        history = _History(messages, self._key())
+        with self._lock:
+            return self._find(history, self._load(owner), owner)
+
     def begin(self, messages: Sequence[Message], *, owner: Scope, is_aside: bool = False) -> Conversation | None:
         """Return the conversation that a request of a caller continues, or a new one; None without any message.
 

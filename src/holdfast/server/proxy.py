@@ -563,11 +563,16 @@ class Proxy:
         """Return a body with the window that would be sent; as it came if its session is not known."""
         read = partial(read_body, format="anthropic")
         asked = await self._bodies.parse(content, _find_encoding(request), read, held=held)
-        name = host_session(request.headers, asked.body)
-        if not name or self._shadow:
+        if self._shadow:
             return content
         caller = await self._identify(request, asked.body)
-        session = await self._open_session(name, owner=caller.scope(request.headers))
+        owner = caller.scope(request.headers)
+        name = host_session(request.headers, asked.body)
+        if not name:
+            name = await asyncio.to_thread(self._conversations.find, asked.messages, owner=owner)
+        if not name:
+            return content
+        session = await self._open_session(name, owner=owner)
         window = await session.preview(asked.messages, provider=asked.format)
         if window is None:
             return content
