@@ -184,7 +184,7 @@ class Engine:
         fact_reader = _open_model(reader, settings)
         options: dict[str, Any] = {"is_personal": personal}
         if clock is not None:
-            require_type(Callable, "a function that returns Unix milliseconds", clock=clock)  # type: ignore[arg-type]
+            _require_clock(clock)
             options["clock"] = clock
         return cls(
             Memory.open(path, settings=settings, **options),
@@ -627,6 +627,16 @@ def _warn_of_shared(loaded: Loaded[Settings], folder: Path, *, own: Settings) ->
         return []
     names = ", ".join(keys)
     return [f"{folder / PROJECT_FILE}: {names}: ignored, because all projects of this memory share the value in use"]
+
+
+def _require_clock(clock: object) -> None:
+    """Raise an InputError unless a clock returns milliseconds.
+
+    `time.time` returns seconds as a fraction: every message would be of January 1970.
+    """
+    words = "a function that returns Unix milliseconds, such as lambda: time.time_ns() // 1_000_000"
+    if not callable(clock) or type(clock()) is not int:
+        raise make_error("clock", clock, words)
 
 
 def _read_settings(given: object) -> tuple[Settings, tuple[str, ...]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -301,6 +302,10 @@ class TestWrongTypes:
         """Before the memory is opened."""
         with pytest.raises(InputError, match=next(iter(named))):
             Engine.open(tmp_path / "memory", settings=QUIET, **named)
+
+    def test_a_clock_of_seconds_is_refused(self, tmp_path: Path) -> None:
+        with pytest.raises(InputError, match="milliseconds"):
+            Engine.open(tmp_path / "memory", settings=QUIET, clock=time.time)  # type: ignore[arg-type]
 
 
 class TestCommands:
