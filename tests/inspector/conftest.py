@@ -5,8 +5,10 @@ from __future__ import annotations
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,7 +20,7 @@ from holdfast.server.app import create_app
 from holdfast.server.inspector.data import Health, Note, Outside
 from holdfast.server.inspector.web import address
 from holdfast.settings import Embedding, Settings
-from support.waiting import UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED
 
 HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> "
@@ -80,17 +82,40 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         talk(engine, "harbour", turns=14)
         engine.session("hostile <b>name</b>").assemble([{"role": "user", "content": HOSTILE}], limit=2_000_000)
         engine.session("harbour").remember("The ledger listens on port 7001.", type="config")
-        server = uvicorn.Server(
-            uvicorn.Config(create_app(engine, token="secret", outside=OUTSIDE), port=0, log_level="warning")
-        )
-        thread = threading.Thread(target=server.run)
-        thread.start()
-        while not server.started:
-            threading.Event().wait(0.01)
-        url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-        yield Running(engine=engine, url=url, key_url=address(url, "secret"))
-        server.should_exit = True
-        thread.join()
+        with serve(engine) as started:
+            yield started
+
+
+@contextmanager
+def serve(engine: Engine, *, outside: Outside = OUTSIDE) -> Iterator[Running]:
+    """Run a server with the inspector over an engine."""
+    server = uvicorn.Server(
+        uvicorn.Config(create_app(engine, token="secret", outside=outside), port=0, log_level="warning")
+    )
+    thread = threading.Thread(target=server.run)
+    thread.start()
+    while not server.started:
+        threading.Event().wait(0.01)
+    url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    yield Running(engine=engine, url=url, key_url=address(url, "secret"))
+    server.should_exit = True
+    thread.join()
+
+
+@contextmanager
+def open_page(browser: Any, running: Running, *, width: int = 1200) -> Iterator[Any]:
+    """Open a page of the inspector; whatever the browser complains about or asks elsewhere fails the test."""
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    context.set_default_timeout(1000 * PATIENCE)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.on("request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url))
+    page.goto(running.key_url)
+    yield page
+    context.close()
+    assert complaints == []
 
 
 def find_chromium() -> str | None:

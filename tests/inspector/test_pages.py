@@ -19,6 +19,8 @@ PAGES = (
     "/session/messages?session=harbour&before=20",
     "/turn?session=harbour&turn=15&page=1",
     "/memory",
+    "/overview",
+    "/notes",
     "/ask?q=Which+port+has+part+1%3F&b=recall.neighbours%3D0",
     "/health",
     "/checks",
@@ -131,7 +133,7 @@ class TestPages:
 
     def test_notes_and_health(self, client: httpx.Client) -> None:
         """From outside the store: notes as Markdown, findings escaped, settings with their source."""
-        assert "<code>tides.csv</code>" in client.get("/memory").text
+        assert "<code>tides.csv</code>" in client.get("/notes").text
         text = client.get("/checks").text
         assert "&lt;b&gt;broken" in text
         assert "recall.enabled" in text
@@ -159,43 +161,6 @@ class TestButtons:
         assert act(client, action="unpin", message="2").status_code == 200
         assert act(client, action="include", message="3").status_code == 200
         assert "come back" in act(client, action="undo trim").text
-
-    def test_a_fact_from_its_birth_to_its_end(self, client: httpx.Client) -> None:
-        """Added, corrected, retired, and forgotten after what will be erased was shown."""
-        stored = act(client, action="add", content="The harbour opens at six.", type="decision", session="").text
-        first = stored.split()[1]
-        second = act(
-            client, action="correct", session="", fact=first, content="The harbour opens at seven."
-        ).text.split()[1]
-        text = client.get("/memory").text
-        assert "opens at seven" in text
-        assert "opens at six" not in text
-        assert "opens at six" in client.get("/memory?all=1").text
-        assert act(client, action="retire", session="", fact=second).status_code == 200
-        assert "opens at seven" not in client.get("/memory").text
-        shown = client.get(f"/erase?fact={second}").text
-        assert "opens at seven" in shown
-        assert act(client, action="forget fact", session="harbour", fact=second).status_code == 400
-        assert act(client, action="forget fact", session="", fact=second).status_code == 200
-        assert "opens at seven" not in client.get("/memory?all=1").text
-        assert act(client, action="forget fact", fact="nosuch").status_code == 400
-
-    def test_one_click_decides_between_facts_that_contradict_each_other(self, client: httpx.Client) -> None:
-        """The fact that is kept replaces the other, whose history stays."""
-        ids: list[str] = []
-        for language in ("Go", "Rust"):
-            words = f"The crane control is written in {language}."
-            ids.append(act(client, action="add", content=words, session="").text.split()[1])
-        text = client.get("/memory").text
-        section = text[text.index("Facts that contradict each other") : text.index("All facts")]
-        assert [section.count(f'data-fact="{fact}"') for fact in ids] == [1, 1]
-        assert section.count('data-act="keep"') == 2
-        assert act(client, action="keep", session="", fact=ids[0]).status_code == 200
-        after = client.get("/memory").text
-        assert "contradict each other" not in after
-        assert "written in Rust" not in after
-        assert "written in Rust" in client.get("/memory?all=1").text
-        assert act(client, action="keep", session="", fact=ids[0]).status_code == 400
 
     def test_a_message_is_forgotten(self, client: httpx.Client, running: Running) -> None:
         """What will be erased is shown first."""

@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from threading import Lock
 from typing import Final
@@ -18,8 +18,6 @@ from holdfast.context.edits import Item
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
-from holdfast.memory import facts as versions
-from holdfast.memory.conflicts import Conflict
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.recall import Recall
 from holdfast.memory.sessions import make_title, read_title
@@ -28,7 +26,7 @@ from holdfast.providers.models import cost
 from holdfast.report import ContextReport, Window
 from holdfast.session import Session
 from holdfast.settings import Settings
-from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
+from holdfast.store.base import Across, MessageRow, Scope, Select
 from holdfast.timeline import WINDOW, WindowSource
 
 PAGE: Final = 60
@@ -347,69 +345,6 @@ def compare(old: Window | None, new: Window) -> list[Change]:
             if part:
                 changes.append(Change(kind=name, messages=tuple(map(view_item, part))))
     return changes
-
-
-# --- memory ------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FactView:
-    """A fact with its earlier versions, and the fact that replaced it."""
-
-    row: FactRow
-    history: tuple[FactRow, ...]
-    successor: FactRow | None = None
-    is_current: bool = True
-
-
-def list_facts(engine: Engine, params: Params, tenants: Sequence[str]) -> list[FactView]:
-    """Return the facts that match the filters, newest first; with `all` also those that no longer hold."""
-    store = engine._memory.store
-    rows = [
-        row for tenant in tenants for row in store.read_facts(Select(scope=Scope(tenant=tenant), across=EVERYTHING))
-    ]
-    # A folder that several owners imported gives each of them facts of the same ids.
-    known: dict[tuple[Scope, str], list[FactRow]] = {}
-    for row in rows:
-        known.setdefault((row.scope, row.id), []).append(row)
-    newest = {(_without_session(row.scope), row.id): row for row in rows}
-    current = set(versions.current(rows))
-    found: list[FactView] = []
-    for history in known.values():
-        row = history[-1]
-        if not _matches(row, params) or (row not in current and not params.get("all")):
-            continue
-        successor = newest.get((_without_session(row.scope), row.superseded_by or ""))
-        found.append(FactView(row=row, history=tuple(history[:-1]), successor=successor, is_current=row in current))
-    return sorted(found, key=lambda fact: -fact.row.time)
-
-
-def list_conflicts(engine: Engine, tenants: Sequence[str]) -> list[Conflict]:
-    """Return the facts of all projects and agents that contradict each other, the newest first."""
-    found: list[Conflict] = []
-    for tenant in tenants:
-        found += engine._memory.conflicts(scope=Scope(tenant=tenant), across=EVERYTHING)
-    return found
-
-
-def _without_session(scope: Scope) -> Scope:
-    return replace(scope, session="")
-
-
-def _matches(row: FactRow, params: Params) -> bool:
-    return params.get("type", "") in {"", row.type} and params.get("q", "").casefold() in row.content.casefold()
-
-
-def find_fact(engine: Engine, scope: Scope, key: str) -> FactRow:
-    """Return the newest version of a fact of a scope.
-
-    Raises:
-        InputError: There is no such fact.
-    """
-    rows = engine._memory.store.read_facts(Select(scope=scope), keys=[key])
-    if not rows:
-        raise InputError(f"there is no fact {key}")
-    return rows[-1]
 
 
 # --- questions ---------------------------------------------------------------

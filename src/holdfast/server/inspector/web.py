@@ -9,7 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -26,14 +26,14 @@ from starlette.staticfiles import StaticFiles
 from holdfast import __version__
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
-from holdfast.memory.facts import retire
+from holdfast.memory.query import find_recall_switch
 from holdfast.report import NAMES
 from holdfast.search.fuse import Parts
 from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import derive
-from holdfast.server.inspector import data, draw, markup
+from holdfast.server.inspector import data, draw, facts, markup
 from holdfast.session import Session
-from holdfast.store.base import FactType, Scope, Select
+from holdfast.store.base import Scope, Select
 from holdfast.text import plural
 
 HERE: Final = Path(__file__).parent
@@ -50,14 +50,8 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
-FACT_TYPES: Final[tuple[FactType, ...]] = (
-    "decision",
-    "implementation",
-    "config",
-    "issue",
-    "task_state",
-    "architecture",
-)
+MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin", "exclude", "include"})
+"""The actions of the buttons of a message; others are about facts."""
 
 
 def address(url: str, token: str) -> str:
@@ -104,6 +98,8 @@ class Inspector:
         self._engine = engine
         self._key = derive(token, "inspector")
         self._sessions = data.Sessions(engine)
+        self._facts = facts.Facts(engine)
+        self._actions = facts.FactActions(engine)
         self._outside = outside or data.Outside()
         self._pages = Environment(
             loader=FileSystemLoader(HERE / "templates"),
@@ -114,6 +110,7 @@ class Inspector:
         )
         self._pages.filters |= {
             "time": format_time,
+            "age": facts.describe_age,
             "human": human,
             "plural": plural,
             "clean": markup.clean,
@@ -126,7 +123,7 @@ class Inspector:
             "part_class": draw.class_of,
             "parts": draw.PARTS,
             "version": __version__,
-            "fact_types": FACT_TYPES,
+            "fact_types": facts.FACT_TYPES,
             "score_parts": score_parts,
         }
 
@@ -140,6 +137,8 @@ class Inspector:
             "/session/messages": self.messages,
             "/turn": self.turn,
             "/memory": self.memory,
+            "/overview": self.overview,
+            "/notes": self.notes,
             "/erase": self.erase,
             "/ask": self.ask,
             "/health": self.health,
@@ -283,40 +282,80 @@ class Inspector:
 
     def memory(self, params: data.Params) -> str:
         """Show the facts."""
-        tenants = self._sessions.tenants()
-        facts = data.list_facts(self._engine, params, tenants)
+        known = self._facts.read(self._sessions.tenants())
+        matching = facts.sort_facts([fact for fact in known.facts if fact.matches(params)], params)
         start = int(params.get("start") or 0)
+        shown = matching[start : start + data.PAGE]
+        sources = self._facts.find_sources([fact.row for fact in shown])
+        template = "memory.html"
+        if params.get("rows"):
+            template = "_fact_rows.html" if start else "_facts.html"
         return self._render(
-            "_facts.html" if params.get("rows") else "memory.html",
+            template,
             page="memory",
             params=params,
-            facts=facts[start : start + data.PAGE],
-            conflicts=[] if start else data.list_conflicts(self._engine, tenants),
-            total=len(facts),
-            more=len(facts) > start + data.PAGE,
+            facts=shown,
+            conflicts=[] if start else known.conflicts,
+            sources=sources,
+            titles={scope: self._facts.find_title(scope) for scope in sources.values()},
+            total=len(matching),
+            holding=sum(fact.holds for fact in known.facts),
+            more=len(matching) > start + data.PAGE,
             start=start,
-            notes=self._outside.notes(),
-            scopes=sorted(
-                {(scope.tenant, scope.project, scope.agent) for scope in self._engine._memory.store.scopes()}
-            ),
+            owners=self._list_owners(),
+            states=facts.STATES,
         )
+
+    def overview(self, params: data.Params) -> str:
+        """Show what a coming session of a project starts with."""
+        owners = self._list_owners()
+        chosen = params.get("in", "").removeprefix("?")
+        scope = owners[0] if owners else Scope()
+        if chosen:
+            scope = data.parse_scope(dict(parse_qsl(chosen, keep_blank_values=True)))
+        memory = self._engine._find_resources(scope.project).memory
+        cap = min(memory.settings.recall.overview_tokens, memory.settings.recall.hard_cap_tokens)
+        return self._render(
+            "overview.html",
+            page="memory",
+            params=params,
+            owners=owners,
+            scope=scope,
+            cap=cap,
+            switch=find_recall_switch(memory.settings),
+            overview=memory.make_overview(scope=scope, cap=cap),
+        )
+
+    def notes(self, params: data.Params) -> str:
+        """Show the notes of the workspace."""
+        return self._render("notes.html", page="memory", params=params, notes=self._outside.notes())
+
+    def _list_owners(self) -> list[Scope]:
+        """List the tenants, projects and agents that have sessions or facts, the one with the newest message first."""
+        scopes = [*self._sessions.listed(), *self._engine._memory.store.scopes()]
+        return list(dict.fromkeys(map(facts.owner_of, scopes)))
 
     def erase(self, params: data.Params) -> str:
         """Show what exactly would be erased."""
         scope = data.parse_scope(params)
         store = self._engine._memory.store
-        facts, rows = [], []
-        if params.get("fact"):
-            facts = store.read_facts(Select(scope=scope), keys=[params["fact"]])
+        erased, rows = [], []
+        for owner, key in facts.parse_items(params):
+            erased += store.read_facts(Select(scope=owner), keys=[key])
         if params.get("message"):
             ids = (int(params["message"]),)
             rows = store.read_messages(Select(scope=scope, ids=ids))
             related = store.read_facts(Select(scope=scope, across=True))
-            facts = [row for row in related if int(params["message"]) in row.evidence]
-        if not facts and not rows:
+            erased = [row for row in related if int(params["message"]) in row.evidence]
+        if not erased and not rows:
             raise InputError("there is nothing to erase: it is gone already")
         return self._render(
-            "_erase.html", scope=scope, params=params, facts=facts, messages=[data.view_message(row) for row in rows]
+            "_erase.html",
+            scope=scope,
+            params=params,
+            facts={(row.scope, row.id): row for row in erased}.values(),
+            items="\n".join(link("", owner, fact=key) for owner, key in facts.parse_items(params)),
+            messages=[data.view_message(row) for row in rows],
         )
 
     # --- questions ---------------------------------------------------------------
@@ -375,12 +414,18 @@ class Inspector:
             said = await to_thread.run_sync(self.act, form)
         except (HoldfastError, ValueError) as error:
             return PlainTextResponse(f"{error}\n", status_code=400, headers=HEADERS)
-        return PlainTextResponse(said, headers=HEADERS)
+        undo = {"x-undo": str(said.undo)} if said.undo else {}
+        return PlainTextResponse(said.text, headers=HEADERS | undo)
 
-    def act(self, form: Mapping[str, str]) -> str:
+    def act(self, form: Mapping[str, str]) -> facts.Said:
         """Run the action of a button, and return a sentence about the result."""
-        scope = data.parse_scope(form)
         action = form.get("action", "")
+        if action in MESSAGE_ACTIONS:
+            return facts.Said(text=self._act_on_message(action, form))
+        return self._actions.run(action, form)
+
+    def _act_on_message(self, action: str, form: Mapping[str, str]) -> str:
+        scope = data.parse_scope(form)
         session = self._engine._open_session(scope)
         number = int(form.get("message") or 0)
         if action == "undo trim":
@@ -392,32 +437,8 @@ class Inspector:
         if action in {"pin", "unpin"}:
             session.pin([number], pinned=action == "pin")
             return f"Message {number} is {'pinned' if action == 'pin' else 'no longer pinned'}."
-        if action in {"exclude", "include"}:
-            session.exclude([number], excluded=action == "exclude")
-            return f"Message {number} is {'not recalled from now on' if action == 'exclude' else 'recalled again'}."
-        return self._act_on_fact(action, scope, form)
-
-    def _act_on_fact(self, action: str, scope: Scope, form: Mapping[str, str]) -> str:
-        memory, content = self._engine._memory, form.get("content", "").strip()
-        kind: FactType = next((one for one in FACT_TYPES if one == form.get("type")), "decision")
-        if action == "add":
-            fact = memory.remember(content, scope=replace(scope, session=""), type=kind)
-            return f"Fact {fact.id} is stored."
-        old = data.find_fact(self._engine, scope, form.get("fact", ""))
-        if action == "correct":
-            new = memory.remember(content, scope=old.scope, type=old.type, subject=old.subject, slot=old.slot)
-            if new.id != old.id:
-                memory.store.add_facts([replace(old, superseded_by=new.id, time=memory.clock())])
-            return f"Fact {new.id} replaces {old.id}."
-        if action == "keep":
-            over = memory.keep_fact(old.id, scope=old.scope)
-            return f"Fact {old.id} is kept and replaces {len(over)}; the history stays."
-        if action == "retire":
-            memory.store.add_facts([retire(old, time=memory.clock())])
-            return f"Fact {old.id} no longer holds; its history stays."
-        if action == "forget fact":
-            return f"{plural(memory.forget(scope=old.scope, fact_ids=[old.id], across=True), 'row')} erased."
-        raise InputError(f"action {action!r} is not known")
+        session.exclude([number], excluded=action == "exclude")
+        return f"Message {number} is {'not recalled from now on' if action == 'exclude' else 'recalled again'}."
 
     # --- live updates ------------------------------------------------------------
 

@@ -3,18 +3,52 @@
 const $ = (selector, root = document) => root.querySelector(selector);
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 
+async function request(address, options) {
+  try {
+    const answer = await fetch(address, options);
+    showLost("");
+    return answer;
+  } catch (error) {
+    showLost("The server does not answer: what you see may be old. If it was stopped, run `holdfast ui` again and open the address that it prints.");
+    throw error;
+  }
+}
+
 async function load(address) {
-  const answer = await fetch(address);
+  const answer = await request(address);
   if (!answer.ok && answer.status !== 404) throw new Error(await answer.text());
   return answer.text();
 }
 
-function say(text) {
+function showLost(text) {
+  const line = $("#lost");
+  line.hidden = !text;
+  if (line.textContent !== text) line.textContent = text;
+  $("#live").classList.toggle("on", !text);
+  $("#live").textContent = text ? "not connected" : "live";
+}
+
+function explain(error) {
+  const problem = document.createElement("p");
+  problem.className = "problem";
+  problem.textContent = error instanceof TypeError ? "No answer: the server cannot be reached." : "The server could not answer this.";
+  return problem;
+}
+
+// A call whose failure is shown already: by `request` if the server is gone, else in the place of the answer.
+addEventListener("unhandledrejection", (event) => {
+  event.preventDefault();
+  if (!(event.reason instanceof TypeError)) say("The server could not answer this.");
+});
+
+function say(text, undo) {
   const line = $("#said");
-  line.textContent = text;
+  $("#said-text").textContent = text;
+  $("#undo").hidden = !undo;
+  $("#undo").dataset.undo = undo ?? "";
   line.classList.add("on");
   clearTimeout(say.timer);
-  say.timer = setTimeout(() => line.classList.remove("on"), 4000);
+  say.timer = setTimeout(() => line.classList.remove("on"), undo ? 12000 : 4000);
 }
 
 function join(address, query) {
@@ -45,9 +79,14 @@ for (const form of $$("form[data-live]")) {
     const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString();
     const number = ++wanted;
     history.replaceState(null, "", join(form.getAttribute("action"), query));
-    const text = await load(join(form.dataset.live, query));
-    if (number === wanted) $(form.dataset.target).innerHTML = text;
-    if (form.dataset.live === "search") await followList(query);
+    try {
+      const text = await load(join(form.dataset.live, query));
+      if (number === wanted) $(form.dataset.target).innerHTML = text;
+      if (form.dataset.live === "search") await followList(query);
+    } catch (error) {
+      if (number === wanted) $(form.dataset.target).replaceChildren(explain(error));
+    }
+    watchEnds();
   };
   form.addEventListener("input", () => {
     clearTimeout(timer);
@@ -145,11 +184,47 @@ function scopeOf(element) {
 async function act(element, values) {
   const body = new URLSearchParams(scopeOf(element).replace(/^\?/, ""));
   for (const [name, value] of Object.entries(values)) if (value !== undefined) body.set(name, value);
-  const answer = await fetch("act", { method: "POST", body });
-  say(await answer.text());
-  if (answer.ok) await refresh();
-  return answer.ok;
+  const answer = await request("act", { method: "POST", body });
+  say(await answer.text(), answer.headers.get("x-undo"));
+  if (!answer.ok) return false;
+  closeMenus();
+  // The element that has the focus is not drawn again: it may be a field that someone types into.
+  if (element.isConnected && element.contains(document.activeElement)) document.activeElement.blur();
+  await refresh();
+  return true;
 }
+$("#undo").addEventListener("click", () => act($("#undo"), { action: "undo", undo: $("#undo").dataset.undo }));
+
+// --- menus: drawn above everything, so that no scrolling box cuts them off -------------
+
+function closeMenus(besides) {
+  for (const menu of $$(".menu[open]")) if (menu !== besides) menu.open = false;
+}
+function placeMenu(menu) {
+  const box = $(".actions", menu);
+  if (!box) return;
+  const from = $("summary", menu).getBoundingClientRect();
+  box.classList.add("placed");
+  const left = Math.max(8, Math.min(from.right - box.offsetWidth, innerWidth - box.offsetWidth - 8));
+  const isBelow = from.bottom + box.offsetHeight + 8 <= innerHeight || from.top < box.offsetHeight + 8;
+  box.style.left = `${left}px`;
+  box.style.top = `${isBelow ? from.bottom + 2 : from.top - box.offsetHeight - 2}px`;
+}
+document.addEventListener("toggle", (event) => {
+  const menu = event.target;
+  if (!menu.matches?.(".menu") || !menu.open) return;
+  closeMenus(menu);
+  placeMenu(menu);
+}, true);
+const placeOpenMenu = () => { for (const menu of $$(".menu[open]")) placeMenu(menu); };
+document.addEventListener("scroll", placeOpenMenu, true);
+addEventListener("resize", placeOpenMenu);
+document.addEventListener("keydown", (event) => {
+  const menu = event.key === "Escape" && $(".menu[open]");
+  if (!menu) return;
+  menu.open = false;
+  $("summary", menu).focus();
+});
 
 document.addEventListener("click", async (event) => {
   const target = event.target;
@@ -181,7 +256,7 @@ document.addEventListener("click", async (event) => {
     event.preventDefault();
     showTurn(Number(step.dataset.turn));
   }
-  for (const menu of $$(".message .menu[open]")) if (!menu.contains(target)) menu.open = false;
+  closeMenus(target.closest(".menu .actions") ? undefined : target.closest(".menu[open]"));
 });
 
 document.addEventListener("submit", async (event) => {
@@ -189,6 +264,7 @@ document.addEventListener("submit", async (event) => {
   if (!form) return;
   event.preventDefault();
   const { scope, confirm, ...values } = Object.fromEntries(new FormData(form));
+  form.closest("tr.editor")?.toggleAttribute("hidden", true);
   const fields = { ...values, ...Object.fromEntries(new URLSearchParams(scope ?? "")), action: form.dataset.form };
   fields.fact = form.dataset.fact ?? form.closest("[data-fact]")?.dataset.fact;
   fields.message = form.dataset.message;
@@ -205,7 +281,7 @@ async function refresh() {
   const form = $("form[data-live]");
   const query = form ? new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString() : "";
   if (page === "sessions") await followList(query);
-  if (page === "memory" && !$(".fact :focus") && !$(".fact .menu[open]")) $("#facts").innerHTML = await load(join("memory?rows=1", query));
+  document.dispatchEvent(new CustomEvent("stored", { detail: query }));
   if (page === "session" && !$("#messages .menu[open]")) await refreshSession();
   watchEnds();
 }
@@ -233,11 +309,10 @@ async function refreshSession() {
 
 for (const box of $$("[data-load]")) load(box.dataset.load).then((text) => { box.innerHTML = text; });
 
-const live = $("#live");
 const events = new EventSource("events");
 let isFirst = true;
-events.addEventListener("open", () => live.classList.add("on"));
-events.addEventListener("error", () => live.classList.remove("on"));
+events.addEventListener("open", () => showLost(""));
+events.addEventListener("error", () => showLost("The connection to the server is lost: what you see may be old. If it was stopped, run `holdfast ui` again and open the address that it prints."));
 events.addEventListener("message", () => {
   // The first one comes with the connection. A conversation may have gone on since its page was made.
   if (!isFirst || document.body.dataset.page === "session") refresh();
@@ -283,3 +358,4 @@ document.addEventListener("keydown", (event) => {
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });
 watchEnds();
+export { $, $$, act, join, load, say, scopeOf, watchEnds };

@@ -1,0 +1,461 @@
+"""The facts of the memory page: the list, what its buttons do to facts, and how that is undone."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from threading import Lock
+from typing import Final
+from urllib.parse import parse_qsl
+
+from holdfast.engine import Engine
+from holdfast.errors import InputError
+from holdfast.memory import facts as versions
+from holdfast.memory.conflicts import Conflict
+from holdfast.memory.exclusion import Exclusions, exclude
+from holdfast.memory.fact_recalls import FactRecalls, read_recalls
+from holdfast.memory.sessions import make_title
+from holdfast.server.inspector.data import EVERYTHING, PAGE, Params, parse_scope
+from holdfast.store.base import FactRow, FactType, Scope, Select
+from holdfast.text import plural
+
+FACT_TYPES: Final[tuple[FactType, ...]] = (
+    "decision",
+    "implementation",
+    "config",
+    "issue",
+    "task_state",
+    "architecture",
+)
+MAX_UNDOS: Final = 100
+"""Actions that can still be undone."""
+STATES: Final[Mapping[str, str]] = {
+    "": "that hold",
+    "pinned": "pinned",
+    "excluded": "not recalled",
+    "unused": "never recalled so far",
+    "over": "that no longer hold",
+    "all": "all",
+}
+"""The choices of which facts are listed, with the words that the page has for them."""
+
+FactKey = tuple[Scope, str]
+
+
+# --- the list ----------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactView:
+    """A fact with what the list shows of it.
+
+    Attributes:
+        row: Its newest version.
+        earlier: Earlier words of it, oldest first.
+        successor: The fact that replaced it.
+        holds: Whether it holds now.
+        is_excluded: Whether recall leaves it out.
+        recalls: How often it was recalled, and when last.
+    """
+
+    row: FactRow
+    earlier: tuple[FactRow, ...] = ()
+    successor: FactRow | None = None
+    holds: bool = True
+    is_excluded: bool = False
+    recalls: FactRecalls = field(default_factory=FactRecalls)
+
+    def matches(self, params: Params) -> bool:
+        """Return whether it is one of those that the filters of the page name."""
+        row = self.row
+        words = f"{row.content} {row.subject} {row.slot}".casefold()
+        has_words = params.get("q", "").strip().casefold() in words
+        is_of_type = params.get("type", "") in {"", row.type}
+        is_of_project = params.get("project", "*") in {"*", row.scope.project}
+        return has_words and is_of_type and is_of_project and self._is_in(params.get("state", ""))
+
+    def _is_in(self, state: str) -> bool:
+        """Return whether it is in one of the `STATES`."""
+        is_in = {
+            "": self.holds,
+            "pinned": self.holds and self.row.pinned,
+            "excluded": self.holds and self.is_excluded,
+            "unused": self.holds and not self.recalls.count,
+            "over": not self.holds,
+        }
+        return is_in.get(state, True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FactList:
+    """All facts of a memory, newest first, and those that contradict each other."""
+
+    facts: tuple[FactView, ...]
+    conflicts: tuple[Conflict, ...]
+
+
+def sort_facts(facts: Sequence[FactView], params: Params) -> list[FactView]:
+    """Sort facts by a column, as the page asks; by default the newest first."""
+    keys: Mapping[str, Callable[[FactView], tuple[object, ...]]] = {
+        "fact": lambda fact: (fact.row.content.casefold(),),
+        "subject": lambda fact: (not fact.row.subject, fact.row.subject.casefold(), fact.row.slot),
+        "recalled": lambda fact: (-fact.recalls.count, -fact.recalls.last_time),
+        "age": lambda fact: (-fact.row.time,),
+    }
+    key = keys.get(params.get("sort", ""), keys["age"])
+    ordered = sorted(facts, key=lambda fact: -fact.row.time)
+    return sorted(ordered, key=key, reverse=params.get("order") == "reverse")
+
+
+class Facts:
+    """Reads the facts of a memory for the page."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._lock = Lock()
+        self._found: dict[Scope, tuple[list[FactRow], Exclusions, list[Conflict]]] = {}
+        self._titles: dict[Scope, str] = {}
+
+    def read(self, tenants: Sequence[str]) -> FactList:
+        """Read all facts."""
+        views: list[FactView] = []
+        conflicts: list[Conflict] = []
+        for tenant in tenants:
+            some, found = self._read_tenant(Scope(tenant=tenant))
+            views += some
+            conflicts += found
+        return FactList(facts=tuple(views), conflicts=tuple(conflicts))
+
+    def _read_tenant(self, scope: Scope) -> tuple[list[FactView], list[Conflict]]:
+        memory = self._engine._memory
+        rows = memory.store.read_facts(Select(scope=scope, across=EVERYTHING))
+        hidden = memory.exclusions(scope=scope, across=EVERYTHING)
+        recalls = read_recalls(memory.store, scope, across=EVERYTHING)
+        # A folder that several owners imported gives each of them facts of the same ids.
+        known: dict[FactKey, list[FactRow]] = {}
+        for row in rows:
+            known.setdefault((row.scope, row.id), []).append(row)
+        newest = {(owner_of(row.scope), row.id): row for row in rows}
+        views: list[FactView] = []
+        for history in known.values():
+            row = history[-1]
+            owner = owner_of(row.scope)
+            view = FactView(
+                row=row,
+                earlier=_list_earlier(history),
+                successor=newest.get((owner, row.superseded_by or "")),
+                holds=row.superseded_by is None and not row.deleted,
+                is_excluded=row.id in hidden.facts,
+                recalls=recalls.get((owner, row.id), FactRecalls()),
+            )
+            views.append(view)
+        return views, self._find_conflicts(rows, hidden, scope=scope)
+
+    def _find_conflicts(self, rows: list[FactRow], hidden: Exclusions, *, scope: Scope) -> list[Conflict]:
+        """Find contradictions, or return those of the last time if nothing has changed: comparing facts takes time."""
+        with self._lock:
+            known_rows, known_hidden, found = self._found.get(scope, ([], Exclusions(), []))
+        if (known_rows, known_hidden) == (rows, hidden):
+            return found
+        found = self._engine._memory.conflicts(scope=scope, across=EVERYTHING)
+        with self._lock:
+            self._found[scope] = (rows, hidden, found)
+        return found
+
+    def find_sources(self, facts: Sequence[FactRow]) -> dict[FactKey, Scope]:
+        """Return the session that each fact is from; facts that were added by hand are left out."""
+        found: dict[FactKey, Scope] = {}
+        missing: dict[str, set[int]] = {}
+        for row in facts:
+            if row.scope.session:
+                found[row.scope, row.id] = row.scope
+            elif row.evidence:
+                missing.setdefault(row.scope.tenant, set()).add(row.evidence[0])
+        owners: dict[int, Scope] = {}
+        for tenant, numbers in missing.items():
+            select = Select(scope=Scope(tenant=tenant), across=EVERYTHING, ids=tuple(sorted(numbers)))
+            for message in self._engine._memory.store.read_messages(select):
+                owners[message.id] = message.scope
+        for row in facts:
+            if row.evidence and row.evidence[0] in owners and not row.scope.session:
+                found[row.scope, row.id] = owners[row.evidence[0]]
+        return found
+
+    def find_title(self, scope: Scope) -> str:
+        """Return the title of a session, or its id."""
+        if scope not in self._titles:
+            if len(self._titles) > 100 * PAGE:
+                self._titles.clear()
+            self._titles[scope] = make_title(self._engine._memory.store, scope) or scope.session
+        return self._titles[scope]
+
+
+def owner_of(scope: Scope) -> Scope:
+    """Return a scope without its session: the owner of its facts."""
+    return replace(scope, session="")
+
+
+def _list_earlier(history: Sequence[FactRow]) -> tuple[FactRow, ...]:
+    """Return the versions of a fact that had other words than the newest one."""
+    earlier: dict[str, FactRow] = {}
+    for row in history:
+        if row.content != history[-1].content:
+            earlier[row.content] = row
+    return tuple(earlier.values())
+
+
+# --- what the buttons do -----------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """The sentence about an action, and the number by which it can be undone; 0 if it cannot."""
+
+    text: str
+    undo: int = 0
+
+
+@dataclass(slots=True)
+class FactActions:
+    """Runs the actions of the buttons on facts, and undoes them."""
+
+    engine: Engine
+    _undos: dict[int, Callable[[], str]] = field(default_factory=dict)
+    _count: int = 0
+    _lock: Lock = field(default_factory=Lock)
+
+    def run(self, action: str, form: Mapping[str, str]) -> Said:
+        """Run an action on the facts that a form names.
+
+        Raises:
+            InputError: The action is not known, a fact is not, or there is nothing to do.
+        """
+        if action == "undo":
+            return self._undo(int(form.get("undo") or 0))
+        if action == "add":
+            return self._add(form)
+        rows = [find_fact(self.engine, scope, key) for scope, key in parse_items(form)]
+        if not rows:
+            raise InputError("no fact is chosen")
+        if action == "forget fact":
+            return self._forget(rows)
+        actions: Mapping[str, Callable[[Sequence[FactRow], Mapping[str, str]], Said]] = {
+            "pin fact": lambda rows, _: self._pin(rows, pinned=True),
+            "unpin fact": lambda rows, _: self._pin(rows, pinned=False),
+            "exclude fact": lambda rows, _: self._exclude(rows, excluded=True),
+            "include fact": lambda rows, _: self._exclude(rows, excluded=False),
+            "both hold": lambda rows, _: self._settle(rows),
+            "correct": self._correct,
+            "keep": lambda rows, _: self._keep(rows[0]),
+            "retire": lambda rows, _: self._retire(rows),
+            "restore": lambda rows, _: self._restore(rows),
+        }
+        if action not in actions:
+            raise InputError(f"action {action!r} is not known")
+        return actions[action](rows, form)
+
+    # --- undo --------------------------------------------------------------------
+
+    def _offer(self, text: str, undo: Callable[[], str]) -> Said:
+        """Return a sentence with the number under which an action can be undone."""
+        with self._lock:
+            self._count += 1
+            self._undos[self._count] = undo
+            for number in list(self._undos)[:-MAX_UNDOS]:
+                del self._undos[number]
+            return Said(text=text, undo=self._count)
+
+    def _undo(self, number: int) -> Said:
+        with self._lock:
+            undo = self._undos.pop(number, None)
+        if undo is None:
+            raise InputError("this can no longer be undone")
+        return Said(text=undo())
+
+    def _change(self, owners: Sequence[Scope], change: Callable[[], str]) -> Said:
+        """Change facts of these owners so that it can be undone."""
+        before = self._read_newest(owners)
+        text = change()
+        after = self._read_newest(owners)
+        return self._offer(text, lambda: self._change_back(before, after, owners))
+
+    def _read_newest(self, owners: Sequence[Scope]) -> dict[FactKey, FactRow]:
+        newest: dict[FactKey, FactRow] = {}
+        for owner in dict.fromkeys(map(owner_of, owners)):
+            for row in self.engine._memory.store.read_facts(Select(scope=owner, across=True)):
+                newest[row.scope, row.id] = row
+        return newest
+
+    def _change_back(
+        self, before: Mapping[FactKey, FactRow], after: Mapping[FactKey, FactRow], owners: Sequence[Scope]
+    ) -> str:
+        """Store the versions that an action has replaced again, unless a fact has changed since."""
+        now = self._read_newest(owners)
+        clock = self.engine._memory.clock()
+        rows: list[FactRow] = []
+        changed = 0
+        for key, row in after.items():
+            old = before.get(key)
+            if row == old:
+                continue
+            if now.get(key) != row:
+                changed += 1
+            elif old is None:
+                rows.append(versions.retire(row, time=clock))
+            else:
+                rows.append(old)
+        self.engine._memory.store.add_facts(rows)
+        if changed:
+            return f"Undone, but for {plural(changed, 'fact')} that changed meanwhile."
+        return "Undone."
+
+    # --- actions -----------------------------------------------------------------
+
+    def _add(self, form: Mapping[str, str]) -> Said:
+        scope = replace(parse_scope(form), session="")
+        content = form.get("content", "").strip()
+
+        def change() -> str:
+            self.engine._memory.remember(
+                content,
+                scope=scope,
+                type=_choose_type(form, "decision"),
+                subject=form.get("subject", "").strip(),
+                slot=form.get("slot", "").strip(),
+            )
+            return "The fact is stored."
+
+        return self._change([scope], change)
+
+    def _correct(self, rows: Sequence[FactRow], form: Mapping[str, str]) -> Said:
+        """Replace a fact by one with other words; with the same words, change what it is about."""
+        old = rows[0]
+        memory = self.engine._memory
+        content = form.get("content", "").strip()
+        subject = form.get("subject", old.subject).strip()
+        slot = form.get("slot", old.slot).strip()
+        kind = _choose_type(form, old.type)
+
+        def change() -> str:
+            if content == old.content:
+                memory.store.add_facts([replace(old, type=kind, subject=subject, slot=slot)])
+                return "The fact is changed."
+            new = memory.remember(content, scope=old.scope, type=kind, subject=subject, slot=slot)
+            if old.pinned and not new.pinned:
+                new = replace(new, pinned=True)
+                memory.store.add_facts([new])
+            if new.id != old.id:
+                memory.store.add_facts([replace(old, superseded_by=new.id, time=memory.clock())])
+            return "The fact is corrected; its earlier words stay in its history."
+
+        return self._change([old.scope], change)
+
+    def _keep(self, row: FactRow) -> Said:
+        def change() -> str:
+            over = self.engine._memory.keep_fact(row.id, scope=row.scope)
+            return f"Kept; it replaces {plural(len(over), 'fact')}, whose history stays."
+
+        return self._change([row.scope], change)
+
+    def _retire(self, rows: Sequence[FactRow]) -> Said:
+        def change() -> str:
+            memory = self.engine._memory
+            memory.store.add_facts([versions.retire(row, time=memory.clock()) for row in rows])
+            return f"{_count_facts(rows)} no longer {'holds' if len(rows) == 1 else 'hold'}; the history stays."
+
+        return self._change([row.scope for row in rows], change)
+
+    def _restore(self, rows: Sequence[FactRow]) -> Said:
+        def change() -> str:
+            memory = self.engine._memory
+            memory.store.add_facts([replace(row, superseded_by=None, deleted=False) for row in rows])
+            return f"{_count_facts(rows)} {'holds' if len(rows) == 1 else 'hold'} again."
+
+        return self._change([row.scope for row in rows], change)
+
+    def _pin(self, rows: Sequence[FactRow], *, pinned: bool) -> Said:
+        def change() -> str:
+            self.engine._memory.store.add_facts([replace(row, pinned=pinned) for row in rows])
+            verb = "is" if len(rows) == 1 else "are"
+            return f"{_count_facts(rows)} {verb} {'pinned: in every block' if pinned else 'no longer pinned'}."
+
+        return self._change([row.scope for row in rows], change)
+
+    def _exclude(self, rows: Sequence[FactRow], *, excluded: bool) -> Said:
+        memory = self.engine._memory
+
+        def undo() -> str:
+            exclude(memory.store, rows, excluded=not excluded, time=memory.clock())
+            return "Undone."
+
+        exclude(memory.store, rows, excluded=excluded, time=memory.clock())
+        verb = "is" if len(rows) == 1 else "are"
+        words = "not recalled from now on" if excluded else "recalled again"
+        return self._offer(f"{_count_facts(rows)} {verb} {words}.", undo)
+
+    def _settle(self, rows: Sequence[FactRow]) -> Said:
+        memory = self.engine._memory
+        ids = [row.id for row in rows]
+
+        def undo() -> str:
+            memory.keep_all_facts(ids, scope=rows[0].scope, settled=False)
+            return "Undone."
+
+        memory.keep_all_facts(ids, scope=rows[0].scope)
+        words = "Both facts hold" if len(rows) == 2 else f"{_count_facts(rows)} hold"  # noqa: PLR2004 - both
+        return self._offer(f"{words}, and are no longer reported.", undo)
+
+    def _forget(self, rows: Sequence[FactRow]) -> Said:
+        memory = self.engine._memory
+        count = 0
+        for row in rows:
+            count += memory.forget(scope=row.scope, fact_ids=[row.id], across=True)
+        return Said(text=f"{plural(count, 'row')} erased.")
+
+
+def _count_facts(rows: Sequence[FactRow]) -> str:
+    return "The fact" if len(rows) == 1 else f"{len(rows)} facts"
+
+
+def _choose_type(form: Mapping[str, str], default: FactType) -> FactType:
+    for one in FACT_TYPES:
+        if one == form.get("type"):
+            return one
+    return default
+
+
+def parse_items(form: Mapping[str, str]) -> list[FactKey]:
+    """Read the facts that a form names: one in its own fields, or several in `items`, one a line."""
+    if form.get("fact"):
+        return [(parse_scope(form), form["fact"])]
+    found: list[FactKey] = []
+    for line in form.get("items", "").splitlines():
+        values = dict(parse_qsl(line.removeprefix("?"), keep_blank_values=True))
+        if values.get("fact"):
+            found.append((parse_scope(values), values["fact"]))
+    return found
+
+
+def find_fact(engine: Engine, scope: Scope, key: str) -> FactRow:
+    """Return the newest version of a fact of a scope.
+
+    Raises:
+        InputError: There is no such fact.
+    """
+    rows = engine._memory.store.read_facts(Select(scope=scope), keys=[key])
+    if not rows:
+        raise InputError(f"there is no fact {key}: it was forgotten")
+    return rows[-1]
+
+
+def describe_age(milliseconds: int, *, now: int | None = None) -> str:
+    """Describe how long ago a moment was: `3 days`; empty if it is unknown."""
+    if milliseconds <= 0:
+        return ""
+    moment = int(time.time() * 1000) if now is None else now
+    seconds = max(0, moment - milliseconds) // 1000
+    for unit, size in (("year", 31_557_600), ("month", 2_629_800), ("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if seconds >= size:
+            return plural(seconds // size, unit)
+    return "less than a minute"

@@ -1,0 +1,315 @@
+"""The memory page: the table of facts, contradictions, changes one by one and in bulk, undo, overview and notes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from holdfast import Engine, Session
+from holdfast.settings import Embedding, Settings
+from holdfast.store.base import FactRow
+from inspector.conftest import Running, open_page, serve
+from support.waiting import UNHURRIED
+
+SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+
+
+@pytest.fixture
+def running(tmp_path: Path) -> Iterator[Running]:
+    """A server over a memory with one session and a few facts."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False, personal=True) as engine:
+        session = engine.session("harbour", project="/pier")
+        session.remember("The ledger listens on port 7001.", type="config", subject="ledger", slot="port")
+        session.remember("港口账本每天六点导出。", subject="港口账本", slot="导出时间")
+        question = {"role": "user", "content": "Which port does the ledger listen on?"}
+        session.assemble([question], limit=8_000)
+        with serve(engine) as started:
+            yield started
+
+
+@pytest.fixture
+def client(running: Running) -> Iterator[httpx.Client]:
+    """A client that has the key."""
+    with httpx.Client(base_url=running.key_url) as client:
+        yield client
+
+
+@pytest.fixture
+def page(browser: Any, running: Running) -> Iterator[Any]:
+    """The memory page in a browser."""
+    with open_page(browser, running) as page:
+        page.goto(running.key_url + "memory")
+        page.wait_for_selector("#live.on")
+        yield page
+
+
+def session_of(running: Running) -> Session:
+    """Return the session that the facts are of."""
+    return running.engine.session("harbour", project="/pier")
+
+
+def find(running: Running, words: str) -> FactRow:
+    """Return the fact that holds and has these words."""
+    (row,) = (row for row in session_of(running).facts() if words in row.content)
+    return row
+
+
+def act(client: httpx.Client, action: str, *facts: FactRow, **values: str) -> httpx.Response:
+    """Press a button of facts."""
+    lines = []
+    for row in facts:
+        owner = {"project": row.scope.project, "session": row.scope.session, "fact": row.id}
+        lines.append(str(httpx.QueryParams(owner)))
+    return client.post("/act", data={"action": action, "items": "\n".join(lines), **values})
+
+
+def open_menu(page: Any, words: str) -> None:
+    """Open the menu of a fact."""
+    page.click(f".fact:has-text('{words}') .menu summary")
+
+
+class TestPages:
+    def test_a_row_has_what_is_known_of_a_fact(self, client: httpx.Client) -> None:
+        """Its subject, the session that it is from, its age, and how often it was recalled."""
+        text = client.get("/memory").text
+        row = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("The ledger listens") :]))
+        assert "ledger port" in row
+        assert "Which port does the ledger listen on?" in row  # the title of the session
+        assert "1 time less than a minute ago" in row
+        assert "港口账本每天六点导出。" in text
+
+    def test_filters_and_orders(self, client: httpx.Client, running: Running) -> None:
+        """By words, type, project and state; by each column, in both directions."""
+        session_of(running).pin_facts([find(running, "六点").id])
+        filters = {
+            "q=7001": {"7001"},
+            "q=账本": {"六点"},
+            "type=config": {"7001"},
+            "state=pinned": {"六点"},
+            "state=unused": {"六点"},
+            "state=over": set(),
+            "project=/elsewhere": set(),
+            "project=/pier": {"7001", "六点"},
+        }
+        for query, expected in filters.items():
+            text = client.get(f"/memory?rows=1&{query}").text
+            assert {words for words in ("7001", "六点") if words in text} == expected, query
+        for query, first in {
+            "sort=recalled": "7001",
+            "sort=recalled&order=reverse": "六点",
+            "sort=subject": "7001",
+            "sort=age": "六点",
+            "sort=age&order=reverse": "7001",
+            "sort=nosuch": "六点",
+        }.items():
+            text = client.get(f"/memory?rows=1&{query}").text
+            assert min(("7001", "六点"), key=text.index) == first, query
+
+    def test_more_facts_are_read_page_by_page(self, client: httpx.Client, running: Running) -> None:
+        """The rest of the list are rows alone."""
+        for number in range(70):
+            session_of(running).remember(f"Berth {number} is for boat {number * 17}.", subject=f"berth {number}")
+        first = client.get("/memory").text
+        assert first.count('class="row fact') == 60
+        assert 'data-more="60"' in first
+        rest = client.get("/memory?rows=1&start=60").text
+        assert rest.count('class="row fact') == 12
+        assert "<table" not in rest
+
+    def test_what_a_coming_session_starts_with(self, client: httpx.Client, running: Running) -> None:
+        """The overview of the project that is chosen, and how to change it."""
+        session_of(running).remember("Use NATS for the order events.")
+        running.engine.session("other", project="/elsewhere").append([{"role": "user", "content": "Plan the trip."}])
+        text = client.get("/overview?in=project%3D%2Fpier").text
+        assert "Use NATS for the order events." in text
+        assert "recall.overview_tokens" in text
+        other = client.get("/overview?in=project%3D%2Fnowhere").text
+        assert "starts without an overview" in other
+
+
+class TestActions:
+    def test_a_fact_from_its_birth_to_its_end(self, client: httpx.Client, running: Running) -> None:
+        """Added, corrected, retired, brought back, and forgotten after what will be erased was shown."""
+        added = act(client, "add", content="The harbour opens at six.", project="/pier", subject="harbour")
+        assert added.status_code == 200
+        first = find(running, "opens at six")
+        assert act(client, "correct", first, content="The harbour opens at seven.").status_code == 200
+        second = find(running, "opens at seven")
+        assert second.subject == "harbour"
+        text = client.get("/memory").text
+        assert "opens at six" not in text
+        assert "opens at six" in client.get("/memory?state=over").text
+        assert act(client, "retire", second).status_code == 200
+        assert "opens at seven" not in client.get("/memory").text
+        assert act(client, "restore", second).status_code == 200
+        assert "opens at seven" in client.get("/memory").text
+        shown = client.get(f"/erase?project=/pier&fact={second.id}").text
+        assert "opens at seven" in shown
+        assert act(client, "forget fact", second).status_code == 200
+        assert "opens at seven" not in client.get("/memory?state=all").text
+        assert act(client, "forget fact", second).status_code == 400
+
+    def test_the_subject_of_a_fact_is_changed_without_new_words(self, client: httpx.Client, running: Running) -> None:
+        """The fact stays the same one."""
+        old = find(running, "7001")
+        changed = act(client, "correct", old, content=old.content, subject="pier ledger", slot="port", type="issue")
+        assert changed.status_code == 200
+        new = find(running, "7001")
+        assert (new.id, new.subject, new.type) == (old.id, "pier ledger", "issue")
+
+    @pytest.mark.parametrize(
+        ("action", "values"),
+        [
+            ("pin fact", {}),
+            ("retire", {}),
+            ("correct", {"content": "The ledger listens on port 9001."}),
+            ("correct", {"content": "The ledger listens on port 7001.", "subject": "other"}),
+        ],
+    )
+    def test_a_change_is_undone(
+        self, client: httpx.Client, running: Running, action: str, values: dict[str, str]
+    ) -> None:
+        """Once; afterwards the facts are those of before."""
+        before = session_of(running).facts()
+        done = act(client, action, find(running, "7001"), **values)
+        assert sorted(session_of(running).facts(), key=repr) != sorted(before, key=repr)
+        undo = done.headers["x-undo"]
+        assert act(client, "undo", undo=undo).text == "Undone."
+        assert sorted(session_of(running).facts(), key=repr) == sorted(before, key=repr)
+        assert act(client, "undo", undo=undo).status_code == 400
+
+    def test_what_changed_meanwhile_is_not_undone(self, client: httpx.Client, running: Running) -> None:
+        """A newer change of the same fact stays."""
+        row = find(running, "7001")
+        done = act(client, "pin fact", row)
+        act(client, "retire", row)
+        assert "changed meanwhile" in act(client, "undo", undo=done.headers["x-undo"]).text
+        assert "7001" not in str(session_of(running).facts())
+
+    def test_several_facts_at_once(self, client: httpx.Client, running: Running) -> None:
+        """Excluded from recall, brought back by undo, and forgotten together."""
+        rows = session_of(running).facts()
+        excluded = act(client, "exclude fact", *rows)
+        assert "2 facts are not recalled" in excluded.text
+        assert session_of(running).exclusions().facts == {row.id for row in rows}
+        assert client.get("/memory?rows=1&state=excluded").text.count('class="row fact') == 2
+        act(client, "undo", undo=excluded.headers["x-undo"])
+        assert session_of(running).exclusions().facts == set()
+        items = "\n".join(
+            str(httpx.QueryParams({"project": "/pier", "session": "harbour", "fact": row.id})) for row in rows
+        )
+        shown = client.get("/erase", params={"items": items}).text
+        assert "7001" in shown
+        assert "六点" in shown
+        assert act(client, "forget fact", *rows).status_code == 200
+        assert session_of(running).facts() == []
+
+    @pytest.mark.parametrize(("first", "second"), [("Go", "Rust"), ("英文", "中文")])
+    def test_a_contradiction_is_decided(self, client: httpx.Client, running: Running, first: str, second: str) -> None:
+        """Both hold, or one; each can be undone."""
+        template = "The crane control is written in {}." if first == "Go" else "默认语言是{}"
+        rows = [session_of(running).remember(template.format(name)) for name in (first, second)]
+        assert "A contradiction" in client.get("/memory").text
+        both = act(client, "both hold", *rows)
+        assert both.text.startswith("Both facts hold")
+        assert "A contradiction" not in client.get("/memory").text
+        act(client, "undo", undo=both.headers["x-undo"])
+        kept = act(client, "keep", rows[0])
+        assert kept.status_code == 200
+        assert rows[1] not in session_of(running).facts()
+        act(client, "undo", undo=kept.headers["x-undo"])
+        assert "A contradiction" in client.get("/memory").text
+
+    def test_a_form_that_makes_no_sense(self, client: httpx.Client, running: Running) -> None:
+        """It is refused with a sentence."""
+        row = find(running, "7001")
+        assert "no fact is chosen" in act(client, "pin fact").text
+        assert "not known" in act(client, "explode", row).text
+        assert act(client, "correct", row, content=" ").status_code == 400
+        assert act(client, "add", content="").status_code == 400
+        assert act(client, "undo", undo="x").status_code == 400
+        assert act(client, "both hold", row).status_code == 400
+
+
+class TestBrowser:
+    def test_pinned_shows_at_once_and_is_undone(self, page: Any, running: Running) -> None:
+        """The menu closes, the row has the mark, and the line at the bottom offers to undo it."""
+        open_menu(page, "7001")
+        page.click(".fact:has-text('7001') [data-fact-act='pin fact']")
+        page.wait_for_selector(".fact:has-text('7001') .tag:has-text('pinned')")
+        assert page.query_selector(".menu[open]") is None
+        page.click("#undo")
+        page.wait_for_selector(".fact:has-text('7001') .tag:has-text('pinned')", state="detached")
+        assert not find(running, "7001").pinned
+
+    def test_a_fact_is_corrected_in_a_field_of_full_width(self, page: Any, running: Running) -> None:
+        """Escape leaves it as it was, Enter stores it."""
+        open_menu(page, "7001")
+        page.click(".fact:has-text('7001') [data-edit]")
+        field = page.locator(".editor:not([hidden]) textarea")
+        assert field.bounding_box()["width"] > 900
+        field.fill("nothing")
+        field.press("Escape")
+        assert find(running, "7001").content == "The ledger listens on port 7001."
+        open_menu(page, "7001")
+        page.click(".fact:has-text('7001') [data-edit]")
+        assert field.input_value() == "The ledger listens on port 7001."
+        field.fill("The ledger listens on port 9443.")
+        field.press("Enter")
+        page.wait_for_selector(".fact:has-text('9443')")
+        page.wait_for_selector(".fact:has-text('7001')", state="detached")
+        assert find(running, "9443").subject == "ledger"
+
+    def test_facts_are_chosen_and_changed_together(self, page: Any, running: Running) -> None:
+        """All of them with one box; the bar says how many, and goes with the choice."""
+        page.check("[data-choose-all]")
+        assert page.inner_text("#chosen") == "2 chosen"
+        page.click("[data-bulk='exclude fact']")
+        page.wait_for_selector(".fact:has-text('7001') .tag:has-text('not recalled')")
+        page.wait_for_selector(".fact:has-text('六点') .tag:has-text('not recalled')")
+        assert len(session_of(running).exclusions().facts) == 2
+        page.click("[data-bulk='none']")
+        page.wait_for_selector("#bulk", state="hidden")
+
+    def test_both_hold_with_one_click(self, page: Any, running: Running) -> None:
+        """The two are side by side before, and gone from the top afterwards; the page follows what is stored."""
+        for name in ("Go", "Rust"):
+            session_of(running).remember(f"The crane control is written in {name}.")
+        running.engine.session("wake").append([{"role": "user", "content": "hello"}])  # pages follow messages
+        page.wait_for_selector(".conflict")
+        left, right = (side.bounding_box() for side in page.locator(".side").all())
+        assert left["y"] == right["y"]
+        page.click("[data-settle]")
+        page.wait_for_selector(".conflict", state="detached")
+        assert session_of(running).conflicts() == []
+        assert len(session_of(running).facts()) == 4
+
+    def test_a_column_sorts(self, page: Any) -> None:
+        """The heading says how, and the address keeps it."""
+        page.click("[data-sort='recalled']")
+        page.wait_for_selector("th[aria-sort='ascending'] [data-sort='recalled']")
+        assert "7001" in page.locator(".fact .content").first.inner_text()
+        page.click("[data-sort='recalled']")
+        page.wait_for_selector("th[aria-sort='descending'] [data-sort='recalled']")
+        assert "六点" in page.locator(".fact .content").first.inner_text()
+        page.reload()
+        assert "六点" in page.locator(".fact .content").first.inner_text()
+
+    def test_a_menu_is_never_cut_off(self, page: Any) -> None:
+        """At the end of a narrow window it opens inside of it, and Escape closes it."""
+        page.set_viewport_size({"width": 390, "height": 420})
+        page.evaluate("scrollTo(0, document.body.scrollHeight)")
+        summary = page.locator(".fact .menu summary").last
+        summary.click()
+        box = page.locator(".menu[open] .actions").bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= 390
+        assert box["y"] >= 0
+        assert box["y"] + box["height"] <= 420
+        page.keyboard.press("Escape")
+        assert page.query_selector(".menu[open]") is None
