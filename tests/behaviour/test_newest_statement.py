@@ -123,3 +123,34 @@ def test_a_marked_block_is_removed_when_it_comes_back() -> None:
         "The port is 9090."
     )
     assert strip_text(f"Hello\n\n{block}", marks) == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("said", "decided", "question"),
+    [
+        (
+            "The discount of Nordwind AB is 12 percent.",
+            "The discount of Nordwind AB is 15 percent.",
+            "Nordwind discount?",
+        ),
+        ("退款期限是收货后二十八天。", "退款期限是收货后三十五天。", "退款期限是收货后多少天？"),
+    ],
+    ids=["English", "Chinese"],
+)
+def test_a_passage_that_a_later_fact_replaces_is_marked(tmp_path: Path, said: str, decided: str, question: str) -> None:
+    """And the fact has its day, because not every replacement is recognised."""
+    day = 86_400_000
+    now = 1_790_000_000_000
+    with Engine.open(tmp_path / "memory", clock=lambda: now, personal=True, background=False) as engine:
+        session = engine.session("s")
+        session.append([{"role": "user", "content": said}, {"role": "assistant", "content": "Noted."}])
+        now += day
+        session.remember(decided)
+        now += day
+        engine.work()
+        block = engine.session("t").recall(question).block
+    fact, _, passage = block.partition("<detail>")
+    assert decided in fact
+    assert "(since 2026-09-22)" in fact
+    assert said in passage
+    assert MARK in passage

@@ -56,25 +56,29 @@ class Newest:
         found: The passages with those statements, ranked to be quoted first.
         passages: For the place of a passage, the places of those that take its place.
         facts: The same for the id of a fact.
+        by_facts: The places of the passages that a later fact of the block takes the place of.
     """
 
     found: Found
     passages: Mapping[int, Collection[int]] = field(default_factory=dict)
     facts: Mapping[str, Collection[int]] = field(default_factory=dict)
+    by_facts: Collection[int] = ()
 
     def judge_passage(self, place: int, quoted: Collection[int], *, text: str) -> block.Superseded:
-        """Tell whether a later statement than that of a passage is `quoted` or in the window."""
-        return self._judge(self.passages.get(place, ()), quoted, text=text)
+        """Tell whether a later statement than that of a passage is a fact of the block, `quoted` or in the window."""
+        if place in self.by_facts or self._is_shown(self.passages.get(place, ()), quoted):
+            return _measure_superseded(text)
+        return "no"
 
     def judge_fact(self, id_: str, quoted: Collection[int], *, text: str) -> block.Superseded:
         """Tell whether a later statement than a fact is `quoted` or in the window."""
-        return self._judge(self.facts.get(id_, ()), quoted, text=text)
+        if self._is_shown(self.facts.get(id_, ()), quoted):
+            return _measure_superseded(text)
+        return "no"
 
-    def _judge(self, later: Collection[int], quoted: Collection[int], *, text: str) -> block.Superseded:
+    def _is_shown(self, later: Collection[int], quoted: Collection[int]) -> bool:
         eligible = self.found.candidates.eligible
-        if not any(place in quoted or not eligible[place] for place in later):
-            return "no"
-        return "wholly" if len(split_statements(text)) == 1 else "partly"
+        return any(place in quoted or not eligible[place] for place in later)
 
     def insert(self, quotes: Sequence[Quote], *, room: float, known: Sequence[str], deadline: Deadline) -> list[Quote]:
         """Quote each later statement before what it takes the place of; the last quotes that do not fit are dropped.
@@ -106,6 +110,10 @@ class Newest:
             if not self.passages.get(quote.passage) or self.judge_passage(quote.passage, quoted, text="") != "no":
                 left.append(quote)
         return left
+
+
+def _measure_superseded(text: str) -> block.Superseded:
+    return "wholly" if len(split_statements(text)) == 1 else "partly"
 
 
 def find_newest(
@@ -167,7 +175,8 @@ def find_newest(
     # The excerpt of a later statement is chosen by the words of those that it takes the place of.
     terms = _find_answer_terms([*replaced, *instructed], asked=found.weights)
     first = replace(found, ranking=ranking, quote_weights={**found.quote_weights, **terms})
-    return Newest(found=first, passages=passages, facts=of_facts)
+    by_facts = [place for place, statement in statements.items() if later.is_replaced(statement, place, facts=facts)]
+    return Newest(found=first, passages=passages, facts=of_facts, by_facts=by_facts)
 
 
 # --- earlier statements ----------------------------------------------------------------
@@ -283,6 +292,15 @@ class _LaterTexts:
             if earlier.is_superseded(text):
                 places.append(place)
         return places
+
+    def is_replaced(self, statement: Statement, place: int, *, facts: Sequence[FactHit]) -> bool:
+        """Tell whether one of the facts was learned after the statement of a passage, and takes its place."""
+        earlier = Earlier.read(statement, self.rarity, asked=self.found.weights)
+        time = int(self.found.candidates.times[place])
+        for hit in facts:
+            if hit.fact.time > time and earlier.is_superseded(Later.read(hit.fact.content)):
+                return True
+        return False
 
 
 def _leave_out_series(passages: Mapping[int, list[int]]) -> dict[int, list[int]]:

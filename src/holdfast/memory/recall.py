@@ -7,6 +7,7 @@ statements about them (`newest`), and the block (`block`).
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +21,7 @@ from holdfast.memory.block import UNKEPT, Marks
 from holdfast.memory.block_room import Listed, choose_size, fit_lines, frame_tokens
 from holdfast.memory.deadlines import MAX_OVERTIME, Deadlines
 from holdfast.memory.exclusion import Exclusions, read_exclusions
-from holdfast.memory.facts import FactHit
+from holdfast.memory.facts import FactHit, name_day
 from holdfast.memory.newest import Newest, find_newest
 from holdfast.memory.overview import past_session
 from holdfast.memory.passage_search import Found, Hit, find_passages, make_hits, spread_over_sessions
@@ -343,11 +344,17 @@ def _note_sessions(query: RecallQuery, *, shown: int) -> str:
 
 
 def _make_lines(hits: Sequence[FactHit], newest: Newest, *, quoted: Collection[int]) -> list[block.Fact]:
+    """Make the lines of the facts. One that is later than a quoted passage has its day: the passage may be outdated."""
+    times = newest.found.candidates.times
+    oldest = min((int(times[place]) for place in quoted), default=sys.maxsize)
     lines: list[block.Fact] = []
     for hit in hits:
         fact = hit.fact
         superseded = newest.judge_fact(fact.id, quoted, text=fact.content)
-        lines.append(block.Fact(type=fact.type, text=fact.content, superseded=superseded, note=hit.note))
+        note = hit.note
+        if not note and fact.time > oldest:
+            note = f"since {name_day(fact)}"
+        lines.append(block.Fact(type=fact.type, text=fact.content, superseded=superseded, note=note))
     return lines
 
 
