@@ -444,6 +444,11 @@ def rebuild_window(
     return Window(items=items, provider=source.provider, valid=valid, report=report)
 
 
+def list_history(turns: Iterable[PastTurn], key: str) -> list[int]:
+    """Return the numbers of the messages that the client sent for a turn, whatever of them was in the window."""
+    return _follow({past.key: past.source for past in turns}, key)
+
+
 def _validate(items: Sequence[Item], provider: str) -> ValidWindow | None:
     """Return the valid form of a past window; None if messages were forgotten that it cannot be sent without."""
     if not items:  # the caller sent its question after it

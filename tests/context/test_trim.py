@@ -194,6 +194,13 @@ class TestRelevance:
         assert change.relevance == Relevance(scores=((2, 0.25),), least_kept=7.0, best=9.0)
         assert from_json(to_json(edit)) == edit
 
+    def test_scores_of_protected_messages_alone_do_not_decide(self) -> None:
+        """The question itself matches the question best. What can leave goes by its age, and the reason says so."""
+        (edit,) = trim(items(chat(10)), budget=limits(730), settings=Trim(), query="why", scores=lambda: {21: 9.0})
+        assert edit.reason == "oldest"
+        assert isinstance(edit.change, Trimmed)
+        assert edit.change.relevance is None
+
     def test_a_cut_by_age_has_no_scores(self) -> None:
         """Also as it is stored."""
         (edit,) = trim(items(chat(10)), budget=limits(730), settings=Trim(), query="why")

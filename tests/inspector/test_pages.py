@@ -104,16 +104,16 @@ class TestPages:
         text = client.get("/session?session=harbour").text
         assert '<span class="state in-window">in window</span>' in text
         older = client.get("/session/messages?session=harbour&before=30").text
-        assert ">trimmed</span>" in older
+        assert ">trimmed: why?</a>" in older
 
     def test_a_turn(self, client: httpx.Client) -> None:
-        """The request as it was sent, the report, what was recalled and why, and the difference."""
+        """Its window, what is new in it, the report, and what was recalled and why."""
         text = client.get("/turn?session=harbour&turn=15").text
         assert "Which port has part 1 of the ledger?" in text
         assert "where it was said" in text
         assert "keyword" in text
-        assert "+ added" in text
-        assert "Tokens by part" in text
+        assert '<span class="state new">new</span>' in text
+        assert "tokens by part" in text
 
     def test_a_turn_that_is_not_there(self, client: httpx.Client) -> None:
         """A page that says so."""

@@ -118,7 +118,7 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     Attributes:
         scores: The numbers and scores of removed messages; one that is not listed shares no word with the question.
         least_kept: The lowest score of a message that could have been removed too; None if all of them were removed.
-        best: The highest score of a message of the session.
+        best: The highest score of a message that could have been removed.
     """
 
     scores: tuple[tuple[int, float], ...] = ()

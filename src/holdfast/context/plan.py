@@ -276,6 +276,7 @@ def _make_cut(
             excess -= span.tokens
             reason = _TOO_LARGE
     others = [span for span in spans if not span.protected and not span.has_yielded]
+    best = max((_score(span, scores) for span in others), default=0.0)
     least_kept: float | None = None
     for span in sorted(others, key=lambda span: _score(span, scores)):
         if excess <= 0:
@@ -284,11 +285,11 @@ def _make_cut(
         removed.update(item.id for item in span.items)
         excess -= span.tokens
         if reason == _NOTHING_LEFT:
-            reason = _LEAST_RELEVANT if scores else oldest
+            reason = _LEAST_RELEVANT if best else oldest
     cut = [item for item in items if item.id in removed]
     relevance = None
     if reason == _LEAST_RELEVANT:
-        relevance = _make_relevance(cut, scores, least_kept=least_kept)
+        relevance = _make_relevance(cut, scores, least_kept=least_kept, best=best)
     return Edit(
         change=Trimmed(limit=limit, relevance=relevance),
         ids=tuple(item.id for item in cut),
@@ -302,7 +303,9 @@ def _score(span: _Span, scores: Mapping[int, float]) -> float:
     return max(scores.get(item.id, 0.0) for item in span.items)
 
 
-def _make_relevance(cut: Iterable[Item], scores: Mapping[int, float], *, least_kept: float | None) -> Relevance:
+def _make_relevance(
+    cut: Iterable[Item], scores: Mapping[int, float], *, least_kept: float | None, best: float
+) -> Relevance:
     """Return the scores of a cut, rounded: they are recorded for people."""
     listed: list[tuple[int, float]] = []
     for item in cut:
@@ -312,7 +315,7 @@ def _make_relevance(cut: Iterable[Item], scores: Mapping[int, float], *, least_k
     return Relevance(
         scores=tuple(listed[:MAX_LISTED_SCORES]),
         least_kept=None if least_kept is None else round(least_kept, 2),
-        best=round(max(scores.values()), 2),
+        best=round(best, 2),
     )
 
 

@@ -7,14 +7,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from threading import Lock
 from typing import Final
 
 import msgspec
 
 from holdfast.cache import LruCache
-from holdfast.context.edits import Item
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
@@ -215,7 +213,8 @@ def full_text(part: object) -> str:
     return _read_part(part)[2]
 
 
-def _view_part(part: object) -> PartView:
+def view_part(part: object) -> PartView:
+    """Return what a page shows of a part of a message."""
     kind, title, text = _read_part(part)
     return PartView(kind=kind, title=title, text=text[:MAX_SHOWN], is_cut=len(text) > MAX_SHOWN)
 
@@ -254,25 +253,12 @@ def view_message(row: MessageRow, *, states: Mapping[int, tuple[str, str]] | Non
         id=row.id,
         role=row.message.name or row.message.role,
         time=row.message.timestamp or 0,
-        parts=tuple(map(_view_part, row.message.parts)),
+        parts=tuple(map(view_part, row.message.parts)),
         state=state,
         reason=reason,
         pinned=row.pinned,
         excluded=row.excluded,
         model=row.message.model or "",
-    )
-
-
-def view_item(item: Item) -> MessageView:
-    """Return what a page shows of a message of a window."""
-    return MessageView(
-        id=item.id,
-        role=item.message.role,
-        time=item.message.timestamp or 0,
-        parts=tuple(map(_view_part, item.sent.parts)),
-        tokens=item.total,
-        pinned=item.pinned,
-        kind=item.kind,
     )
 
 
@@ -306,45 +292,6 @@ def messages(
     else:
         rows = store.read_messages(Select(scope=scope, before=before, newest=True, limit=PAGE))
     return [view_message(row, states=states) for row in rows]
-
-
-def turns(session: Session) -> list[tuple[int, int, WindowSource]]:
-    """Return the number, the time and the sizes of each recorded turn, oldest first."""
-    records = session._memory.store.read_records(Select(scope=session.scope), kind=WINDOW)
-    return [(int(one.key[:8]), one.time, msgspec.convert(one.data, WindowSource)) for one in records]
-
-
-def last_window(session: Session) -> Window | None:
-    """Return the last window that was sent; None if none is stored."""
-    try:
-        store = session._memory.store
-        newest = store.read_records(Select(scope=session.scope, newest=True, limit=1), kind=WINDOW)
-        return session.window(int(newest[-1].key[:8])) if newest else None
-    except HoldfastError:
-        return None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
-    """A stretch of messages of two windows: the same in both, only in the older one, or only in the newer one."""
-
-    kind: str
-    messages: tuple[MessageView, ...]
-
-
-def compare(old: Window | None, new: Window) -> list[Change]:
-    """Return the difference between two windows, message by message."""
-    before, after = (list(window.items) if window else [] for window in (old, new))
-    left, right = ([(item.id, item.sent.digest) for item in items] for items in (before, after))
-    changes: list[Change] = []
-    for kind, start, stop, first, last in SequenceMatcher(None, left, right, autojunk=False).get_opcodes():
-        if kind == "equal":
-            changes.append(Change(kind="same", messages=tuple(map(view_item, after[first:last]))))
-            continue
-        for name, part in (("removed", before[start:stop]), ("added", after[first:last])):
-            if part:
-                changes.append(Change(kind=name, messages=tuple(map(view_item, part))))
-    return changes
 
 
 # --- questions ---------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hmac
 import json
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,14 +28,17 @@ from holdfast import __version__
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.memory.query import find_recall_switch
-from holdfast.report import NAMES
+from holdfast.providers import FORMATS
+from holdfast.report import Window
 from holdfast.search.fuse import Parts
 from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import derive
-from holdfast.server.inspector import data, draw, facts, markup
+from holdfast.server.inspector import data, draw, facts, markup, past
 from holdfast.session import Session
 from holdfast.store.base import Scope, Select
 from holdfast.text import plural
+from holdfast.timeline import CUT_KINDS, PastTurn
+from holdfast.tokens import count_message
 
 HERE: Final = Path(__file__).parent
 MAX_FORM_BYTES: Final = 2**20
@@ -52,6 +56,10 @@ HEADERS: Final = {
 }
 MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin", "exclude", "include"})
 """The actions of the buttons of a message; others are about facts."""
+TABS: Final = ("window", "conversation", "request")
+"""What the page of a session shows on its left side."""
+MAX_ROWS: Final = 120
+"""Messages of a window that are sent at a time when a person unfolds them."""
 
 
 def address(url: str, token: str) -> str:
@@ -91,6 +99,14 @@ def score_parts(parts: Parts) -> list[tuple[str, float]]:
     return [(name, value) for name, value in asdict(parts).items() if value > 0]
 
 
+def _render_request(window: Window, form: str) -> str:
+    """Render the request of a window in a wire format; the reason if it has no form there."""
+    try:
+        return json.dumps(window.request(form), ensure_ascii=False, indent=2)
+    except HoldfastError as error:
+        return f"This window cannot be sent in the format {form}: {error}"
+
+
 class Inspector:
     """The pages over one engine."""
 
@@ -100,6 +116,7 @@ class Inspector:
         self._sessions = data.Sessions(engine)
         self._facts = facts.Facts(engine)
         self._actions = facts.FactActions(engine)
+        self._pasts = past.Pasts(engine._memory.store)
         self._outside = outside or data.Outside()
         self._pages = Environment(
             loader=FileSystemLoader(HERE / "templates"),
@@ -121,6 +138,8 @@ class Inspector:
             "link": link,
             "spark": draw.sparkline,
             "part_class": draw.class_of,
+            "confidence_scale": draw.confidence_scale,
+            "relevance_scale": draw.relevance_scale,
             "parts": draw.PARTS,
             "version": __version__,
             "fact_types": facts.FACT_TYPES,
@@ -136,6 +155,8 @@ class Inspector:
             "/session": self.session,
             "/session/messages": self.messages,
             "/turn": self.turn,
+            "/run": self.run,
+            "/why": self.why,
             "/memory": self.memory,
             "/overview": self.overview,
             "/notes": self.notes,
@@ -225,58 +246,143 @@ class Inspector:
         return self._engine._open_session(scope)
 
     def session(self, params: data.Params) -> str:
-        """Show a conversation with every edit drawn into it."""
+        """Show a session: the window of a turn, the conversation or the request, next to what happened in the turn."""
+        return self._render("session.html", **self._look(params))
+
+    def turn(self, params: data.Params) -> str:
+        """Show one turn of a session: as a page, or the parts of the page that change with the turn."""
+        template = "session.html" if params.get("page") else "_panes.html"
+        return self._render(template, **self._look({"tab": "window", **params}))
+
+    def _look(self, params: data.Params) -> dict[str, Any]:
+        """Collect what the page of a session shows."""
         session = self._open(params)
-        window, turns = data.last_window(session), data.turns(session)
+        scope = session.scope
+        seen = self._pasts.read(scope)
+        tab = params.get("tab") or ("window" if params.get("turn") else "conversation")
+        if tab not in TABS or not seen.turns:
+            tab = "conversation"
+        if params.get("turn") and seen.find_turn(int(params["turn"])) is None:
+            raise InputError(f"there is no turn {params['turn']} in session {scope.session!r}")
         around = int(params["message"]) if params.get("message") else None
+        values: dict[str, Any] = {
+            "page": "session",
+            "scope": scope,
+            "params": params,
+            "summary": self._sessions.summary(scope),
+            "chart": draw.timeline(seen.turns),
+            "last": seen.last,
+            "tab": tab,
+            "around": around,
+            "is_newest": not params.get("turn"),
+            "turn": None,
+            "problem": "",
+            "messages": [],
+        }
+        window = None
+        if seen.turns:
+            turn = seen.find_turn(int(params.get("turn") or seen.last)) or seen.turns[-1]
+            values["turn"] = turn
+            try:
+                window = past.make_window(session, seen, turn.number)
+                values |= self._look_at_turn(session, seen, turn, window, params)
+            except InputError as error:
+                values["problem"] = str(error)
+        if tab == "conversation":
+            states = data.message_states(session, self._make_last_window(session, seen, window))
+            values["messages"] = data.messages(session, states, around=around)
+        return values
+
+    def _look_at_turn(
+        self, session: Session, seen: past.Past, turn: PastTurn, window: Window, params: data.Params
+    ) -> dict[str, Any]:
+        view = self._view_window(session, seen, turn, window)
+        before = {(item.id, item.sent.digest) for item in view.before or ()}
+        new = {item.id for item in window.items if item.id and (item.id, item.sent.digest) not in before}
+        form = params.get("format") or window.provider
+        unfolded = [int(params["open"])] if params.get("open") else []
+        return {
+            "window": window,
+            "report": window.report,
+            "map": draw.window_map(window.items, window=window.report.raw_max_tokens, new=new if before else ()),
+            "view": view,
+            "stretches": view.stretches(unfolded=unfolded),
+            "changes": past.list_changes(seen, turn, session.settings),
+            "recall": past.view_recall(session, seen, turn, window.report),
+            "formats": FORMATS,
+            "format": form,
+            "wire": _render_request(window, form) if params.get("tab") == "request" else "",
+        }
+
+    def _view_window(
+        self, session: Session, seen: past.Past, turn: PastTurn, window: Window | None = None
+    ) -> past.WindowView:
+        """Prepare the window of a turn; the turn before may be forgotten."""
+        before = None
+        with suppress(InputError):
+            before = past.make_window(session, seen, turn.number - 1) if turn.number > 1 else None
+        return past.view_window(seen, turn, window or past.make_window(session, seen, turn.number), before)
+
+    def _make_last_window(self, session: Session, seen: past.Past, window: Window | None) -> Window | None:
+        """Return the last window that was sent; None if it is not stored."""
+        if window is not None and window.report.turn == seen.last:
+            return window
+        with suppress(InputError):
+            return past.make_window(session, seen, seen.last)
+        return None
+
+    def run(self, params: data.Params) -> str:
+        """Show messages of a window that were folded."""
+        session = self._open(params)
+        seen = self._pasts.read(session.scope)
+        turn = seen.find_turn(int(params.get("turn") or 0))
+        if turn is None:
+            raise InputError(f"there is no turn {params.get('turn')} in session {session.id!r}")
+        start = int(params.get("start") or 0)
+        stop = int(params.get("stop") or 0)
+        view = self._view_window(session, seen, turn)
         return self._render(
-            "session.html",
-            page="session",
+            "_window_rows.html",
             scope=session.scope,
-            summary=self._sessions.summary(session.scope),
-            chart=draw.timeline(turns),
-            turns=turns,
-            window=window,
-            around=around,
-            messages=data.messages(session, data.message_states(session, window), around=around),
+            turn=turn,
+            rows=view.rows(start, min(stop, start + MAX_ROWS)),
+            next=start + MAX_ROWS,
+            stop=stop,
         )
+
+    def why(self, params: data.Params) -> str:
+        """Show why a message left the window, or what an edit did, and where the message came back."""
+        session = self._open(params)
+        seen = self._pasts.read(session.scope)
+        values: dict[str, Any] = {"page": "session", "scope": session.scope, "params": params}
+        if params.get("message"):
+            number = int(params["message"])
+            rows = session._memory.store.read_messages(Select(scope=session.scope, ids=(number,)))
+            if not rows:
+                raise InputError(f"there is no message {number} in session {session.id!r}")
+            events = past.list_events(session, seen, number)
+            first = min((event.turn for event in events if event.change.kind in CUT_KINDS), default=0)
+            values |= {
+                "message": data.view_message(rows[0]),
+                "tokens": count_message(rows[0].message, count=session._resources.count),
+                "events": events,
+                "returns": past.list_returns(session, seen, number, after=first),
+                "max_returns": past.MAX_RETURNS,
+                "rows": [],
+            }
+        else:
+            event = past.find_change(session, seen, int(params.get("edit") or -1))
+            left = past.list_messages(session, event.change)
+            values |= {"message": None, "events": [event], "returns": [], "rows": left}
+        return self._render("_why.html" if params.get("part") else "why.html", **values)
 
     def messages(self, params: data.Params) -> str:
         """Show the messages before a number."""
         session = self._open(params)
-        states = data.message_states(session, data.last_window(session))
+        seen = self._pasts.read(session.scope)
+        states = data.message_states(session, self._make_last_window(session, seen, None))
         found = data.messages(session, states, before=int(params.get("before") or 0) or None)
         return self._render("_messages.html", scope=session.scope, messages=found, around=None)
-
-    def turn(self, params: data.Params) -> str:
-        """Show one request: its window, its report, its block, and the difference to the one before."""
-        session = self._open(params)
-        number = int(params.get("turn") or 0)
-        window = session.window(number)
-        try:
-            before = session.window(number - 1)
-        except InputError:
-            before = None
-        report = window.report
-        known = [one for one, _, _ in data.turns(session)]
-        ids = tuple(hit.message for hit in report.recalled)
-        select = Select(scope=session.scope, across=data.EVERYTHING, ids=ids)
-        owners = {row.id: row.scope for row in self._engine._memory.store.read_messages(select)}
-        return self._render(
-            "turn.html" if params.get("page") else "_turn.html",
-            page="turn",
-            scope=session.scope,
-            window=window,
-            report=report,
-            last=max(known),
-            map=draw.window_map(window.items, window=report.raw_max_tokens),
-            items=[data.view_item(item) for item in window.items],
-            changes=data.compare(before, window),
-            wire=json.dumps(window.request(), ensure_ascii=False, indent=2)[: data.MAX_SHOWN],
-            hits=sorted(report.recalled, key=lambda hit: -hit.score),
-            owners=owners,
-            names=NAMES,
-        )
 
     # --- memory ------------------------------------------------------------------
 

@@ -117,7 +117,7 @@ const seen = new IntersectionObserver(async (entries) => {
       const text = await load(join(box.dataset.follow, `before=${mark.dataset.before}`));
       mark.remove();
       if (text.trim()) box.insertAdjacentHTML("afterbegin", text);
-      if (first) scrollBy(0, first.getBoundingClientRect().top - at);
+      if (first) (box.closest(".pane") ?? window).scrollBy(0, first.getBoundingClientRect().top - at);
     } else {
       const form = $("form[data-live]");
       const query = new URLSearchParams([...new FormData(form)].filter(([, value]) => value));
@@ -131,49 +131,6 @@ const seen = new IntersectionObserver(async (entries) => {
 function watchEnds() {
   for (const mark of $$(".earlier[data-before], [data-more]")) seen.observe(mark);
 }
-
-// --- the timeline ---------------------------------------------------------------
-
-const slider = $("#turn");
-let shownTurn = 0;
-async function showTurn(number) {
-  const view = $("#turn-view");
-  if (!view || number === shownTurn || number < 1) return;
-  shownTurn = number;
-  slider.value = number;
-  $("#turn-number").textContent = number;
-  const chart = $(".chart");
-  chart.classList.add("dim");
-  const columns = $$(".turn", chart);
-  let at = columns[0];
-  for (const column of columns) {
-    column.classList.remove("at");
-    if (Number(column.dataset.turn) <= number) at = column;
-  }
-  at?.classList.add("at");
-  const text = await load(join("turn" + scopeOf(view), `turn=${number}`));
-  if (number === shownTurn) view.innerHTML = text;
-}
-if (slider) {
-  slider.addEventListener("input", () => {
-    $("#turn-number").textContent = slider.value;
-    clearTimeout(slider.timer);
-    slider.timer = setTimeout(() => showTurn(Number(slider.value)), 60);
-  });
-  const chart = $(".chart");
-  const pick = (event) => {
-    const box = chart.getBoundingClientRect();
-    const columns = $$(".turn", chart);
-    const place = Math.floor(((event.clientX - box.left) / box.width) * columns.length);
-    showTurn(Number(columns[Math.max(0, Math.min(columns.length - 1, place))].dataset.turn));
-  };
-  chart.addEventListener("pointerdown", (event) => { chart.setPointerCapture(event.pointerId); pick(event); });
-  chart.addEventListener("pointermove", (event) => { if (event.buttons) pick(event); });
-  showTurn(Number($("#turn-view").dataset.turn));
-}
-const wanted = $(".message.wanted");
-if (wanted) wanted.scrollIntoView({ block: "center" });
-else if ($("#messages")) scrollTo(0, document.body.scrollHeight);
 
 // --- buttons ----------------------------------------------------------------------
 
@@ -245,17 +202,6 @@ document.addEventListener("click", async (event) => {
     $("#dialog").showModal();
   }
   if (target.closest("[data-close]")) $("#dialog").close();
-  const block = target.closest(".map [data-message]");
-  if (block) {
-    const message = $(`#m${block.dataset.message}`);
-    if (message) message.scrollIntoView({ block: "center" }), message.focus();
-    else location.href = join("session" + scopeOf(block), `message=${block.dataset.message}`) + `#m${block.dataset.message}`;
-  }
-  const step = target.closest("a[data-turn]");
-  if (step && slider) {
-    event.preventDefault();
-    showTurn(Number(step.dataset.turn));
-  }
   closeMenus(target.closest(".menu .actions") ? undefined : target.closest(".menu[open]"));
 });
 
@@ -282,29 +228,7 @@ async function refresh() {
   const query = form ? new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString() : "";
   if (page === "sessions") await followList(query);
   document.dispatchEvent(new CustomEvent("stored", { detail: query }));
-  if (page === "session" && !$("#messages .menu[open]")) await refreshSession();
   watchEnds();
-}
-
-async function refreshSession() {
-  const fresh = new DOMParser().parseFromString(await load(location.pathname + location.search), "text/html");
-  const [old, next] = [document, fresh].map((root) => $$("#messages .message", root));
-  const known = new Map(old.map((message) => [message.id, message]));
-  for (const message of next) {
-    const before = known.get(message.id);
-    if (!before) $("#messages").append(message);
-    else if (before.className !== message.className || $("header", before).textContent !== $("header", message).textContent) {
-      if (!before.contains(document.activeElement)) before.replaceWith(message);
-    }
-  }
-  for (const message of old) if (!$(`#${message.id}`, fresh) && next.length && Number(message.dataset.id) >= Number(next[0].dataset.id)) message.remove();
-  const last = $("#turn", fresh);
-  if (!slider || !last || last.max === slider.max) return;
-  const follow = slider.value === slider.max;
-  $(".chart").innerHTML = $(".chart", fresh).innerHTML;
-  slider.max = last.max;
-  $("#turn-number").parentElement.childNodes[2].textContent = ` of ${last.max} `;
-  if (follow) await showTurn(Number(last.max));
 }
 
 for (const box of $$("[data-load]")) load(box.dataset.load).then((text) => { box.innerHTML = text; });
@@ -341,8 +265,6 @@ const keys = {
   k: () => move(-1),
   t: changeTheme,
   g: () => { pending = "g"; setTimeout(() => { pending = ""; }, 1000); },
-  ArrowLeft: () => showTurn(shownTurn - 1),
-  ArrowRight: () => slider && shownTurn < Number(slider.max) && showTurn(shownTurn + 1),
 };
 function showKeys() {
   $("#dialog").replaceChildren($("#key-help").content.cloneNode(true));
@@ -358,4 +280,5 @@ document.addEventListener("keydown", (event) => {
   if (keys[event.key]) { event.preventDefault(); keys[event.key](); }
 });
 watchEnds();
-export { $, $$, act, join, load, say, scopeOf, watchEnds };
+
+export { $, $$, act, join, keys, load, say, scopeOf, watchEnds };
