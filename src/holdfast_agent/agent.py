@@ -468,7 +468,10 @@ class Agent:
             with self.guard_memory():
                 if self.engine._memory.store.read_messages(Select(scope=without_project, limit=1)):
                     project = ""
-        return self.engine.session(session_id, project=project, agent=self.sessions.agent)
+        session = self.engine.session(session_id, project=project, agent=self.sessions.agent)
+        with self.guard_memory():
+            self.engine._memory.set_host("holdfast chat", scope=session.scope)
+        return session
 
     def _load_history(self, context: Context) -> list[Message]:
         """Load the messages, without forgotten ones; if memory has lost their summary, the transcript has another."""

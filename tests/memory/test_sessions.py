@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,11 @@ class TestList:
             assert oldest.first_time is not None
             assert newest.last_time is not None
             assert oldest.first_time < newest.last_time
-            assert engine.sessions(limit=1) == [newest]
+            assert newest.host == ""
+            engine._memory.set_host("Claude Code", scope=newest.scope)
+            assert engine.sessions(limit=1) == [replace(newest, host="Claude Code")]
+            engine._memory.set_host("", scope=newest.scope)
+            newest = engine.sessions(limit=1)[0]
+            assert newest.host == "Claude Code"
             assert engine.sessions(project="shop") == [oldest]
             assert [row.scope for row in engine.session("new", agent="ann").messages()] == [newest.scope]

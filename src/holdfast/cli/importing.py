@@ -86,6 +86,7 @@ class _Result:
             archived = memory.ingest(transcript.messages, scope=scope)
             if transcript.title and all(archived):  # the title may repeat a message that was forgotten
                 memory.set_title(transcript.title, scope=scope)
+            memory.set_host(transcript.host, scope=scope)
             self.messages += len(archived)
             self.stripped += len(archived.stripped)
             self.sessions += 1

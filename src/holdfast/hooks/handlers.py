@@ -202,6 +202,8 @@ class HostHooks:
         host.messages += archived
         if transcript.title and all(archived):  # the title may repeat a message that was forgotten
             host.memory.set_title(transcript.title, scope=host.scope)
+        if not name:
+            host.memory.set_host(transcript.host, scope=host.scope)
         host.transcript = (str(path), size, len(messages))
         self._record(host)
         self._mark(host)

@@ -218,6 +218,12 @@ class Memory:
         own = redact(title) if self.settings.archive.redaction else title
         record_title(self.store, own, scope=scope, time=self.clock())
 
+    def set_host(self, name: str, *, scope: Scope) -> None:
+        """Record the program that a session is from, such as `Claude Code`."""
+        from holdfast.memory.sessions import record_host  # noqa: PLC0415 - see above
+
+        record_host(self.store, name, scope=scope, time=self.clock())
+
     def embed(self, *, limit: int | None = None) -> int:
         """Embed passages that have no vectors yet, oldest first, and return how many.
 

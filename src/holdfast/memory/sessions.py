@@ -16,6 +16,8 @@ TURN: Final = "turn"
 """The kind of the records that hold the reports of past turns."""
 TITLE: Final = "title"
 """The kind of the record with the title that a host gave to a session."""
+HOST_NAME: Final = "host_name"
+"""The kind of the record with the name of the program that a session is from."""
 MAX_TITLE_CHARS: Final = 72
 MAX_GREETING_WORDS: Final = 3
 """The words of an exclamation that is not the title if more follows."""
@@ -44,6 +46,7 @@ class SessionInfo:
         project: The project that it belongs to.
         agent: The agent that it belongs to.
         title: The title that its host gave to it, else the first real sentence of the user; empty if there is none.
+        host: The program that it is from, such as `Claude Code`; empty if it is not known.
         first_time: The time of its first message, in Unix milliseconds, if known.
         last_time: The time of its last message, in Unix milliseconds, if known.
         messages: The number of its archived messages.
@@ -55,6 +58,7 @@ class SessionInfo:
     project: str
     agent: str
     title: str
+    host: str
     first_time: int | None
     last_time: int | None
     messages: int
@@ -103,6 +107,7 @@ def _describe(store: Store, scope: Scope, *, messages: int) -> SessionInfo:
         project=scope.project,
         agent=scope.agent,
         title=make_title(store, scope),
+        host=read_host(store, scope),
         first_time=first[0].message.timestamp if first else None,
         last_time=last[0].message.timestamp if last else None,
         messages=messages,
@@ -128,6 +133,19 @@ def read_title(store: Store, scope: Scope) -> str:
     """Return the title that a host gave to a session; empty if none was recorded."""
     for record in store.read_records(Select(scope=scope), kind=TITLE):
         return str(record.data.get("title", ""))
+    return ""
+
+
+def record_host(store: Store, name: str, *, scope: Scope, time: int) -> None:
+    """Record the program that a session is from, unless it is known."""
+    if name and read_host(store, scope) != name:
+        store.add_records([Record(scope=scope, kind=HOST_NAME, key="", data={"name": name}, time=time)])
+
+
+def read_host(store: Store, scope: Scope) -> str:
+    """Return the program that a session is from; empty if it is not known."""
+    for record in store.read_records(Select(scope=scope), kind=HOST_NAME):
+        return str(record.data.get("name", ""))
     return ""
 
 

@@ -70,12 +70,37 @@ class Transcript:
     model: str | None = None
 
     @property
+    def host(self) -> str:
+        """The name of the program that writes files of this format; empty if any program may."""
+        return _HOSTS.get(self.format, "")
+
+    @property
     def messages(self) -> list[Message]:
         """The main conversation in order; a sub-agent's if the file holds nothing else."""
         main = [message for entry in self.entries if not entry.sidechain for message in entry.messages]
         return main or [message for entry in self.entries for message in entry.messages]
 
 
+_HOSTS: Final = {
+    "aider": "Aider",
+    "claude_code": "Claude Code",
+    "clawdbot": "OpenClaw",
+    "cline": "Cline",
+    "codex": "Codex",
+    "copilot": "Copilot",
+    "cursor": "Cursor",
+    "gemini": "Gemini CLI",
+    "goose": "Goose",
+    "grok": "Grok",
+    "hermes": "Hermes Agent",
+    "kimi": "Kimi",
+    "openclaw": "OpenClaw",
+    "opencode": "OpenCode",
+    "openhands": "OpenHands",
+    "pi": "pi",
+    "qwen": "Qwen Code",
+}
+"""The programs that write each format; a list of messages and a log of requests may be from any."""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_SECONDS: Final = 100_000_000_000
 
