@@ -30,6 +30,7 @@ from holdfast.errors import (
     CompactionError,
     HoldfastError,
     ModelCancelledError,
+    ModelError,
     ModelOverflowError,
     StorageError,
     WindowError,
@@ -429,6 +430,7 @@ class Exchange:
         """
         if refusal is None or self.window is None or self.retries == MAX_RETRIES:
             return None
+        self.session._record_refusal("the provider refused the window as too large", place=self.place)
         report = self.window.report
         sent = int(report.total_tokens * report.token_scale)
         stated = believe(refusal, sent=sent + report.reserved_tokens)
@@ -649,6 +651,11 @@ def complete(
             if smaller is None:
                 raise _explain_overflow(error, tries=exchange.retries) from error
             exchange = smaller
+        except ModelCancelledError:
+            raise
+        except ModelError as error:
+            exchange.session._record_refusal(str(error), place=exchange.place)
+            raise
         else:
             return Completion(window=window, reply=reply, overflows=exchange.retries)
 

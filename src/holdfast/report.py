@@ -90,6 +90,10 @@ class ContextReport:
         files: The files that the agent put into its prompt.
         token_scale: How many tokens the provider may count per token of `total_tokens`.
         is_calibrated: Whether that comes from reported usage; else it is a margin.
+        whole_tokens: The tokens of the request if the whole conversation were sent; 0 in reports of older versions.
+        user_message: The number of the newest message of the user; 0 if there is none.
+        lookups: How often the model has called tools of memory since that message.
+        failures: How many steps failed without stopping the request.
     """
 
     session: str
@@ -119,11 +123,20 @@ class ContextReport:
     recall_size: int = 0
     recall_cap: int = 0
     missed: tuple[Missed, ...] = ()
+    whole_tokens: int = 0
+    user_message: int = 0
+    lookups: int = 0
+    failures: int = 0
 
     @property
     def over_limit(self) -> int:
         """The tokens by which the request is too large; 0 if it fits."""
         return max(0, self.total_tokens - self.raw_max_tokens)
+
+    @property
+    def saved_tokens(self) -> int:
+        """The tokens that sending the whole conversation would have taken in addition; negative if it took fewer."""
+        return self.whole_tokens - self.total_tokens if self.whole_tokens else 0
 
     @property
     def max_tokens(self) -> int:

@@ -225,6 +225,10 @@ class _State:
         update = self.history.update(messages, format=format, masks=masks)
         if update.is_continued:
             self.timeline.calibrate(update.new)
+            if update.new:
+                numbers = self.history.numbers[-len(update.new) :]
+                with suppress(HoldfastError):  # only a figure is missing
+                    self.timeline.record_reply(update.new, numbers)
         self.timeline.end_calibration()
         return update
 
@@ -466,6 +470,7 @@ class Session:
                 provider=window.provider,
                 system=state.history.system,
                 numbers=state.history.numbers,
+                place=archived.place,
             )
         except HoldfastError as error:
             report = _add_warnings(report, [f"report: {error}"])
@@ -593,6 +598,7 @@ class Session:
         with self._lock:
             result, read = self._ask_memory(append, messages=len(messages))
             self._state.timeline.calibrate(read)
+            self._record_reply(read, result, after=after)
             coming = 0
             for message in read:
                 coming += count_message(message, count=self._resources.count)
@@ -600,6 +606,19 @@ class Session:
             self._mark_in_use()
         self._resources.notify()
         return result
+
+    def _record_reply(self, messages: Sequence[Message], numbers: Sequence[int], *, after: str | None) -> None:
+        """Record which message is the reply to the last request, and how long it took. The caller holds the lock."""
+        now = self._resources.memory.clock()
+        with suppress(HoldfastError):  # only a figure is missing
+            self._ask_memory(
+                lambda state: state.timeline.record_reply(messages, numbers, place=after, now=now), messages=0
+            )
+
+    def _record_refusal(self, error: str, *, place: str) -> None:
+        """Record that a request got no reply, such as the status that the provider answered with."""
+        with self._lock, suppress(HoldfastError):  # as above
+            self._ask_memory(lambda state: state.timeline.record_refusal(error, place=place), messages=0)
 
     def count_tokens(
         self,

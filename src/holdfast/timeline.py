@@ -20,12 +20,15 @@ from holdfast.context.validate import ValidWindow, validate
 from holdfast.errors import FormatError, InputError, InvalidWindowError
 from holdfast.memory.fact_recalls import count_recalls
 from holdfast.memory.memory import Memory
-from holdfast.memory.sessions import TURN
 from holdfast.messages import Message, count_equal
 from holdfast.report import ContextReport, Window
 from holdfast.store.base import Record, Scope, Select, Store
+from holdfast.store.figures import REPLY, TURN
 from holdfast.tokens import TokenCounter, count_message, is_estimate, reported_prompt, scale_of
 
+MAX_WAITING: Final = 16
+"""Turns without a reply that are kept: requests of one session may overlap."""
+MAX_ERROR_CHARS: Final = 200
 MAX_SENT_TURNS: Final = 4
 """Turns of an earlier process whose new messages are known to have been sent."""
 WINDOW: Final = "window"
@@ -131,6 +134,28 @@ class _RecordedTurn:
     numbers: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _WaitingTurn:
+    """A turn of this process whose reply has not come yet: the key of its record, and when it was made."""
+
+    key: str
+    time: int
+
+
+class ReplyRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of the reply to a turn. It is stored under the key of the turn.
+
+    Attributes:
+        message: The number of the archived reply, which has its usage and its model; 0 if there is none.
+        milliseconds: The time from the window to the reply; None if it came with the next request.
+        error: Why there is no reply.
+    """
+
+    message: int = 0
+    milliseconds: int | None = None
+    error: str = ""
+
+
 class Timeline:
     """The requests of a session so far.
 
@@ -155,6 +180,7 @@ class Timeline:
         self._sent_by_others: set[int] = set()  # numbers of messages that an earlier process has sent
         self._sent_tokens = 0  # of `sent`, estimated; 0 once they were compared with reported usage
         self._recorded = _RecordedTurn()
+        self._waiting: dict[str, _WaitingTurn] = {}  # by the place of the reply, the newest last
 
     def copy(self) -> Timeline:
         """Return a timeline that a thread that hangs in the store does not change later."""
@@ -168,6 +194,7 @@ class Timeline:
         copied._sent_by_others = self._sent_by_others.copy()
         copied._sent_tokens = self._sent_tokens
         copied._recorded = self._recorded
+        copied._waiting = self._waiting.copy()
         return copied
 
     def load(self) -> None:
@@ -244,8 +271,12 @@ class Timeline:
         provider: str,
         system: Sequence[Item],
         numbers: Sequence[int],
+        place: str,
     ) -> None:
-        """Record the report of a turn, and how to make its window again if its `edits` were recorded."""
+        """Record the report of a turn, and how to make its window again if its `edits` were recorded.
+
+        `place` is that of the reply.
+        """
         key = f"{report.turn:08d}:{self.memory.new_id()}"  # another process may be at the same turn
         rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
         if edits is not None:
@@ -269,12 +300,70 @@ class Timeline:
         self.memory.store.add_records(rows)
         if edits is not None:
             self._recorded = _RecordedTurn(key=key, numbers=tuple(numbers))
+        self._waiting.pop(place, None)
+        self._waiting[place] = _WaitingTurn(key=key, time=time)
+        if len(self._waiting) > MAX_WAITING:
+            del self._waiting[next(iter(self._waiting))]
+
+    # --- replies -------------------------------------------------------------------------
+
+    def record_reply(
+        self, messages: Sequence[Message], numbers: Sequence[int], *, place: str | None = None, now: int | None = None
+    ) -> None:
+        """Record which message is the reply to a turn, and how long it took.
+
+        Args:
+            messages: The messages after the request, archived under `numbers`.
+            numbers: Their numbers.
+            place: The place of the reply; None for the newest turn that has none yet.
+            now: When the reply was handed in, in Unix milliseconds; None if that is not known.
+        """
+        for message, number in zip(messages, numbers, strict=False):
+            if message.role != "assistant":
+                continue
+            turn = self._take_waiting(place)
+            if turn is not None:
+                milliseconds = None
+                # With results of tools among the messages, the time of the tools would be counted too.
+                if now is not None and all(other.role == "assistant" for other in messages):
+                    milliseconds = max(0, now - turn.time)
+                self._add_reply(turn, ReplyRecord(message=number, milliseconds=milliseconds))
+            return
+
+    def record_refusal(self, error: str, *, place: str) -> None:
+        """Record that a turn got no reply."""
+        turn = self._take_waiting(place)
+        if turn is not None:
+            self._add_reply(turn, ReplyRecord(error=error[:MAX_ERROR_CHARS] or "no reply"))
+
+    def _take_waiting(self, place: str | None) -> _WaitingTurn | None:
+        if place:
+            return self._waiting.pop(place, None)
+        if not self._waiting:
+            return None
+        return self._waiting.popitem()[1]
+
+    def _add_reply(self, turn: _WaitingTurn, reply: ReplyRecord) -> None:
+        data = msgspec.to_builtins(reply)
+        record = Record(scope=self.scope, kind=REPLY, key=turn.key, data=data, time=turn.time, is_durable=False)
+        self.memory.store.add_records([record])
 
 
 def read_reports(store: Store, scope: Scope) -> list[ContextReport]:
     """List the reports of all past turns of a session, oldest first."""
     records = store.read_records(Select(scope=scope), kind=TURN)
     return [ContextReport.from_json(record.data) for record in records]
+
+
+def read_replies(store: Store, scope: Scope, keys: Sequence[str]) -> dict[str, ReplyRecord]:
+    """Read what is known of the replies to turns, by the keys of the turns."""
+    found: dict[str, ReplyRecord] = {}
+    for record in store.read_records(Select(scope=scope), kind=REPLY, keys=keys):
+        try:
+            found[record.key] = msgspec.convert(record.data, ReplyRecord)
+        except msgspec.ValidationError:  # of a later version
+            continue
+    return found
 
 
 def read_cuts(store: Store, scope: Scope) -> list[Cut]:

@@ -69,6 +69,16 @@ from holdfast.store.base import FactRow
 from holdfast.timeline import Timeline
 from holdfast.tokens import MESSAGE_TOKENS
 
+MEMORY_TOOLS: Final = (
+    "archive_get",
+    "archive_describe",
+    "archive_expand",
+    "memory_get",
+    "memory_recall",
+    "memory_search",
+    "memory_timeline",
+)
+"""The tools with which a model reads memory by itself. Hosts may put a prefix before their names."""
 MAX_PAUSE: Final = 10**15
 """The longest pause between two requests, in milliseconds: a wrong clock could give one that does not fit a
 timedelta."""
@@ -232,6 +242,7 @@ def assemble(
             valid=valid,
             outcome=outcome,
             question=history.find_question_numbers(texts),
+            asked=_find_asked(history),
         ),
         block=recall.block if request.question else "",
         failures=outcome.failures,
@@ -611,8 +622,11 @@ def _report(
     valid: ValidWindow,
     outcome: Outcome,
     question: tuple[int, ...] = (),
+    asked: _Asked | None = None,
 ) -> ContextReport:
     """Report a turn. Failures while it is recorded are added later."""
+    if asked is None:
+        asked = _Asked()
     limits = request.limits
     unreported = edits.edits[timeline.reported_edits or 0 :]
     changes = [edit for edit in unreported if edit.kind == "compacted"]  # by this process or another one
@@ -655,7 +669,40 @@ def _report(
         files=workspace_files(items),
         token_scale=limits.scale,
         is_calibrated=timeline.scale is not None,
+        whole_tokens=asked.tokens + limits.overhead if asked.tokens else 0,
+        user_message=asked.user_message,
+        lookups=asked.lookups,
+        failures=len(outcome.failures),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """What the client sent.
+
+    Attributes:
+        tokens: The tokens of the whole conversation.
+        user_message: The number of the newest message of the user.
+        lookups: Calls of memory tools after it.
+    """
+
+    tokens: int = 0
+    user_message: int = 0
+    lookups: int = 0
+
+
+def _find_asked(history: History) -> _Asked:
+    user_message = 0
+    lookups = 0
+    for item in reversed(history.messages):
+        if item.message.role == "user":
+            user_message = item.id
+            break
+        for call in item.message.calls:
+            if call.name.endswith(MEMORY_TOOLS):
+                lookups += 1
+    size = tokens(history.system) + tokens(history.messages)
+    return _Asked(tokens=size, user_message=user_message, lookups=lookups)
 
 
 def _find_block_of_caller(request: Request, recall: Recall) -> tuple[Change, ...]:

@@ -542,6 +542,8 @@ def as_first_schema(home: Path) -> None:
             connection.execute(f"UPDATE {table} SET data = bare(data)")  # noqa: S608 - our own tables
         connection.execute("DROP INDEX forgotten_words")
         connection.execute("DROP INDEX jobs_of_kind")
+        for table in ("usage", "turns"):
+            connection.execute(f"DROP TABLE {table}")
         for column in ("words", "nonce"):
             connection.execute(f"ALTER TABLE forgotten DROP COLUMN {column}")
         connection.execute("PRAGMA user_version = 1")

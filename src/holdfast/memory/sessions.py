@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from holdfast.memory.archive import is_acknowledgement, is_noise, unwrap
 from holdfast.store.base import MessageRow, Record, Scope, Select, Store
+from holdfast.store.figures import TURN
 
-TURN: Final = "turn"
-"""The kind of the records that hold the reports of past turns."""
 TITLE: Final = "title"
 """The kind of the record with the title that a host gave to a session."""
 HOST_NAME: Final = "host_name"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +15,8 @@ _TABLES: Final[dict[str, dict[str, Any]]] = tomllib.loads(Path(__file__).with_na
 WINDOWS: Final[dict[str, int]] = _TABLES["windows"]
 _PRICES: Final[dict[str, list[float]]] = _TABLES["prices"]
 """List prices in dollars per million tokens: input, output, cache reads and cache writes."""
+PRICES_DATE: Final[str] = _TABLES["about"]["prices"].isoformat()
+"""The day on which the list prices were written down."""
 
 
 def context_tokens(name: str, *, override: int | None = None) -> int:
@@ -33,14 +37,53 @@ def find_tokens(name: str) -> int | None:
     return next((WINDOWS[prefix] for prefix in prefixes if prefix in WINDOWS), None)
 
 
-def cost(model: str, usage: Usage | None) -> float:
-    """Return the cost of a request in dollars; 0 if its usage or the price is not known.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """The price of a model in dollars per million tokens."""
 
-    The model may be named with or without its provider.
+    input: float
+    output: float
+    cache_read: float
+    cache_write: float
+
+    def cost(self, usage: Usage) -> float:
+        """Return the cost of a usage in dollars."""
+        dollars = (
+            usage.input * self.input
+            + usage.output * self.output
+            + usage.cache_read * self.cache_read
+            + usage.cache_write * self.cache_write
+        )
+        return dollars / 1_000_000
+
+
+def find_price(model: str, *, prices: Sequence[str] = ()) -> Price | None:
+    """Return the price of a model, named with or without its provider; None if it is not known.
+
+    `prices` are those of the setting `model.prices`, which come before the list.
     """
-    name = model.rsplit("/", 1)[-1].lower().replace("@", "-").replace(":", "-")
-    known = max((start for start in _PRICES if f"{name}-".startswith(f"{start}-")), key=len, default=None)
-    if known is None or usage is None:
+    own = {}
+    for line in prices:
+        start, *dollars = line.split()
+        own[_plain_name(start)] = [float(number) for number in dollars]
+    name = _plain_name(model)
+    for table in (own, _PRICES):
+        known = max((start for start in table if f"{name}-".startswith(f"{start}-")), key=len, default=None)
+        if known is not None:
+            sent, received, *cached = table[known]
+            cache_read = cached[0] if cached else sent
+            cache_write = cached[1] if len(cached) > 1 else sent
+            return Price(input=sent, output=received, cache_read=cache_read, cache_write=cache_write)
+    return None
+
+
+def _plain_name(model: str) -> str:
+    return model.rsplit("/", 1)[-1].lower().replace("@", "-").replace(":", "-")
+
+
+def cost(model: str, usage: Usage | None, *, prices: Sequence[str] = ()) -> float:
+    """Return the cost of a request in dollars; 0 if its usage or the price is not known."""
+    price = find_price(model, prices=prices)
+    if price is None or usage is None:
         return 0.0
-    counts = (usage.input, usage.output, usage.cache_read, usage.cache_write)
-    return sum(count * dollars for count, dollars in zip(counts, _PRICES[known], strict=True)) / 1_000_000
+    return price.cost(usage)

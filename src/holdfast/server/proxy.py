@@ -246,6 +246,7 @@ class Proxy:
             return await while_connected(request, self._answer(request, call))
         except httpx.HTTPError as error:
             call.end_conversation()
+            await _record_refusal(call, type(error).__name__)
             return self._forwarder.refuse_unreachable(request, error, session=call.session_id)
         except BaseException:
             call.end_conversation()
@@ -394,6 +395,7 @@ class Proxy:
         chunks = body.pass_on()
         if not sent.is_success:
             call.end_conversation()
+            await _record_refusal(call, f"status {sent.status_code}")
             return self._make_reply(call, sent, chunks)
         if call.is_summary and not self._shadow and "content-encoding" not in sent.headers:
             call.end_conversation()
@@ -580,6 +582,12 @@ class Proxy:
         if body is asked.body:
             return content
         return _encode(body)
+
+
+async def _record_refusal(call: _Call, error: str) -> None:
+    """Record that a request got no reply, if its window was recorded."""
+    if call.exchange is not None and call.exchange.place:
+        await asyncio.to_thread(call.exchange.session._record_refusal, error, place=call.exchange.place)
 
 
 def _warn_unchanged(request: Request, error: Exception, *, session: str = "") -> None:

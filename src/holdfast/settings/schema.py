@@ -119,6 +119,7 @@ Duration: TypeAlias = Annotated[
     timedelta,
     Meta(extra={"kind": Kind(read_duration, 'duration such as "5m", "1h30m" or "90s"; a bare number is minutes')}),
 ]
+Price: TypeAlias = Annotated[str, Meta(pattern=r"^\S+( [0-9]{1,6}(\.[0-9]{1,6})?){2,4}\Z")]
 Provider: TypeAlias = Annotated[
     Literal[
         "auto",
@@ -244,6 +245,7 @@ class ModelSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     name: str | None = None
     fallbacks: tuple[str, ...] = ()
     context_tokens: Positive | None = None
+    prices: tuple[Price, ...] = ()
 
 
 class Tokens(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, TypeAlias
 from holdfast.errors import InputError
 from holdfast.index.query import PassageText, SearchQuery
 from holdfast.index.scopes import Across, Scope
-from holdfast.messages import Message
+from holdfast.messages import Message, Usage
 
 if TYPE_CHECKING:  # rows are read and written without numpy
     import numpy as np
@@ -29,6 +29,7 @@ __all__ = [
     "FactRow",
     "FactType",
     "Gap",
+    "Grouping",
     "Job",
     "Kind",
     "Known",
@@ -40,6 +41,9 @@ __all__ = [
     "Select",
     "SessionSpan",
     "Store",
+    "TurnFigures",
+    "TurnSum",
+    "UsageSum",
     "VectorRow",
 ]
 
@@ -205,6 +209,101 @@ class Select:
             raise InputError("`limit` must not be negative")
 
 
+Grouping: TypeAlias = Literal["time", "session"]
+"""What figures are added up by: quarters of an hour, of which days of every time zone are made, or sessions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsageSum:
+    """The usage that a model reported, of a session or of a quarter of an hour.
+
+    Attributes:
+        scope: The session; None if the sum is about a time.
+        start: The beginning of the quarter of an hour, in Unix milliseconds; 0 if the sum is about a session.
+        model: The model; empty if the messages do not name one.
+        replies: How many replies reported usage.
+        usage: The tokens.
+    """
+
+    scope: Scope | None
+    start: int
+    model: str
+    replies: int
+    usage: Usage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnSum:
+    """The turns of a session, or of a quarter of an hour.
+
+    Attributes:
+        scope: The session; None if the sum is about a time.
+        start: The beginning of the quarter of an hour, in Unix milliseconds; 0 if the sum is about a session.
+        turns: How many windows were made.
+        sent: The tokens of the windows, by our counter.
+        saved: The tokens that sending the whole conversations would have taken in addition.
+        cuts: Turns that removed messages from the window.
+        recalls: Turns that recalled something.
+        followed: Recalls after which the model called a tool of memory for the same question.
+        failures: Turns in which memory failed in part.
+        refusals: Turns that the provider refused or did not answer.
+        assembling: The time of assembling all of them, in milliseconds.
+        replies: Replies whose time is known.
+        replying: The time of these replies, in milliseconds.
+        last_time: When the last one was made, in Unix milliseconds.
+    """
+
+    scope: Scope | None = None
+    start: int = 0
+    turns: int = 0
+    sent: int = 0
+    saved: int = 0
+    cuts: int = 0
+    recalls: int = 0
+    followed: int = 0
+    failures: int = 0
+    refusals: int = 0
+    assembling: float = 0.0
+    replies: int = 0
+    replying: int = 0
+    last_time: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TurnFigures:
+    """The figures of one turn.
+
+    Attributes:
+        turn: Its number.
+        time: When it was made, in Unix milliseconds.
+        sent: The tokens of its window, by our counter.
+        saved: The tokens that sending the whole conversation would have taken in addition.
+        is_cut: Whether it removed messages from the window.
+        is_recalled: Whether it recalled something.
+        is_followed: Whether the model then called a tool of memory for the same question.
+        is_failed: Whether memory failed in part.
+        is_refused: Whether the provider refused it or did not answer.
+        assembling: The time of assembling, in milliseconds.
+        replying: The time of the reply, in milliseconds; None if it is not known.
+        model: The model that replied; empty if it is not known.
+        usage: The usage that it reported, if it did.
+    """
+
+    turn: int
+    time: int
+    sent: int
+    saved: int
+    is_cut: bool
+    is_recalled: bool
+    is_followed: bool
+    is_failed: bool
+    is_refused: bool
+    assembling: float
+    replying: int | None
+    model: str
+    usage: Usage | None
+
+
 class Store(Protocol):
     """Storage for rows and their index. Safe to use from several threads.
 
@@ -316,6 +415,44 @@ class Store(Protocol):
         Their signals depend on passages that the reader may see and on nothing else. If the reader sees no more than
         `query.limit` passages, all of them are candidates.
         """
+
+    # --- figures -------------------------------------------------------------
+
+    def update_figures(self, tenant: str, /) -> bool:
+        """Add the next messages and records that are new to the figures; return whether there may be more.
+
+        A store with one index for all tenants may do so for all of them.
+        """
+
+    def sum_usage(
+        self,
+        scope: Scope,
+        /,
+        *,
+        across: Across = False,
+        since: int | None = None,
+        until: int | None = None,
+        by: Grouping,
+    ) -> list[UsageSum]:
+        """Add up the usage that models reported, by model and by session or time, as far as figures are up to date.
+
+        Only that of a period, if one is given: `since` is its first millisecond, `until` the first after it.
+        """
+
+    def sum_turns(
+        self,
+        scope: Scope,
+        /,
+        *,
+        across: Across = False,
+        since: int | None = None,
+        until: int | None = None,
+        by: Grouping,
+    ) -> list[TurnSum]:
+        """Add up turns by session or time, as `sum_usage` does."""
+
+    def read_turns(self, scope: Scope, /, *, first: int, last: int) -> list[TurnFigures]:
+        """Read the figures of the turns of a session from one number to another, in order."""
 
     # --- of all scopes -------------------------------------------------------
 

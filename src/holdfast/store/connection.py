@@ -298,7 +298,7 @@ COUNTS: Final = {
 """The counts of a store, and their queries."""
 
 MIGRATIONS: Final = tuple(
-    (Path(__file__).parent / "migrations" / f"{number}.sql").read_text("utf-8") for number in (1, 2, 3)
+    (Path(__file__).parent / "migrations" / f"{number}.sql").read_text("utf-8") for number in (1, 2, 3, 4)
 )
 
 

@@ -234,6 +234,10 @@ class FolderStore:
     embedded = _read_synced(SqliteStore.embedded)
     without_vectors = _read_synced(SqliteStore.without_vectors)
     waiting = _read_synced(SqliteStore.waiting)
+    update_figures = _read_synced(SqliteStore.update_figures)
+    sum_usage = _read_synced(SqliteStore.sum_usage)
+    sum_turns = _read_synced(SqliteStore.sum_turns)
+    read_turns = _read_synced(SqliteStore.read_turns)
 
     def read_facts(self, select: Select, /, *, keys: Sequence[str] | None = None) -> list[FactRow]:
         """Read versions of facts that the reader may see, oldest first; the plugin's facts have no session."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from holdfast.errors import StorageError
 from holdfast.index.database import Database
 from holdfast.index.tables import remove_from_index
+from holdfast.store import figures
 from holdfast.store.adding import empty_passages, fact_digest, message_digest
 from holdfast.store.base import Kind
 from holdfast.store.connection import COPIED_BLOCKS
@@ -29,6 +30,8 @@ def remove(db: Database, kind: Kind, condition: str, values: Sequence[object]) -
         _remove_passages(db, numbers)
     elif kind == "fact":
         _remember_facts(db, numbers)
+    if kind in {"message", "record"}:
+        figures.remove(db, kind, numbers)
     db.executemany(f"DELETE FROM {kind}s WHERE {db.own}{key} = ?", [(number,) for number in numbers])
     if kind in {"message", "fact"}:
         db.execute(f"UPDATE counters SET value = 1 WHERE {db.own}name = 'unscrubbed'")

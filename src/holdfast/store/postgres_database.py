@@ -300,7 +300,7 @@ def _translate(statement: str) -> bytes:
 # --- tables -----------------------------------------------------------------------------
 
 MIGRATIONS: Final = tuple(
-    (Path(__file__).parent / "migrations" / f"postgres-{number}.sql").read_text("utf-8") for number in (1, 2)
+    (Path(__file__).parent / "migrations" / f"postgres-{number}.sql").read_text("utf-8") for number in (1, 2, 3)
 )
 
 

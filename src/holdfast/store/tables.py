@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Concatenate, ParamSpec, Self, TypeVar
 
 from holdfast.errors import StorageError
 from holdfast.index.database import Database
-from holdfast.store import adding, rows
+from holdfast.store import adding, figures, rows
 from holdfast.store.base import (
     Across,
     FactRow,
+    Grouping,
     Job,
     Kind,
     Known,
@@ -28,6 +29,9 @@ from holdfast.store.base import (
     SearchQuery,
     Select,
     SessionSpan,
+    TurnFigures,
+    TurnSum,
+    UsageSum,
     VectorRow,
 )
 from holdfast.store.codec import DAMAGE
@@ -43,6 +47,8 @@ R = TypeVar("R", bound=FactRow | Job | MessageRow | Record)
 
 class TableStore(ABC):
     """A store with tables. Safe to use from several threads."""
+
+    readonly: bool
 
     def __enter__(self) -> Self:
         return self
@@ -189,6 +195,44 @@ class TableStore(ABC):
             raise StorageError(
                 "the index is damaged. Run `holdfast reindex`: no message is lost.", path=self.place
             ) from error
+
+    # --- figures --------------------------------------------------------------------
+
+    def update_figures(self, tenant: str, /) -> bool:
+        """Add the next new rows to the figures; return whether there may be more."""
+        if self.readonly or self.read(tenant, figures.is_current):
+            return False
+        return self.write(tenant, figures.update)
+
+    def sum_usage(
+        self,
+        scope: Scope,
+        /,
+        *,
+        across: Across = False,
+        since: int | None = None,
+        until: int | None = None,
+        by: Grouping,
+    ) -> list[UsageSum]:
+        """Add up the usage that models reported."""
+        return self.read(scope.tenant, figures.sum_usage, scope, across=across, since=since, until=until, by=by)
+
+    def sum_turns(
+        self,
+        scope: Scope,
+        /,
+        *,
+        across: Across = False,
+        since: int | None = None,
+        until: int | None = None,
+        by: Grouping,
+    ) -> list[TurnSum]:
+        """Add up turns."""
+        return self.read(scope.tenant, figures.sum_turns, scope, across=across, since=since, until=until, by=by)
+
+    def read_turns(self, scope: Scope, /, *, first: int, last: int) -> list[TurnFigures]:
+        """Read the figures of turns of a session."""
+        return self.read(scope.tenant, figures.read_turns, scope, first=first, last=last)
 
     # --- forgetting -----------------------------------------------------------------
 

@@ -19,8 +19,20 @@ import numpy as np
 
 from holdfast import providers
 from holdfast.errors import ConflictError, InputError
+from holdfast.messages import Usage
 from holdfast.search.candidates import Candidates
-from holdfast.store.base import Job, Known, MessageRow, Record, Scope, Select, Store, VectorRow
+from holdfast.store.base import (
+    Job,
+    Known,
+    MessageRow,
+    Record,
+    Scope,
+    Select,
+    Store,
+    TurnSum,
+    UsageSum,
+    VectorRow,
+)
 from holdfast.testing import collect_checks, run_check
 from holdfast.testing.processes import acknowledged_writes_survive_a_kill, processes_can_share_a_store
 from holdfast.testing.rows import (
@@ -509,6 +521,69 @@ def _use(store: Store, thread: int, failures: list[BaseException]) -> None:
             assert len(found) == n + 1
     except BaseException as error:  # noqa: BLE001 - whatever broke is raised in the thread of the check
         failures.append(error)
+
+
+def figures_are_added_up(open_store: Opener, folder: Path) -> None:
+    """Usage and turns are added up by session and time, of one scope only, and without what was forgotten."""
+    other = replace(HERE, session="另一个")
+    stranger = replace(HERE, tenant="stranger")
+    report = {"total_tokens": 100, "whole_tokens": 400, "milliseconds": {"plan": 1.5, "recall": 2.0}, "user_message": 3}
+    cut = {**report, "turn": 1, "changes": [{"kind": "trimmed"}, {"kind": "recalled"}], "failures": 1}
+    lookup = {**report, "turn": 2, "changes": [], "lookups": 2}
+    old = {"turn": 1, "total_tokens": 50, "changes": [], "milliseconds": {}}
+    with use_store(open_store, folder) as store:
+        said: list[MessageRow] = []
+        for number, scope in enumerate((HERE, HERE, other, stranger)):
+            usage = Usage(input=10, output=5, cache_read=30, cache_write=1)
+            row = make_message(f"reply {number} 答复", scope=scope)
+            message = replace(row.message, role="assistant", model="模型-1", usage=usage, timestamp=number * 900_000)
+            said.append(replace(row, message=message))
+        numbers = store.add_messages(said)
+        store.add_records(
+            [
+                Record(scope=HERE, kind="turn", key="1", data=cut, time=5),
+                Record(scope=HERE, kind="reply", key="1", data={"milliseconds": 700, "message": numbers[0]}, time=6),
+                Record(scope=HERE, kind="turn", key="2", data=lookup, time=900_005),
+                Record(scope=HERE, kind="reply", key="2", data={"error": "429"}, time=900_006),
+                Record(scope=other, kind="turn", key="1", data=old, time=900_007),
+                Record(scope=other, kind="turn", key="broken", data={}, time=900_008),
+            ]
+        )
+        while store.update_figures(HERE.tenant):
+            pass
+        here = Usage(input=20, output=10, cache_read=60, cache_write=2)
+        (found,) = store.sum_usage(HERE, by="session")
+        assert found == UsageSum(scope=HERE, start=0, model="模型-1", replies=2, usage=here), f"{found}"
+        by_time = store.sum_usage(HERE, across=True, since=900_000, until=1_800_001, by="time")
+        assert sorted(one.start for one in by_time) == [900_000, 1_800_000], f"{by_time}"
+        assert {one.scope for one in store.sum_usage(HERE, across=True, by="session")} == {HERE, other}
+        (turns,) = store.sum_turns(HERE, by="session")
+        assert turns == TurnSum(
+            scope=HERE,
+            turns=2,
+            sent=200,
+            saved=600,
+            cuts=1,
+            recalls=1,
+            followed=1,
+            failures=1,
+            refusals=1,
+            assembling=7.0,
+            replies=1,
+            replying=700,
+            last_time=900_005,
+        ), f"{turns}"
+        (first, second) = sorted(store.sum_turns(HERE, across=True, by="time"), key=lambda one: one.start)
+        assert (first.turns, second.turns, second.saved) == (1, 2, 300), f"{first} {second}"
+        (one, two) = store.read_turns(HERE, first=1, last=9)
+        assert (one.turn, one.saved, one.replying, one.model) == (1, 300, 700, "模型-1"), f"{one}"
+        assert (two.turn, two.is_refused, two.replying, two.usage) == (2, True, None, None), f"{two}"
+        store.remove_messages(Select(scope=HERE, ids=(numbers[0],)))
+        store.remove_records(Select(scope=other))
+        store.update_figures(HERE.tenant)
+        (found,) = store.sum_usage(HERE, by="session")
+        assert found.replies == 1, "the usage of a forgotten message is still counted"
+        assert store.sum_turns(other, by="session") == [], "turns whose records are deleted are still counted"
 
 
 def forgotten_messages_are_gone(open_store: Opener, folder: Path) -> None:
