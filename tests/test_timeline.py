@@ -126,7 +126,9 @@ def make_report(turn: int, *, tokens: int = 100) -> ContextReport:
 
 def record(timeline: Timeline, report: ContextReport, numbers: list[int]) -> None:
     """Record a turn without edits."""
-    timeline.record(report, time=7, edits=(0, 0), limit=900, provider="anthropic", system=(), numbers=numbers)
+    timeline.record(
+        report, time=7, edits=(0, 0), limit=900, provider="anthropic", system=(), numbers=numbers, place="p"
+    )
 
 
 class TestLastRequest:

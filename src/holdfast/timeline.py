@@ -337,7 +337,7 @@ class Timeline:
             self._add_reply(turn, ReplyRecord(error=error[:MAX_ERROR_CHARS] or "no reply"))
 
     def _take_waiting(self, place: str | None) -> _WaitingTurn | None:
-        if place:
+        if place is not None:  # it is empty for a request for which memory failed
             return self._waiting.pop(place, None)
         if not self._waiting:
             return None
