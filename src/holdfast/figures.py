@@ -13,6 +13,7 @@ from datetime import date, datetime, timedelta
 from typing import Final
 
 from holdfast.messages import Usage
+from holdfast.moments import local
 from holdfast.providers.models import find_price
 from holdfast.store.base import Across, Scope, Store, TurnFigures, TurnSum, UsageSum
 
@@ -112,8 +113,8 @@ def sum_days(
         prices: The prices in the setting `model.prices`.
     """
     days = {first + timedelta(days=number): Totals() for number in range((last - first).days + 1)}
-    since = _start_of(first)
-    until = _start_of(last + timedelta(days=1))
+    since = start_of(first)
+    until = start_of(last + timedelta(days=1))
     for tenant in tenants:
         scope = Scope(tenant=tenant)
         for usage in store.sum_usage(scope, across=EVERYTHING, since=since, until=until, by="time"):
@@ -212,12 +213,11 @@ def _of_turns(found: TurnSum) -> Totals:
     return Totals(turns=replace(found, scope=None, start=0))
 
 
-def _start_of(day: date) -> int:
+def start_of(day: date) -> int:
     """Return the beginning of a day of the local calendar, in Unix milliseconds."""
     return int(datetime(day.year, day.month, day.day).astimezone().timestamp() * 1000)
 
 
 def _day_of(milliseconds: int, *, first: date) -> date:
     """Return the day of a moment. A period may begin within a quarter of an hour that began the day before."""
-    day = datetime.fromtimestamp(milliseconds / 1000).astimezone().date()
-    return max(day, first)
+    return max(local(milliseconds).date(), first)

@@ -33,7 +33,7 @@ from holdfast.report import Window
 from holdfast.search.fuse import Parts
 from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import derive
-from holdfast.server.inspector import data, draw, facts, markup, past
+from holdfast.server.inspector import data, draw, facts, markup, past, trends
 from holdfast.session import Session
 from holdfast.store.base import Scope, Select
 from holdfast.text import plural
@@ -117,6 +117,7 @@ class Inspector:
         self._facts = facts.Facts(engine)
         self._actions = facts.FactActions(engine)
         self._pasts = past.Pasts(engine._memory.store)
+        self._figures = trends.Figures(engine, self._sessions)
         self._outside = outside or data.Outside()
         self._pages = Environment(
             loader=FileSystemLoader(HERE / "templates"),
@@ -133,6 +134,10 @@ class Inspector:
             "clean": markup.clean,
             "markdown": markup.markdown,
             "plain": markup.plain,
+            "short": trends.short,
+            "dollars": trends.dollars,
+            "share": trends.share,
+            "spent": trends.spent_time,
         }
         self._pages.globals |= {
             "link": link,
@@ -162,6 +167,7 @@ class Inspector:
             "/notes": self.notes,
             "/erase": self.erase,
             "/ask": self.ask,
+            "/trends": self.trends,
             "/health": self.health,
             "/checks": self.checks,
         }
@@ -270,6 +276,7 @@ class Inspector:
             "scope": scope,
             "params": params,
             "summary": self._sessions.summary(scope),
+            "totals": self._figures.session(scope),
             "chart": draw.timeline(seen.turns),
             "last": seen.last,
             "tab": tab,
@@ -304,6 +311,7 @@ class Inspector:
         return {
             "window": window,
             "report": window.report,
+            "figures": self._figures.turn(session.scope, turn.number),
             "map": draw.window_map(window.items, window=window.report.raw_max_tokens, new=new if before else ()),
             "view": view,
             "stretches": view.stretches(unfolded=unfolded),
@@ -485,6 +493,13 @@ class Inspector:
             owners=[Scope(tenant=tenant) for tenant in self._sessions.tenants()],
             scopes=[scope for scope, _ in list(self._sessions.listed().items())[:200]],
         )
+
+    # --- figures -----------------------------------------------------------------
+
+    def trends(self, params: data.Params) -> str:
+        """Show tokens, costs, cuts, recalls and errors over time."""
+        today = trends.today_of(self._engine._memory.clock())
+        return self._render("trends.html", page="trends", **self._figures.trends(params, today=today))
 
     # --- health ------------------------------------------------------------------
 

@@ -244,6 +244,7 @@ events.addEventListener("message", () => {
 });
 addEventListener("pagehide", () => events.close());
 if ($("[data-pending]")) setTimeout(refresh, 400);
+if ($("[data-reload]")) setTimeout(() => location.reload(), 1500);
 
 // --- keys ----------------------------------------------------------------------------
 
@@ -257,7 +258,7 @@ function move(step) {
   (row.matches("[tabindex]") ? row : $("a", row) ?? row).focus();
   row.scrollIntoView({ block: "nearest" });
 }
-const pages = { s: "./", m: "memory", a: "ask", h: "health" };
+const pages = { s: "./", m: "memory", a: "ask", r: "trends", h: "health" };
 const keys = {
   "/": () => $("#q")?.focus(),
   "?": showKeys,

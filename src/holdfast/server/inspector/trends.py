@@ -1,0 +1,335 @@
+"""The page with figures over time, and the figures of a session and of a turn for the pages of others."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import date, timedelta
+from html import escape
+from typing import Any, Final
+
+from markupsafe import Markup
+
+from holdfast import figures
+from holdfast.engine import Engine
+from holdfast.errors import HoldfastError
+from holdfast.figures import Totals, TurnCost
+from holdfast.memory.sessions import make_title, read_title
+from holdfast.moments import local
+from holdfast.providers.models import PRICES_DATE, find_price
+from holdfast.server.inspector import data
+from holdfast.store.base import Scope
+
+PERIODS: Final = (7, 30, 90, 365)
+"""Days that the page can show."""
+DEFAULT_DAYS: Final = 30
+MAX_BARS: Final = 92
+"""More days than these are drawn as weeks."""
+MAX_SESSIONS: Final = 12
+"""Sessions in the list of the costliest ones."""
+UPDATE_SECONDS: Final = 0.05
+"""How long a page adds up what is new before it is shown; a thread does the rest."""
+CHART: Final = (720, 120)
+
+Format = Callable[[float], str]
+
+
+def dollars(amount: float) -> str:
+    """Format a cost: cents and more with two decimals, less with up to four."""
+    if not amount:
+        return "$0"
+    if amount < 0.1:  # noqa: PLR2004 - ten cents
+        return f"${amount:.4f}"
+    return f"${amount:,.2f}"
+
+
+def short(number: float) -> str:
+    """Shorten a number: 12.3k, also a negative one."""
+    for unit, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if abs(number) >= size:
+            return f"{number / size:.1f}{unit}"
+    return f"{number:,.0f}"
+
+
+def share(part: float | None) -> str:
+    """Format a share: 45 %."""
+    return "unknown" if part is None else f"{part:.0%}".replace("%", " %")
+
+
+def spent_time(milliseconds: float | None) -> str:
+    """Format a time: 12 ms, 3.4 s."""
+    if milliseconds is None:
+        return "unknown"
+    if milliseconds < 1000:  # noqa: PLR2004 - a second
+        return f"{milliseconds:.0f} ms"
+    return f"{milliseconds / 1000:.1f} s"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """A column of a chart: its label, the totals of its days."""
+
+    label: str
+    totals: Totals
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """Numbers that are drawn in one colour: the style class, the name, and a number for each column."""
+
+    kind: str
+    name: str
+    values: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    """A chart with its title, its drawing, the labels of its axes, and the sums of its series."""
+
+    title: str
+    drawing: Markup
+    top: str
+    half: str
+    labels: Sequence[str]
+    series: Sequence[tuple[Series, str]]
+    note: str = ""
+
+
+class Figures:
+    """The figures of a memory, kept up to date for the pages that show them."""
+
+    def __init__(self, engine: Engine, sessions: data.Sessions) -> None:
+        self._engine = engine
+        self._sessions = sessions
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def prices(self) -> tuple[str, ...]:
+        """The prices in the settings."""
+        return self._engine.settings.model.prices
+
+    def update(self) -> bool:
+        """Add up what is new; return whether everything is added. The rest of a large memory is left to a thread."""
+        store = self._engine._memory.store
+        tenants = self._sessions.tenants()
+        with self._lock:
+            if self._thread is not None and self._thread.is_alive():
+                return False
+            if figures.update(store, tenants, seconds=UPDATE_SECONDS):
+                return True
+            self._thread = threading.Thread(target=self._finish, args=(tenants,), name="holdfast-figures", daemon=True)
+            self._thread.start()
+        return False
+
+    def _finish(self, tenants: Sequence[str]) -> None:
+        try:
+            while not figures.update(self._engine._memory.store, tenants, seconds=1.0):
+                time.sleep(0.01)  # others want to read and write, too
+        except HoldfastError:  # the engine was closed, or the store fails: the next page says so
+            return
+
+    def session(self, scope: Scope) -> Totals:
+        """Return the totals of a session."""
+        self.update()
+        return figures.sum_session(self._engine._memory.store, scope, prices=self.prices)
+
+    def turn(self, scope: Scope, number: int) -> TurnCost | None:
+        """Return the figures of a turn."""
+        self.update()
+        return figures.read_turn(self._engine._memory.store, scope, number, prices=self.prices)
+
+    def trends(self, params: data.Params, *, today: date) -> dict[str, Any]:
+        """Return everything that the page over time shows."""
+        store = self._engine._memory.store
+        tenants = self._sessions.tenants()
+        is_complete = self.update()
+        days = int(params.get("days") or DEFAULT_DAYS)
+        if days not in PERIODS:
+            days = DEFAULT_DAYS
+        first = today - timedelta(days=max(days, DEFAULT_DAYS) - 1)
+        by_day = figures.sum_days(store, tenants, first=first, last=today, prices=self.prices)
+        since = figures.start_of(today - timedelta(days=days - 1))
+        sessions = figures.sum_sessions(store, tenants, since=since, prices=self.prices)
+        models = figures.sum_models(store, tenants, since=since, prices=self.prices)
+        everything = figures.add_all(figures.sum_sessions(store, tenants, prices=self.prices).values())
+        shown = list(by_day.items())[-days:]
+        rows = [
+            ("Today", _sum_last(by_day, 1)),
+            ("Last 7 days", _sum_last(by_day, 7)),
+            ("Last 30 days", _sum_last(by_day, 30)),
+        ]
+        if days > DEFAULT_DAYS:
+            rows.append((f"Last {days} days", _sum_last(by_day, days)))
+        rows.append(("Since the beginning", everything))
+        costliest = sorted(sessions.items(), key=lambda pair: (-pair[1].cost, -pair[1].prompt, -pair[1].turns.sent))
+        return {
+            "days": days,
+            "periods": PERIODS,
+            "is_complete": is_complete,
+            "rows": rows,
+            "charts": draw_charts(shown),
+            "by_day": list(reversed(shown)),
+            "models": sorted(models.items(), key=lambda pair: (-pair[1].cost, -pair[1].prompt, pair[0])),
+            "hosts": figures.group(sessions, "agent"),
+            "sessions": [(scope, self._title(scope), totals) for scope, totals in costliest[:MAX_SESSIONS]],
+            "prices_date": PRICES_DATE,
+            "is_empty": everything == Totals(),
+        }
+
+    def _title(self, scope: Scope) -> str:
+        store = self._engine._memory.store
+        return read_title(store, scope) or make_title(store, scope)
+
+    def has_price(self, model: str) -> bool:
+        """Return whether a model has a price."""
+        return find_price(model, prices=self.prices) is not None
+
+
+def _sum_last(by_day: dict[date, Totals], days: int) -> Totals:
+    return figures.add_all(list(by_day.values())[-days:])
+
+
+# --- charts ------------------------------------------------------------------
+
+
+def draw_charts(days: Sequence[tuple[date, Totals]]) -> list[Chart]:
+    """Draw the charts of a period."""
+    bars = _make_bars(days)
+    totals = [bar.totals for bar in bars]
+
+    def series(kind: str, name: str, read: Callable[[Totals], float]) -> Series:
+        return Series(kind=kind, name=name, values=[read(each) for each in totals])
+
+    return [
+        _draw(
+            "Cost",
+            bars,
+            [series("cost", "dollars, for models whose price is known", lambda each: each.cost)],
+            dollars,
+            total=dollars,
+        ),
+        _draw(
+            "Tokens sent and saved",
+            bars,
+            [
+                series("sent", "sent in windows", lambda each: each.turns.sent),
+                series("saved", "saved against sending everything", lambda each: max(0, each.turns.saved)),
+            ],
+            short,
+        ),
+        _draw(
+            "Tokens that models reported",
+            bars,
+            [
+                series("fresh", "read anew", lambda each: each.usage.input + each.usage.cache_write),
+                series("cached", "read from a cache", lambda each: each.usage.cache_read),
+                series("written", "written", lambda each: each.usage.output),
+            ],
+            short,
+        ),
+        _draw("Cuts", bars, [series("cut", "requests that removed messages", lambda each: each.turns.cuts)], short),
+        _draw(
+            "Recalls",
+            bars,
+            [
+                series("recall", "without a later tool call", lambda each: each.turns.recalls - each.turns.followed),
+                series("followed", "with a later tool call", lambda each: each.turns.followed),
+            ],
+            short,
+            note="A later tool call: the model then called a tool of memory for the same question.",
+        ),
+        _draw(
+            "Errors",
+            bars,
+            [
+                series("failed", "memory failed in part", lambda each: each.turns.failures),
+                series("refused", "no reply, or refused by the provider", lambda each: each.turns.refusals),
+            ],
+            short,
+        ),
+    ]
+
+
+def _make_bars(days: Sequence[tuple[date, Totals]]) -> list[Bar]:
+    """Return a column for each day, or for each week if there are many days."""
+    size = 1 if len(days) <= MAX_BARS else 7
+    bars: list[Bar] = []
+    for end in range(len(days), 0, -size):
+        some = days[max(0, end - size) : end]
+        label = f"{some[0][0]:%Y-%m-%d}" if size == 1 else f"{some[0][0]:%Y-%m-%d} to {some[-1][0]:%Y-%m-%d}"
+        bars.append(Bar(label=label, totals=figures.add_all(totals for _, totals in some)))
+    bars.reverse()
+    return bars
+
+
+def _draw(
+    title: str,
+    bars: Sequence[Bar],
+    series: Sequence[Series],
+    form: Format,
+    *,
+    total: Format = short,
+    note: str = "",
+) -> Chart:
+    """Draw stacked columns. The labels of the axes are text next to the drawing, which is stretched."""
+    width, height = CHART
+    sums = [sum(values) for values in zip(*(each.values for each in series), strict=True)]
+    top = _round_up(max(sums, default=0))
+    step = width / max(1, len(bars))
+    shapes = [
+        f'<line class="grid" x1="0" x2="{width}" y1="{height / 2:.1f}" y2="{height / 2:.1f}"/>',
+        f'<line class="grid" x1="0" x2="{width}" y1="{height}" y2="{height}"/>',
+    ]
+    for place, bar in enumerate(bars):
+        y = float(height)
+        body = f'<rect class="hover" x="{place * step:.2f}" y="0" width="{step:.2f}" height="{height}"/>'
+        lines = [bar.label]
+        for each in series:
+            value = each.values[place]
+            lines.append(f"{form(value)} {each.name}")
+            tall = value / top * height if top else 0.0
+            if value > 0:
+                tall = max(tall, 1.0)
+            y -= tall
+            body += (
+                f'<rect class="bar-{each.kind}" x="{place * step + step * 0.12:.2f}" y="{y:.2f}"'
+                f' width="{step * 0.76:.2f}" height="{tall:.2f}"/>'
+            )
+        shapes.append(f"<g><title>{escape(chr(10).join(lines))}</title>{body}</g>")
+    words = ", ".join(f"{total(sum(each.values))} {each.name}" for each in series)
+    drawing = Markup(  # noqa: S704 - escaped above
+        f'<svg class="bars" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img"'
+        f' aria-label="{escape(title)}: {escape(words)}">{"".join(shapes)}</svg>'
+    )
+    labels: list[str] = []
+    if bars:
+        labels = list(dict.fromkeys([bars[0].label[:10], bars[len(bars) // 2].label[:10], bars[-1].label[-10:]]))
+    return Chart(
+        title=title,
+        drawing=drawing,
+        top=form(top) if top else "",
+        half=form(top / 2) if top > 1 or form is dollars else "",
+        labels=labels,
+        series=[(each, total(sum(each.values))) for each in series],
+        note=note,
+    )
+
+
+def _round_up(number: float) -> float:
+    """Return the next number of one digit that is 1, 2, 4 or 6 times a power of ten: half of it is short to write."""
+    if number <= 0:
+        return 0.0
+    power = 1e-6
+    while True:
+        for digit in (1, 2, 4, 6):
+            if digit * power >= number:
+                return digit * power
+        power *= 10
+
+
+def today_of(milliseconds: int) -> date:
+    """Return the day of a moment in the local calendar."""
+    return local(milliseconds).date()

@@ -1,0 +1,136 @@
+"""Figures of turns, sessions and days in the inspector, read over HTTP and in a real browser."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.messages import Message, Text, Usage
+from holdfast.server.inspector.trends import dollars, draw_charts, share, short, spent_time
+from inspector.conftest import Running
+from support import patient
+from support.waiting import PATIENCE
+
+Page = Any
+MODEL = "claude-sonnet-4-5"
+USAGE = Usage(input=100_000, output=2_000, cache_read=300_000)
+COST = "$0.42"
+
+
+@pytest.fixture(scope="module")
+def costly(running: Running) -> Running:
+    """The server, with a session that has cost something, one without a price and one that was refused."""
+    session = running.engine.session("costly 费用", agent="codex")
+    window = session.assemble([say("user", "How high is the tide? 潮水多高?")], limit=8_000, model=MODEL)
+    session.append([say("assistant", "Two metres.", model=MODEL)], after=window.place)
+    other = running.engine.session("local <i>model</i>")
+    other.append([say("user", "And the wind?"), say("assistant", "West.", model="<b>mine</b>")])
+    refused = running.engine.session("refused")
+    window = refused.assemble([say("user", "Are you there?")], limit=8_000)
+    refused._record_refusal("status 529", place=window.place)
+    return running
+
+
+def say(role: Any, text: str, *, model: str | None = None) -> Message:
+    """Make a message, with usage if it names a model."""
+    return Message(role=role, parts=(Text(text=text),), model=model, usage=USAGE if model else None)
+
+
+@pytest.fixture
+def page(browser: Any, costly: Running) -> Iterator[Page]:
+    """A page of the inspector; whatever the browser complains about fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(1000 * PATIENCE)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(costly.key_url)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def get(running: Running, path: str) -> str:
+    """Get a page."""
+    answer = patient.get(running.key_url + path)
+    assert answer.status_code == 200, answer.text
+    return answer.text
+
+
+def test_the_page_of_a_turn_has_its_price_its_cached_share_and_its_times(costly: Running) -> None:
+    """They are those of the reply that was appended."""
+    text = get(costly, "turn?session=costly+%E8%B4%B9%E7%94%A8&agent=codex&turn=1&page=1")
+    for expected in (MODEL, COST, "75 %", "400,000 tokens", "Time to assemble"):
+        assert expected in text
+
+
+def test_a_turn_without_reported_usage_says_so(costly: Running) -> None:
+    """Nothing is invented."""
+    text = get(costly, "turn?session=harbour&turn=3&page=1")
+    assert "not reported" in text
+    assert "<dd>unknown</dd>" in text
+    assert "$" not in text.split("turn-figures")[1].split("</dl>")[0]
+
+
+def test_a_refused_turn_says_so(costly: Running) -> None:
+    """Its price is not unknown: there is none."""
+    assert "<dd>refused</dd>" in get(costly, "turn?session=refused&turn=1&page=1")
+
+
+def test_a_model_without_a_price_has_an_unknown_cost(costly: Running) -> None:
+    """Its name is shown as text."""
+    text = get(costly, "trends")
+    assert "&lt;b&gt;mine&lt;/b&gt;" in text
+    assert "<b>mine" not in text
+    assert "unknown" in text
+
+
+@pytest.mark.parametrize("days", ["", "7", "365", "9999", "-1"])
+def test_every_period_has_its_page(costly: Running, days: str) -> None:
+    """One that is not offered is the usual one."""
+    assert "Last 7 days" in get(costly, f"trends?days={days}")
+
+
+def test_a_period_that_is_no_number_is_an_error_in_words(costly: Running) -> None:
+    """As on other pages."""
+    assert patient.get(costly.key_url + "trends?days=week").status_code == 400
+
+
+def test_no_days_make_empty_charts() -> None:
+    """Nothing is divided by zero."""
+    assert all(chart.top == "" for chart in draw_charts([]))
+
+
+def test_figures_are_short() -> None:
+    """A person reads them."""
+    assert [dollars(amount) for amount in (0, 0.0123, 0.5, 1234.5)] == ["$0", "$0.0123", "$0.50", "$1,234.50"]
+    assert [short(number) for number in (0, 999, 1_234, -1_234_567, 2e9)] == ["0", "999", "1.2k", "-1.2M", "2.0G"]
+    assert [share(part) for part in (None, 0.754)] == ["unknown", "75 %"]
+    assert [spent_time(spent) for spent in (None, 12.3, 3_400)] == ["unknown", "12 ms", "3.4 s"]
+
+
+def test_a_person_finds_out_what_this_week_cost(page: Page, costly: Running) -> None:
+    """From the sum of the week to the session that it is for."""
+    page.click("nav >> text=Trends")
+    row = page.locator("tr", has_text="Last 7 days")
+    assert COST in row.inner_text()
+    page.click("nav.periods >> text=7 days")
+    page.wait_for_url(costly.key_url + "trends?days=7")
+    page.click("table >> text=How high is the tide?")
+    page.wait_for_selector(".totals")
+    assert COST in page.inner_text(".totals")
+
+
+def test_the_page_is_accessible(page: Page, costly: Running) -> None:
+    """In light and dark, axe finds nothing, and nothing is wider than a narrow screen."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(costly.key_url + "trends")
+        found = axe.run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
