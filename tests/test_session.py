@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from holdfast.engine import Engine
-from holdfast.memory.sessions import TURN
 from holdfast.messages import Message
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
+from holdfast.store.figures import TURN
 from holdfast.store.opening import STORE_NAME
 from holdfast.store.sqlite import SqliteStore
 from holdfast.timeline import WINDOW

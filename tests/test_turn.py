@@ -16,11 +16,11 @@ from holdfast.edit_log import EditLog
 from holdfast.errors import WindowTooSmallError
 from holdfast.history import History
 from holdfast.memory.memory import Memory
-from holdfast.memory.sessions import TURN
 from holdfast.messages import Message
 from holdfast.report import Window
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
+from holdfast.store.figures import TURN
 from holdfast.store.opening import STORE_NAME
 from holdfast.timeline import Timeline
 from holdfast.tokens import count_text
