@@ -15,7 +15,6 @@ from holdfast.context.edits import Edit, Forgotten, Item, Pinned, Pruned, Recall
 from holdfast.errors import InputError
 from holdfast.memory.archive import unwrap
 from holdfast.memory.query import find_subject
-from holdfast.memory.sessions import TURN
 from holdfast.report import ContextReport, Window
 from holdfast.search.fuse import Parts
 from holdfast.search.relevance import EAGERNESS
@@ -23,6 +22,7 @@ from holdfast.server.inspector.data import EVERYTHING, MessageView, view_part
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import FactRow, Scope, Select, Store
+from holdfast.store.figures import TURN
 from holdfast.timeline import CUT_KINDS, PastEdit, PastTurn, list_history, read_edits, read_turns, rebuild_window
 from holdfast.tokens import count_message
 
