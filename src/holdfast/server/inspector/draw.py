@@ -64,15 +64,19 @@ def sparkline(recent: Sequence[WindowSource]) -> Markup:
     )
 
 
-def timeline(turns: Sequence[PastTurn]) -> Markup:
+def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
     """Draw the tokens of each turn by part, with axes, and marks where something was cut, compacted or recalled.
+
+    The axis goes up to `at_least` tokens, so that two charts can have the same.
 
     Places across are shares of the width, so that texts keep their shape. If there are too many turns, each column is
     the last of several, with the marks of all of them. The limit is drawn last, over the columns.
     """
     step = max(1, -(-len(turns) // MAX_COLUMNS))
     groups = [turns[max(0, end - step) : end] for end in range(len(turns), 0, -step)][::-1]
-    top = _round_up(max((max(turn.source.window, _used(turn.source)) for turn in turns), default=1))
+    sizes = [max(turn.source.window, _used(turn.source)) for turn in turns]
+    top = _round_up(max(sizes, default=1))
+    top = max(top, _round_up(at_least))
     wide = 100 / max(1, len(groups))
     columns: list[str] = []
     for place, group in enumerate(groups):

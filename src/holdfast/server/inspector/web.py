@@ -33,7 +33,7 @@ from holdfast.report import Window
 from holdfast.search.fuse import Parts
 from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import derive
-from holdfast.server.inspector import data, draw, facts, markup, past, trends
+from holdfast.server.inspector import data, draw, facts, markup, past, trends, whatif
 from holdfast.session import Session
 from holdfast.store.base import Scope, Select
 from holdfast.text import plural
@@ -118,6 +118,7 @@ class Inspector:
         self._actions = facts.FactActions(engine)
         self._pasts = past.Pasts(engine._memory.store)
         self._figures = trends.Figures(engine, self._sessions)
+        self._whatif = whatif.WhatIf(engine)
         self._outside = outside or data.Outside()
         self._pages = Environment(
             loader=FileSystemLoader(HERE / "templates"),
@@ -168,6 +169,7 @@ class Inspector:
             "/erase": self.erase,
             "/ask": self.ask,
             "/trends": self.trends,
+            "/whatif": self.whatif,
             "/health": self.health,
             "/checks": self.checks,
         }
@@ -500,6 +502,13 @@ class Inspector:
         """Show tokens, costs, cuts, recalls and errors over time."""
         today = trends.today_of(self._engine._memory.clock())
         return self._render("trends.html", page="trends", **self._figures.trends(params, today=today))
+
+    def whatif(self, params: data.Params) -> str:
+        """Show a replay of a session with another window, model or setting, next to what was sent."""
+        session = self._open(params) if "session" in params else None
+        template = "_whatif.html" if params.get("part") else "whatif.html"
+        recent = list(self._sessions.listed())[: data.PAGE]
+        return self._render(template, page="whatif", **self._whatif.look(params, session, recent))
 
     # --- health ------------------------------------------------------------------
 

@@ -1,0 +1,212 @@
+"""Replays of a session with another window, model or setting, over HTTP and in a real browser."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from holdfast.errors import InputError
+from holdfast.messages import Usage
+from holdfast.providers.models import find_price
+from holdfast.report import Change, ContextReport
+from holdfast.server.inspector.whatif import ReplayedTurn, Side, compare, make_settings, read_wish
+from holdfast.settings import Embedding, Settings
+from holdfast.store.base import Scope, Select
+from holdfast.timeline import PastTurn, WindowSource
+from inspector.conftest import Running
+from support import patient
+from support.waiting import PATIENCE
+
+Page = Any
+HARBOUR = "whatif?session=harbour"
+
+
+def replay(running: Running, query: str, *, page: str = HARBOUR) -> str:
+    """Ask for a replay until it is done, and return the page."""
+    until = time.monotonic() + PATIENCE
+    while time.monotonic() < until:
+        answer = patient.get(f"{running.key_url}{page}&go=1&{query}")
+        assert answer.status_code == 200, answer.text
+        if "data-busy" not in answer.text:
+            return answer.text
+        time.sleep(0.1)
+    raise AssertionError("the replay does not end")
+
+
+def read_row(text: str, name: str) -> list[str]:
+    """Return the cells of a line of the comparison."""
+    (line,) = re.findall(rf'<tr><th scope="row">{name}</th>(.*?)</tr>', text)
+    return [re.sub("<.*?>", "", cell).strip() for cell in line.split("</td>")]
+
+
+def test_a_smaller_window_sends_less_and_cuts_more(running: Running) -> None:
+    """The same requests, in the same order."""
+    text = replay(running, "limit=4000&model=claude-sonnet-4-5")
+    before, after, *_ = read_row(text, "Requests")
+    assert before == after == "15"
+    before, after, *_ = read_row(text, "Tokens sent")
+    assert int(after.replace(",", "")) < int(before.replace(",", ""))
+    before, after, *_ = read_row(text, "Requests with a cut")
+    assert int(after) > int(before)
+    assert read_row(text, "Cost of the requests, estimated")[0] == "unknown"
+    assert read_row(text, "Cost of the requests, estimated")[1].startswith("$")
+    assert text.count('class="chart"') == 2
+
+
+def test_without_recall_nothing_is_recalled(running: Running) -> None:
+    """A setting is changed in the replay alone."""
+    text = replay(running, "set=recall.enabled%3Dfalse")
+    before, after, *_ = read_row(text, "Requests with a recall")
+    assert int(before) > 0
+    assert after == "0"
+    assert running.engine.settings.recall.enabled
+
+
+def test_a_model_has_its_own_window(running: Running) -> None:
+    """A larger window needs no cut."""
+    text = replay(running, "model=gpt-4o")
+    assert read_row(text, "Requests with a cut")[1] == "0"
+    assert "128,000" in text
+
+
+def test_a_window_that_is_too_small_refuses_requests(running: Running) -> None:
+    """They are counted, and the others are shown."""
+    text = replay(running, "limit=1000", page="whatif?session=hostile+%3Cb%3Ename%3C%2Fb%3E")
+    assert int(read_row(text, "Requests that do not fit")[1]) > 0
+
+
+def test_the_memory_does_not_change(running: Running) -> None:
+    """Neither messages nor records nor facts."""
+    store = running.engine._memory.store
+    scope = running.engine.session("harbour").scope
+
+    def read() -> list[int]:
+        messages = store.read_messages(Select(scope=scope))
+        records = [record for record in store.read_records(Select(scope=scope)) if record.kind != "title"]
+        return [len(messages), len(records), len(store.read_facts(Select(scope=scope, across=True)))]
+
+    before = read()
+    replay(running, "limit=5000")
+    assert read() == before
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=12", "limit=999999999999", "set=recall.nothing%3D1", "set=recall.enabled%3Dmaybe", "limit=many"]
+)
+def test_a_wrong_wish_is_an_error_in_words(running: Running, query: str) -> None:
+    """It says what is wrong."""
+    answer = patient.get(f"{running.key_url}{HARBOUR}&go=1&{query}")
+    assert answer.status_code in {400, 404}
+    assert "problem" in answer.text or "Not" in answer.text
+
+
+def test_without_a_session_one_chooses_it(running: Running) -> None:
+    """A session that was never assembled says that there is nothing to replay."""
+    assert "whatif?session=harbour" in patient.get(f"{running.key_url}whatif").text
+    running.engine.session("imported 导入").append([{"role": "user", "content": "hello"}])
+    text = patient.get(f"{running.key_url}whatif?session=imported+%E5%AF%BC%E5%85%A5&go=1").text
+    assert "nothing to replay" in text
+
+
+def make_side(*turns: tuple[int, float | None], model: str = "claude-sonnet-4-5") -> Side:
+    """Make a side of requests with these tokens and unchanged beginnings."""
+    made: list[ReplayedTurn] = []
+    for number, (tokens, kept) in enumerate(turns, start=1):
+        source = WindowSource(
+            base="",
+            kept=0,
+            added=(),
+            system=(),
+            edits=(0, 0),
+            limit=9,
+            provider="anthropic",
+            window=9,
+            sizes=(),
+            changes=(),
+        )
+        report = ContextReport(
+            session="s",
+            turn=number,
+            total_tokens=tokens,
+            raw_max_tokens=9_000,
+            percentage=1.0,
+            categories=(),
+            changes=(Change(kind="trimmed", ids=(1,), reason="", tokens_before=9, tokens_after=0),),
+            prefix_kept=kept,
+        )
+        past = PastTurn(record=number, key=str(number), number=number, time=0, source=source)
+        made.append(ReplayedTurn(past=past, report=report))
+    return Side(turns=made, model=model, price=find_price(model))
+
+
+def test_the_unchanged_beginning_has_the_price_of_a_cache_read() -> None:
+    """The rest has that of input."""
+    side = make_side((1_000, None), (2_000, 1.0), (500, 0.5))
+    assert side.kept == 1_000 + 500
+    price = find_price("claude-sonnet-4-5")
+    assert price is not None
+    assert side.cost == pytest.approx(price.cost(Usage(input=1_000 + 1_000, cache_read=1_500)))
+    assert make_side((1, None), model="nobody knows").cost is None
+    change = {row.name: row.change for row in compare(side, make_side((1_750, None)))}
+    assert change["Tokens sent"] == -0.5
+    assert change["Requests that do not fit"] is None
+
+
+def test_nothing_leaves_the_machine() -> None:
+    """A replay has no embedder and no model, whatever the settings say."""
+    settings = make_settings(Settings(embedding=Embedding(provider="openai", allow_remote=True)))
+    assert settings.embedding.provider == "none"
+    assert settings.compaction.model is None
+    assert not settings.knowledge.extraction
+
+
+def test_a_window_out_of_range_is_refused() -> None:
+    """With the range in the message."""
+    with pytest.raises(InputError, match="1,000 to 100,000,000"):
+        read_wish({"limit": "3"}, Scope())
+
+
+@pytest.fixture
+def page(browser: Any, running: Running) -> Iterator[Page]:
+    """A page of the inspector; whatever the browser complains about fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(1000 * PATIENCE)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(running.key_url)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def test_a_person_replays_a_session_with_half_of_its_window(page: Page, running: Running) -> None:
+    """From the page of the session to both charts; the page follows the replay."""
+    page.goto(running.key_url + "session?session=harbour")
+    page.click("text=What if …")
+    page.click("text=half the window")
+    page.wait_for_selector(".whatif-charts .chart >> nth=1")
+    page.wait_for_selector("[data-busy]", state="detached")
+    assert "4,000" in page.inner_html(".whatif-charts section >> nth=1")
+    page.fill("input[name=limit]", "")
+    page.fill("input[name=set]", "recall.enabled=false")
+    page.click("text=Replay")
+    page.wait_for_selector("tr:has-text('Requests with a recall') td:nth-child(3):has-text('0')")
+
+
+def test_the_page_is_accessible(page: Page, running: Running) -> None:
+    """In light and dark, axe finds nothing, and nothing is wider than a narrow screen."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        page.goto(running.key_url + HARBOUR + "&limit=4000&go=1")
+        page.wait_for_selector("[data-busy]", state="detached")
+        found = axe.run(page).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+    page.set_viewport_size({"width": 390, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
