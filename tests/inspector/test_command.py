@@ -44,7 +44,7 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
                 checks = client.get(urljoin(url, "checks")).text
                 assert "HOLDFAST_AGENT__WORKSPACE__PATH" in checks
                 assert "SQLite" in checks
-                assert "The port is 7654." in client.get(urljoin(url, "memory")).text
+                assert "The port is 7654." in client.get(urljoin(url, "notes")).text
             again = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=True, text=True)
             assert again.stdout.split() == [url, url]  # printed, and given to the browser
         finally:

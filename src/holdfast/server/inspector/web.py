@@ -20,7 +20,14 @@ import anyio
 from anyio import to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.responses import (
+    FileResponse,
+    HTMLResponse,
+    PlainTextResponse,
+    RedirectResponse,
+    Response,
+    StreamingResponse,
+)
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
@@ -183,14 +190,40 @@ class Inspector:
                 Mount("/static", StaticFiles(directory=HERE / "static")),
             ],
         )
-        return [keyed, Route("/ui", self.explain), Route("/ui/{path:path}", self.explain)]
+        return [
+            Route("/ui/open", self.open, methods=["POST"]),
+            Route("/ui/style.css", self.style),
+            keyed,
+            Route("/ui", self.explain),
+            Route("/ui/{path:path}", self.explain),
+        ]
 
     # --- access ------------------------------------------------------------------
 
-    async def explain(self, _: Request) -> Response:
-        """Answer a request without the key."""
+    async def explain(self, request: Request) -> Response:
+        """Answer a request without the key: with a page for browsers, and a line for programs."""
+        if "text/html" in request.headers.get("accept", ""):
+            page = self._render("locked.html", is_wrong=request.method == "POST")
+            # Without a referrer, browsers name no origin when the form is sent, and the server refuses it.
+            return HTMLResponse(page, status_code=401, headers={**HEADERS, "referrer-policy": "same-origin"})
         text = "Open the inspector with `holdfast ui`: the address that it prints has a key that this one lacks.\n"
         return PlainTextResponse(text, status_code=401, headers=HEADERS)
+
+    async def open(self, request: Request) -> Response:
+        """Lead to the pages if someone enters the key, or the address that has it."""
+        try:
+            content = await read_body(request, limit=MAX_FORM_BYTES, setting="")
+        except RefusedBodyError as error:
+            return PlainTextResponse(f"the form was refused: {error}\n", status_code=error.status, headers=HEADERS)
+        form = dict(parse_qsl(content.decode(errors="replace")))
+        key = form.get("key", "").strip().rpartition("/ui/")[2].partition("/")[0]
+        if not hmac.compare_digest(key.encode(errors="replace"), self._key.encode()):
+            return await self.explain(request)
+        return RedirectResponse(f"/ui/{self._key}/", status_code=303, headers=HEADERS)
+
+    async def style(self, _: Request) -> Response:
+        """Send the styles of the page that explains how to get the key."""
+        return FileResponse(HERE / "static" / "inspector.css", headers=HEADERS)
 
     def _has_key(self, request: Request) -> bool:
         return hmac.compare_digest(request.path_params["key"].encode(), self._key.encode())
