@@ -204,7 +204,11 @@ def pack_json(data: object) -> bytes:
 
 def unpack_json(data: bytes) -> dict[str, Any]:
     """Decode the document that `pack_json` wrote, or the bare JSON of a store without checksums."""
-    found = json.loads(data if data[:1] == b"{" else unpack_text(data))
+    text = data if data[:1] == b"{" else unpack_text(data)
+    try:
+        found = msgspec.json.decode(text)  # four times as fast, but it refuses lone surrogates and very large numbers
+    except (msgspec.DecodeError, UnicodeError):
+        found = json.loads(text)
     if not isinstance(found, dict):
         raise TypeError("not a document")
     return found

@@ -21,7 +21,7 @@ from holdfast.memory.recall import Recall
 from holdfast.memory.sessions import make_title, read_title
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from holdfast.providers.models import cost
-from holdfast.report import ContextReport, Window
+from holdfast.report import ContextReport
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import Across, MessageRow, Scope, Select
@@ -148,7 +148,7 @@ class Sessions:
     def summary(self, scope: Scope) -> Summary:
         """Return the figures of one session."""
         summary = self._find_summary(scope)
-        summary.update(self._engine, scope, until=time.monotonic() + 0.2)
+        summary.update(self._engine, scope, until=time.monotonic() + 0.05)
         return summary
 
     def _find_summary(self, scope: Scope) -> Summary:
@@ -262,36 +262,13 @@ def view_message(row: MessageRow, *, states: Mapping[int, tuple[str, str]] | Non
     )
 
 
-def message_states(session: Session, window: Window | None) -> dict[int, tuple[str, str]]:
-    """Return what has become of each message that an edit concerns or the last window shows, and why."""
-    if window is None:
-        return {}
-    states: dict[int, tuple[str, str]] = {}
-    for edit in session.edits():
-        if edit.kind in {"pruned", "trimmed", "compacted"}:
-            states |= dict.fromkeys(edit.ids, (edit.kind, edit.reason))
-    shown = {item.id for item in window.items}
-    quoted = {hit.message for hit in window.report.recalled}
-    for number in shown | quoted:
-        state, reason = states.get(number, ("", ""))
-        if number in shown:
-            states[number] = (state, reason) if state == "pruned" else ("in window", "")
-        else:
-            states[number] = ("recalled", f"left the window ({state or 'another session'}), quoted in the last block")
-    return states
-
-
-def messages(
-    session: Session, states: Mapping[int, tuple[str, str]], *, before: int | None = None, around: int | None = None
-) -> list[MessageView]:
-    """Return the newest messages of a session, those before a number, or those around one; oldest first."""
+def read_messages(session: Session, *, before: int | None = None, around: int | None = None) -> list[MessageRow]:
+    """Read the newest messages of a session, those before a number, or those around one; oldest first."""
     store, scope = session._memory.store, session.scope
-    if around is not None:
-        rows = store.read_messages(Select(scope=scope, before=around + 1, newest=True, limit=PAGE // 2))
-        rows += store.read_messages(Select(scope=scope, after=around, limit=PAGE // 2))
-    else:
-        rows = store.read_messages(Select(scope=scope, before=before, newest=True, limit=PAGE))
-    return [view_message(row, states=states) for row in rows]
+    if around is None:
+        return store.read_messages(Select(scope=scope, before=before, newest=True, limit=PAGE))
+    rows = store.read_messages(Select(scope=scope, before=around + 1, newest=True, limit=PAGE // 2))
+    return [*rows, *store.read_messages(Select(scope=scope, after=around, limit=PAGE // 2))]
 
 
 # --- questions ---------------------------------------------------------------

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
@@ -19,6 +20,7 @@ from urllib.parse import parse_qsl, urlencode
 import anyio
 from anyio import to_thread
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import (
     FileResponse,
@@ -40,9 +42,20 @@ from holdfast.report import Window
 from holdfast.search.fuse import Parts
 from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import derive
-from holdfast.server.inspector import data, draw, facts, markup, past, trends, whatif
+from holdfast.server.inspector import (
+    data,
+    draw,
+    facts,
+    markup,
+    past,
+    recall_view,
+    trends,
+    whatif,
+    why,
+    window_view,
+)
 from holdfast.session import Session
-from holdfast.store.base import Scope, Select
+from holdfast.store.base import MessageRow, Scope, Select
 from holdfast.text import plural
 from holdfast.timeline import CUT_KINDS, PastTurn
 from holdfast.tokens import count_message
@@ -104,6 +117,12 @@ def human(number: float) -> str:
 def score_parts(parts: Parts) -> list[tuple[str, float]]:
     """Return the parts of a score that are not zero, with their names."""
     return [(name, value) for name, value in asdict(parts).items() if value > 0]
+
+
+@lru_cache(maxsize=past.MAX_SESSIONS)
+def _draw_chart(seen: past.Past) -> Markup:
+    """Draw the chart of a session, once until something is new."""
+    return draw.timeline(seen.turns)
 
 
 def _render_request(window: Window, form: str) -> str:
@@ -292,10 +311,10 @@ class Inspector:
 
     def turn(self, params: data.Params) -> str:
         """Show one turn of a session: as a page, or the parts of the page that change with the turn."""
-        template = "session.html" if params.get("page") else "_panes.html"
-        return self._render(template, **self._look({"tab": "window", **params}))
+        values = self._look({"tab": "window", **params}, has_chart=bool(params.get("page")))
+        return self._render("session.html" if params.get("page") else "_panes.html", **values)
 
-    def _look(self, params: data.Params) -> dict[str, Any]:
+    def _look(self, params: data.Params, *, has_chart: bool = True) -> dict[str, Any]:
         """Collect what the page of a session shows."""
         session = self._open(params)
         scope = session.scope
@@ -312,7 +331,7 @@ class Inspector:
             "params": params,
             "summary": self._sessions.summary(scope),
             "totals": self._figures.session(scope),
-            "chart": draw.timeline(seen.turns),
+            "chart": _draw_chart(seen) if has_chart else "",
             "last": seen.last,
             "tab": tab,
             "around": around,
@@ -331,8 +350,8 @@ class Inspector:
             except InputError as error:
                 values["problem"] = str(error)
         if tab == "conversation":
-            states = data.message_states(session, self._make_last_window(session, seen, window))
-            values["messages"] = data.messages(session, states, around=around)
+            rows = data.read_messages(session, around=around)
+            values["messages"] = self._view_messages(session, seen, rows, window)
         return values
 
     def _look_at_turn(
@@ -350,8 +369,8 @@ class Inspector:
             "map": draw.window_map(window.items, window=window.report.raw_max_tokens, new=new if before else ()),
             "view": view,
             "stretches": view.stretches(unfolded=unfolded),
-            "changes": past.list_changes(seen, turn, session.settings),
-            "recall": past.view_recall(session, seen, turn, window.report),
+            "changes": why.list_changes(seen, turn, session.settings),
+            "recall": recall_view.view_recall(session, seen, turn, window.report),
             "formats": FORMATS,
             "format": form,
             "wire": _render_request(window, form) if params.get("tab") == "request" else "",
@@ -359,12 +378,12 @@ class Inspector:
 
     def _view_window(
         self, session: Session, seen: past.Past, turn: PastTurn, window: Window | None = None
-    ) -> past.WindowView:
+    ) -> window_view.WindowView:
         """Prepare the window of a turn; the turn before may be forgotten."""
         before = None
         with suppress(InputError):
             before = past.make_window(session, seen, turn.number - 1) if turn.number > 1 else None
-        return past.view_window(seen, turn, window or past.make_window(session, seen, turn.number), before)
+        return window_view.view_window(seen, turn, window or past.make_window(session, seen, turn.number), before)
 
     def _make_last_window(self, session: Session, seen: past.Past, window: Window | None) -> Window | None:
         """Return the last window that was sent; None if it is not stored."""
@@ -403,19 +422,19 @@ class Inspector:
             rows = session._memory.store.read_messages(Select(scope=session.scope, ids=(number,)))
             if not rows:
                 raise InputError(f"there is no message {number} in session {session.id!r}")
-            events = past.list_events(session, seen, number)
+            events = why.list_events(session, seen, number)
             first = min((event.turn for event in events if event.change.kind in CUT_KINDS), default=0)
             values |= {
                 "message": data.view_message(rows[0]),
                 "tokens": count_message(rows[0].message, count=session._resources.count),
                 "events": events,
-                "returns": past.list_returns(session, seen, number, after=first),
-                "max_returns": past.MAX_RETURNS,
+                "returns": why.list_returns(session, seen, number, after=first),
+                "max_returns": why.MAX_RETURNS,
                 "rows": [],
             }
         else:
-            event = past.find_change(session, seen, int(params.get("edit") or -1))
-            left = past.list_messages(session, event.change)
+            event = why.find_change(session, seen, int(params.get("edit") or -1))
+            left = why.list_messages(session, event.change)
             values |= {"message": None, "events": [event], "returns": [], "rows": left}
         return self._render("_why.html" if params.get("part") else "why.html", **values)
 
@@ -423,9 +442,17 @@ class Inspector:
         """Show the messages before a number."""
         session = self._open(params)
         seen = self._pasts.read(session.scope)
-        states = data.message_states(session, self._make_last_window(session, seen, None))
-        found = data.messages(session, states, before=int(params.get("before") or 0) or None)
+        rows = data.read_messages(session, before=int(params.get("before") or 0) or None)
+        found = self._view_messages(session, seen, rows, None)
         return self._render("_messages.html", scope=session.scope, messages=found, around=None)
+
+    def _view_messages(
+        self, session: Session, seen: past.Past, rows: Sequence[MessageRow], window: Window | None
+    ) -> list[data.MessageView]:
+        """Return messages of the conversation, with what has become of each; `window` is one that was made already."""
+        last = self._make_last_window(session, seen, window)
+        states = past.find_states(seen, last, [row.id for row in rows])
+        return [data.view_message(row, states=states) for row in rows]
 
     # --- memory ------------------------------------------------------------------
 

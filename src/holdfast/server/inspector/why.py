@@ -1,0 +1,287 @@
+"""Why a message left the window of a session, and where it came back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from holdfast.context.edits import Edit, Pruned, Relevance, Trimmed
+from holdfast.errors import InputError
+from holdfast.server.inspector.past import Past, brings_back, read_question, read_report
+from holdfast.server.inspector.window_view import MAX_LISTED, LeftRow, shorten_words
+from holdfast.session import Session
+from holdfast.settings import Settings
+from holdfast.store.base import Select, Store
+from holdfast.timeline import CUT_KINDS, PastTurn
+from holdfast.tokens import count_message
+
+MAX_RETURNS: Final = 50
+"""Turns in which a message came back that are listed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeView:
+    """Edits of one turn that are alike: their kind and reason, the messages, and their tokens before and after."""
+
+    kind: str
+    edits: tuple[int, ...]
+    reason: str
+    rule: str
+    messages: tuple[int, ...]
+    tokens_before: int
+    tokens_after: int
+    limit: int = 0
+    relevance: Relevance | None = None
+
+    @property
+    def freed(self) -> int:
+        """The tokens that they freed; negative if they added some."""
+        return self.tokens_before - self.tokens_after
+
+
+def list_changes(past: Past, turn: PastTurn, settings: Settings) -> list[ChangeView]:
+    """Return what changed in a turn; edits that are alike are one change."""
+    found: dict[tuple[str, str, str], ChangeView] = {}
+    for one in past.edits_of(turn):
+        edit = one.edit
+        if edit is None:
+            continue
+        rule = explain_rule(edit, settings)
+        key = (edit.kind, edit.reason, rule)
+        known = found.get(key)
+        if known is None:
+            change = edit.change
+            found[key] = ChangeView(
+                kind=edit.kind,
+                edits=(one.number,),
+                reason=edit.reason,
+                rule=rule,
+                messages=edit.ids,
+                tokens_before=edit.tokens_before,
+                tokens_after=edit.tokens_after,
+                limit=change.limit if isinstance(change, Trimmed) else 0,
+                relevance=change.relevance if isinstance(change, Trimmed) else None,
+            )
+        else:
+            found[key] = replace(
+                known,
+                edits=(*known.edits, one.number),
+                messages=(*known.messages, *edit.ids),
+                tokens_before=known.tokens_before + edit.tokens_before,
+                tokens_after=known.tokens_after + edit.tokens_after,
+            )
+    return list(found.values())
+
+
+_PRUNING_RULES: Final = {
+    "adaptive": (
+        "Tool results that are older than the last {keep} replies are shortened once the window is {soft:.0%} full,"
+        ' if that frees at least 5 % of it (pruning.mode = "adaptive"). What was said is never shortened.'
+    ),
+    "cache-ttl": (
+        "Tool results that are older than the last {keep} replies are shortened once the provider's cache has expired"
+        ' and the window is {soft:.0%} full (pruning.mode = "cache-ttl").'
+    ),
+    "aggressive": 'All tool results older than the last {keep} replies are cleared (pruning.mode = "aggressive").',
+    "the newest messages alone do not fit": (
+        "The messages that must stay did not fit into the window, so their largest tool results were shortened,"
+        " whatever their age."
+    ),
+}
+_TRIM_RULES: Final = {
+    "least to do with the question": (
+        "The window was too full. The newest {recent} messages and the last request stay (trim.protected_recent);"
+        " of the others, those left that share the least with the question, and of equal ones the oldest, until"
+        " {step:.0%} of the window was free again (trim.hysteresis)."
+    ),
+    "oldest": (
+        "The window was too full, and no message that could leave shares a word with the question. The newest {recent}"
+        " messages and the last request stay (trim.protected_recent); of the others, the oldest left."
+    ),
+    "too large to stay next to what is new": (
+        "The newest messages alone did not fit, so the largest of them left, except those that the next reply answers."
+    ),
+    "room for what is new": "The window was too full, and everything that could leave has left.",
+    "earlier blocks made room for a new one": (
+        "Blocks that were recalled earlier took the room for a new one. No message left."
+    ),
+}
+
+
+def explain_rule(edit: Edit, settings: Settings) -> str:
+    """Return the rule that decided an edit, with the settings that change it."""
+    match edit.change:
+        case Pruned(keep=keep):
+            rule = _PRUNING_RULES.get(edit.reason, edit.reason)
+            done = "shortened to its beginning, its end and lines about errors" if keep else "cleared"
+            sentence = rule.format(keep=settings.pruning.keep_last_assistants, soft=settings.pruning.soft_trim_ratio)
+            return f"{sentence} It was {done}; the archive has all of it."
+        case Trimmed():
+            rule = _TRIM_RULES.get(edit.reason, edit.reason)
+            return rule.format(recent=settings.trim.protected_recent, step=settings.trim.hysteresis)
+        case _:
+            return {
+                "compacted": (
+                    "Older messages were replaced by a summary of them (compaction)."
+                    " The archive has all of them, and each can be recalled."
+                ),
+                "recalled": "Memory matched the question and put what it found next to it.",
+                "overview": "A session begins with an overview of its project, and gets a new one after a cut.",
+                "restored": "A person or a program undid the last cut.",
+                "pinned": "A person or a program pinned the message, or no longer does.",
+            }.get(edit.kind, edit.reason)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Event:
+    """A change of one message: what happened to it, in which turn, and the message's own part in it.
+
+    Attributes:
+        change: The change, with all messages that it is about.
+        turn: The number of the turn; 0 if no turn followed.
+        time: When, in Unix milliseconds.
+        total: The tokens of that turn's request, after the change.
+        window: The tokens of the model's window.
+        question: The question that the turn answered.
+        score: The relevance of the message to it; None if relevance did not decide.
+        tokens: The tokens of the message that were freed; None if it is not known.
+    """
+
+    change: ChangeView
+    turn: int
+    time: int
+    total: int = 0
+    window: int = 0
+    question: tuple[str, ...] = ()
+    score: float | None = None
+    tokens: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Return:
+    """A turn in which a message that had left came back, and how."""
+
+    turn: int
+    time: int
+    how: str
+    question: tuple[str, ...] = ()
+
+
+def list_events(session: Session, past: Past, message: int) -> list[Event]:
+    """Return what happened to a message, oldest first: shortened, removed, summarised, brought back, pinned."""
+    store = session._memory.store
+    events: list[Event] = []
+    for one in past.edits:
+        edit = one.edit
+        if edit is None or one.number < 0 or message not in edit.ids:
+            continue
+        if edit.kind not in CUT_KINDS and edit.kind not in {"restored", "pinned"}:
+            continue
+        turn = past.find_turn_of(one.number)
+        change = ChangeView(
+            kind=edit.kind,
+            edits=(one.number,),
+            reason=edit.reason,
+            rule=explain_rule(edit, session.settings),
+            messages=edit.ids,
+            tokens_before=edit.tokens_before,
+            tokens_after=edit.tokens_after,
+        )
+        if turn is None:
+            events.append(Event(change=change, turn=0, time=one.time))
+            continue
+        for known in list_changes(past, turn, session.settings):
+            if one.number in known.edits:
+                change = known
+        events.append(
+            replace(
+                make_event(store, past, change, turn),
+                score=_find_score(change.relevance, message),
+                tokens=edit.tokens_before - edit.tokens_after if edit.kind == "pruned" else None,
+            )
+        )
+    return events
+
+
+def make_event(store: Store, past: Past, change: ChangeView, turn: PastTurn) -> Event:
+    """Return a change with the turn and the question that it belongs to."""
+    report = read_report(store, turn, past.scope)
+    return Event(
+        change=change,
+        turn=turn.number,
+        time=turn.time,
+        total=report.total_tokens if report is not None else sum(turn.source.sizes[:-2]),
+        window=turn.source.window,
+        question=read_question(store, past, turn, report),
+    )
+
+
+def _find_score(relevance: Relevance | None, message: int) -> float | None:
+    if relevance is None:
+        return None
+    return dict(relevance.scores).get(message, 0.0)
+
+
+def list_returns(session: Session, past: Past, message: int, *, after: int) -> list[Return]:
+    """Return the turns in which a message came back, of those from `after` on, oldest first."""
+    store = session._memory.store
+    ways: dict[str, tuple[PastTurn, str]] = {}
+    for turn in past.turns:
+        if message in turn.source.quoted:
+            ways[turn.key] = (turn, "quoted in the recalled block")
+    for one in past.edits:
+        edit = one.edit
+        if edit is None or one.number < 0 or message not in edit.ids:
+            continue
+        how = {"recalled": "quoted in the recalled block", "overview": "quoted in the overview"}.get(edit.kind, "")
+        if brings_back(edit):
+            how = "back in the window: pinned" if edit.kind == "pinned" else "back in the window: the cut was undone"
+        owner = past.find_turn_of(one.number)
+        if how and owner is not None:
+            ways.setdefault(owner.key, (owner, how))
+    found: list[Return] = []
+    for turn, how in sorted(ways.values(), key=lambda way: way[0].record):
+        if turn.number < after or len(found) == MAX_RETURNS:
+            continue
+        question = read_question(store, past, turn, read_report(store, turn, past.scope))
+        found.append(Return(turn=turn.number, time=turn.time, how=how, question=question))
+    return found
+
+
+def find_change(session: Session, past: Past, edit: int) -> Event:
+    """Return the change that an edit is part of.
+
+    Raises:
+        InputError: There is no such edit.
+    """
+    turn = past.find_turn_of(edit)
+    if turn is not None:
+        for change in list_changes(past, turn, session.settings):
+            if edit in change.edits:
+                return make_event(session._memory.store, past, change, turn)
+    raise InputError(f"there is no edit {edit} in session {session.id!r}")
+
+
+def list_messages(session: Session, change: ChangeView) -> list[LeftRow]:
+    """Return the first words of the messages of a change, those with the highest scores first."""
+    store = session._memory.store
+    scores = dict(change.relevance.scores) if change.relevance is not None else {}
+    numbers = sorted(change.messages, key=lambda number: (-scores.get(number, 0.0), number))[:MAX_LISTED]
+    rows = {row.id: row for row in store.read_messages(Select(scope=session.scope, ids=tuple(numbers)))}
+    found: list[LeftRow] = []
+    for number in numbers:
+        row = rows.get(number)
+        if row is None:
+            found.append(LeftRow(id=number, role="", kind=change.kind, words="(forgotten)", tokens=0))
+            continue
+        found.append(
+            LeftRow(
+                id=number,
+                role=row.message.name or row.message.role,
+                kind=change.kind,
+                words=shorten_words(row.message.whole_text),
+                tokens=count_message(row.message, count=session._resources.count),
+                score=_find_score(change.relevance, number),
+            )
+        )
+    return found

@@ -1,0 +1,313 @@
+"""The page of a session: every turn shows its own window, what left says why, and where it came back."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from holdfast import Engine
+from holdfast.server.inspector.past import Pasts
+from holdfast.session import Session
+from inspector.conftest import Running
+from support.waiting import PATIENCE
+
+Page = Any
+ROW = re.compile(r'<article class="message row[^"]*" id="m(\d+)"')
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> Iterator[httpx.Client]:
+    """A client that has the key."""
+    with httpx.Client(base_url=running.key_url, follow_redirects=True, timeout=PATIENCE) as client:
+        yield client
+
+
+@pytest.fixture
+def page(browser: Any, running: Running) -> Iterator[Page]:
+    """A page of the inspector; whatever the browser complains about fails the test."""
+    context = browser.new_context(viewport={"width": 1200, "height": 800})
+    context.set_default_timeout(1000 * PATIENCE)
+    page = context.new_page()
+    complaints: list[str] = []
+    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    page.goto(running.key_url)
+    yield page
+    context.close()
+    assert complaints == []
+
+
+def find_cut_turn(session: Session) -> int:
+    """Return the first turn that removed messages."""
+    return next(report.turn for report in session.timeline() if any(one.kind == "trimmed" for one in report.changes))
+
+
+def read_rows(client: httpx.Client, turn: int, *, session: str = "harbour") -> list[int]:
+    """Return the numbers of the messages of a window as the page shows them, folded ones unfolded."""
+    text = client.get(f"/session?session={session}&turn={turn}").text
+    window = text[text.index('<div id="window"') : text.index('id="turn-view"')]
+    numbers: list[int] = []
+    for piece in re.split(r"(?=<details class=\"run\"|<article class=\"message row)", window):
+        folded = re.match(r'<details class="run" id="run-\d+" data-run="([^"]+)" data-start="(\d+)"', piece)
+        if folded:
+            rows = client.get(f"/{unescape(folded[1])}&start={folded[2]}").text
+            numbers += [int(number) for number in ROW.findall(rows)]
+        else:
+            numbers += [int(number) for number in ROW.findall(piece)]
+    return numbers
+
+
+class TestWindowOfATurn:
+    def test_every_turn_shows_its_own_messages_in_order(self, client: httpx.Client, running: Running) -> None:
+        """Also turns in which messages left, or a block was added."""
+        session = running.engine.session("harbour")
+        for turn in range(1, 16):
+            assert read_rows(client, turn) == [item.id for item in session.window(turn).items if item.id]
+
+    def test_what_left_in_a_turn_is_listed_at_its_place(self, client: httpx.Client, running: Running) -> None:
+        """With a way to its reason; later turns show a gap there."""
+        turn = find_cut_turn(running.engine.session("harbour"))
+        text = client.get(f"/session?session=harbour&turn={turn}").text
+        assert "left here in this turn" in text
+        assert '<span class="state trimmed">trimmed</span>' in text
+        later = client.get(f"/session?session=harbour&turn={turn + 1}").text
+        assert "left between them earlier" in later or f"left here in turn {turn}" in later
+
+    def test_the_block_is_shown_at_its_message(self, client: httpx.Client) -> None:
+        """As monospace text, open if it is new."""
+        text = client.get("/session?session=harbour&turn=15").text
+        block = text[text.index('<details class="block" open>') :]
+        assert "Recalled from memory" in block[:200]
+        assert '<pre tabindex="0">&lt;recalled-context' in block[:400]
+
+    def test_the_request_in_every_wire_format(self, client: httpx.Client, running: Running) -> None:
+        """As it was sent, and as it would be for the others."""
+        window = running.engine.session("harbour").window(15)
+        for name in ("openai_chat", "anthropic", "openai_responses", "gemini"):
+            text = client.get(f"/session?session=harbour&turn=15&tab=request&format={name}").text
+            shown = text[text.index('<pre class="wire"') :]
+            body = unescape(shown[shown.index(">") + 1 : shown.index("</pre>")])
+            assert json.loads(body) == window.request(name)
+        assert client.get("/session?session=harbour&turn=15&tab=request&format=nosuch").status_code == 200
+
+    def test_chinese_is_shown_as_it_was_sent(self, client: httpx.Client) -> None:
+        """Word for word."""
+        assert "请看第13部分。" in client.get("/session?session=harbour&turn=14").text
+
+    def test_a_turn_that_is_not_there(self, client: httpx.Client) -> None:
+        """A page that says so; a session without turns has the conversation alone."""
+        assert client.get("/session?session=harbour&turn=99").status_code == 404
+        assert client.get("/session?session=harbour&turn=x").status_code == 400
+        assert client.get("/run?session=harbour&turn=99&start=0&stop=4").status_code == 404
+
+    def test_the_limit_is_drawn_over_the_columns(self, client: httpx.Client) -> None:
+        """With numbers on both axes."""
+        text = client.get("/session?session=harbour").text
+        chart = text[text.index('<svg class="chart"') : text.index("</svg></div>")]
+        assert chart.rindex('class="limit"') > chart.rindex('<g class="turn"')
+        assert "Turn 15: " in chart
+        assert ">8k</text>" in text[text.index('<svg class="axis"') : text.index('<svg class="chart"')]
+
+
+class TestWhy:
+    def test_a_cut_message_says_why_and_where_it_came_back(self, client: httpx.Client, running: Running) -> None:
+        """The turn, the question, the rule, its relevance, the tokens, and the turns that quote it."""
+        session = running.engine.session("harbour")
+        quoted = {hit.message for hit in session.window(15).report.recalled}
+        cut = {number for edit in session.edits() if edit.kind == "trimmed" for number in edit.ids}
+        number = min(quoted & cut)
+        text = unescape(client.get(f"/why?session=harbour&message={number}").text)
+        assert f"What became of message #{number}" in text
+        assert "<dt>Question</dt>" in text
+        assert "of the harbour ledger" in text
+        assert "trim.protected_recent" in text
+        assert "<dt>Relevance</dt>" in text
+        assert "by this message" in text
+        assert ">Turn 15</a>" in text[text.index("Where it came back") :]
+        assert text.count("<h1") == 1
+
+    def test_scores_of_what_left_and_what_stayed(self, running: Running) -> None:
+        """If relevance decided, both are shown."""
+        session = running.engine.session("scored")
+        history: list[dict[str, str]] = []
+        for number in range(24):
+            about = "lighthouse lamp" if number % 3 else "mooring rope"
+            history.append({"role": "user", "content": f"Note {number} on the {about}. " * 8})
+            history.append({"role": "assistant", "content": f"Noted, {about} {number}. " * 8})
+            asked = {"role": "user", "content": "What do we know about the mooring rope?"}
+            window = session.assemble([*history, asked], limit=5_000)
+            if any(change.reason.startswith("least") for change in window.report.changes):
+                break
+        past = Pasts(running.engine._memory.store).read(session.scope)
+        edit = next(one for one in past.edits if one.edit is not None and one.edit.reason.startswith("least"))
+        with httpx.Client(base_url=running.key_url, timeout=PATIENCE) as client:
+            text = unescape(client.get(f"/why?session=scored&edit={edit.number}").text)
+        assert "What do we know about the mooring rope?" in text
+        assert re.search(r"what could have left and stayed scored at least \d+\.\d\d", text)
+        assert 'class="scale"' in text
+
+    def test_a_message_that_never_left(self, client: httpx.Client, running: Running) -> None:
+        """It says so."""
+        last = running.engine.session("harbour").messages()[-1].id
+        assert "It never left the window." in client.get(f"/why?session=harbour&message={last}").text
+
+    def test_what_is_not_there(self, client: httpx.Client) -> None:
+        """A message or an edit of another session is not found."""
+        assert client.get("/why?session=harbour&message=999999").status_code == 404
+        assert client.get("/why?session=harbour&edit=999999").status_code == 404
+        assert client.get("/why?session=harbour").status_code == 404
+
+    def test_a_summary_is_a_reason_too(self, client: httpx.Client, running: Running) -> None:
+        """A compaction before a turn belongs to that turn."""
+        session = running.engine.session("compacted")
+        history: list[dict[str, str]] = []
+        for number in range(30):
+            history.append({"role": "user", "content": f"码头 {number}: bollard {number} holds {number} tons. " * 6})
+            history.append({"role": "assistant", "content": f"Bollard {number} is noted. " * 6})
+        session.assemble(history, limit=64_000)
+        session.compact(history, limit=64_000)
+        asked = [*history, {"role": "user", "content": "Which bollard holds three tons?"}]
+        session.assemble(asked, limit=64_000)
+        text = client.get("/session?session=compacted&turn=2").text
+        assert '<span class="state compacted">compacted</span>' in text
+        assert "summary of what left" in text
+        first = session.messages()[0].id
+        why = client.get(f"/why?session=compacted&message={first}").text
+        assert "replaced by a summary" in why
+        assert "turn 2</a>" in why
+
+
+class TestRecall:
+    def test_the_question_the_confidence_and_the_cut_off(self, client: httpx.Client, running: Running) -> None:
+        """The numbers of the text are those of the table."""
+        report = running.engine.session("harbour").window(15).report
+        text = unescape(client.get("/session?session=harbour&turn=15").text)
+        recall = text[text.index("<h3>Recall</h3>") :]
+        assert "Which port has part 1 of the ledger?" in recall
+        assert f"{report.recall_confidence:.2f}: " in recall
+        assert f"{report.recall_size:,} of the {report.recall_cap:,} tokens" in recall
+        assert report.missed
+        assert recall.index("where it was said") < recall.index("cut-off:")
+        scores = [hit.score for hit in report.recalled] + [missed.score for missed in report.missed]
+        for score in scores:
+            assert f'<td class="number">{score:.2f}</td>' in recall
+
+
+class TestInABrowser:
+    def test_the_address_keeps_the_turn(self, page: Page, running: Running) -> None:
+        """Through steps, a reload, Back, and a click on the map."""
+        page.goto(running.key_url + "session?session=harbour")
+        page.wait_for_selector("#turn-view h2:has-text('Turn 15')")
+        page.keyboard.press("ArrowLeft")
+        page.wait_for_selector("#turn-view h2:has-text('Turn 14')")
+        assert "turn=14" in page.url
+        assert page.inner_text(".tabs [aria-current]") == "Window of turn 14"
+        page.reload()
+        page.wait_for_selector("#turn-view h2:has-text('Turn 14')")
+        page.click("#next")
+        page.wait_for_selector("#turn-view h2:has-text('Turn 15')")
+        page.go_back()
+        page.wait_for_selector("#turn-view h2:has-text('Turn 14')")
+        number = running.engine.session("harbour").window(14).items[1].id
+        page.click(f".map [data-message='{number}']", position={"x": 2, "y": 5})
+        page.wait_for_selector(f"#m{number}.wanted")
+        assert page.is_visible(f"#m{number}")
+        assert "turn=14" in page.url
+
+    def test_a_column_of_the_chart_leads_to_its_turn(self, page: Page, running: Running) -> None:
+        """Pointing at it shows its numbers."""
+        page.goto(running.key_url + "session?session=harbour")
+        box = page.locator(".chart").bounding_box()
+        x = box["x"] + box["width"] * 2.5 / 15
+        page.mouse.move(x, box["y"] + 100)
+        page.wait_for_selector("#readout:has-text('Turn 3: ')")
+        page.mouse.click(x, box["y"] + 100)
+        page.wait_for_selector("#turn-view h2:has-text('Turn 3')")
+        assert "turn=3" in page.url
+
+    def test_unchanged_messages_unfold(self, page: Page, running: Running) -> None:
+        """They are loaded when a person opens them."""
+        page.goto(running.key_url + "session?session=harbour&turn=15")
+        assert page.locator("details.run article").count() == 0
+        page.click("details.run > summary")
+        page.wait_for_selector("details.run article >> nth=3")
+
+    def test_a_click_on_what_was_cut_says_why(self, page: Page, running: Running) -> None:
+        """And leads to the turn where it came back."""
+        session = running.engine.session("harbour")
+        quoted = {hit.message for hit in session.window(15).report.recalled}
+        turn = find_cut_turn(session)
+        number = min(quoted.intersection(*[{n for e in session.edits() if e.kind == "trimmed" for n in e.ids}]))
+        page.goto(running.key_url + f"session?session=harbour&message={number}")
+        page.click(f"#m{number} a[data-why]")
+        page.wait_for_selector("dialog[open] h2:has-text('What became of message')")
+        assert f"turn {turn}" in page.inner_text("dialog[open]")
+        page.click("dialog[open] .returns a:has-text('Turn 15')")
+        page.wait_for_selector("#turn-view h2:has-text('Turn 15')")
+        assert not page.is_visible("dialog[open]")
+        assert "turn=15" in page.url
+
+    def test_the_window_scrolls_and_the_chart_stays(self, page: Page, running: Running) -> None:
+        """The header stays too."""
+        page.goto(running.key_url + "session?session=harbour&tab=conversation&turn=15")
+        page.wait_for_selector("#messages .message")
+        before = page.locator(".chart").bounding_box()
+        page.locator("#left").evaluate("pane => { pane.scrollTop = 500; }")
+        assert page.locator("#left").evaluate("pane => pane.scrollTop") > 0
+        assert page.locator(".chart").bounding_box() == before
+        assert page.locator("#session-head h1").is_visible()
+
+    def test_the_tabs_and_the_formats(self, page: Page, running: Running) -> None:
+        """Without loading the page again."""
+        page.goto(running.key_url + "session?session=harbour&turn=12")
+        page.click(".tabs a:has-text('Request')")
+        page.wait_for_selector("pre.wire:has-text('messages')")
+        page.click(".formats a:has-text('gemini')")
+        page.wait_for_selector("pre.wire:has-text('contents')")
+        assert "format=gemini" in page.url
+        page.go_back()
+        page.wait_for_selector("pre.wire:has-text('messages')")
+
+    def test_without_scripts_a_turn_can_be_read(self, browser: Any, running: Running) -> None:
+        """The window, folded messages, the next turn, and why something was cut."""
+        context = browser.new_context(java_script_enabled=False)
+        context.set_default_timeout(1000 * PATIENCE)
+        page = context.new_page()
+        page.goto(running.key_url + "session?session=harbour&turn=14")
+        page.click("details.run > summary")
+        page.click("details.run a:has-text('Show these messages')")
+        page.wait_for_selector(".run article >> nth=3")
+        page.click("#next")
+        page.wait_for_selector("#turn-view h2:has-text('Turn 15')")
+        page.click(".changes a:has-text('Why?')")
+        page.wait_for_selector("h1:has-text('What happened in turn 15')")
+        context.close()
+
+
+class TestPasts:
+    def test_only_what_is_new_is_read_and_what_is_forgotten_is_read_again(self, tmp_path: Any) -> None:
+        """A session that goes on, one of whose messages is forgotten, one that is forgotten whole."""
+        with Engine.open(tmp_path, background=False) as engine:
+            pasts = Pasts(engine._memory.store)
+            session = engine.session("s")
+            history = [{"role": "user", "content": "The buoy is red."}]
+            session.assemble(history, limit=8_000)
+            first = pasts.read(session.scope)
+            assert first.last == 1
+            assert pasts.read(session.scope) is first
+            history += [{"role": "assistant", "content": "Red."}, {"role": "user", "content": "The pier is long."}]
+            session.assemble(history, limit=8_000)
+            second = pasts.read(session.scope)
+            assert second.turns[0] is first.turns[0]
+            assert second.last == 2
+            session.forget([session.messages()[0].id])
+            third = pasts.read(session.scope)
+            assert third.turns[0] is not first.turns[0]
+            session.forget()
+            assert pasts.read(session.scope).turns == ()
