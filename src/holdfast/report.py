@@ -321,6 +321,8 @@ def breakdown(items: Iterable[Item]) -> dict[str, Any]:
 _MAX_FILE_MESSAGES: Final = 4
 """Agents put files only into the first messages: only these are searched."""
 _PROJECT: Final = "# Project Context\n"
+_MISSING: Final = "\n\n[MISSING]"
+"""Follows the name of a file that the agent expected and did not find."""
 _MARK: Final = re.compile(
     r"^(?:## (?P<section>\S+\.\w+)"  # OpenClaw, and Holdfast's own agent
     r"|Contents of (?P<contents>\S+)[^\n]*:"  # Claude Code
@@ -354,6 +356,7 @@ def _find_files(text: str) -> tuple[WorkspaceFile, ...]:
     files: list[WorkspaceFile] = []
     for mark, end in zip(marks, ends, strict=False):
         path = mark["contents"] or mark["instructions"] or (mark["section"] if -1 < project < mark.start() else None)
-        if path:
+        is_missing = text.startswith(_MISSING, mark.end())
+        if path and not is_missing:
             files.append(WorkspaceFile(path=path, tokens=count_text(text[mark.start() : end])))
     return tuple(files)

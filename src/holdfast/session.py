@@ -63,7 +63,7 @@ from holdfast.memory.recall import Recall
 from holdfast.messages import Message
 from holdfast.providers import Incoming
 from holdfast.redaction import redact
-from holdfast.report import ContextReport, Window
+from holdfast.report import ContextReport, Window, categories, workspace_files
 from holdfast.settings import Settings
 from holdfast.signals import without_questions
 from holdfast.store.base import FactRow, FactType, Job, MessageRow, Scope, Select
@@ -637,6 +637,37 @@ class Session:
         with self._lock:
             limits = self._update(messages, limits, format=format, masks=masks)
             return tokens(self._state.replay(limits).items)
+
+    def _measure(self, messages: Sequence[Incoming], *, limit: int, overhead: int) -> ContextReport:
+        """Report the next request before anything new is cut from it or recalled for it. Nothing is recorded as sent.
+
+        Args:
+            messages: The conversation so far, with the system prompt.
+            limit: The context window of the model.
+            overhead: Tokens of the tools.
+        """
+        self._resources.require_open()
+        limits = self._make_limits(limit, None, overhead=overhead)
+        masks = self._state.history.mask_ahead(messages, format=None)
+        with self._lock:
+            limits = self._update(messages, limits, format=None, masks=masks)
+            timeline = self._state.timeline
+            timeline.load()
+            items = self._state.replay(limits).items
+            total = tokens(items) + limits.overhead
+            return ContextReport(
+                session=self.scope.session,
+                turn=timeline.turn + 1,
+                total_tokens=total,
+                raw_max_tokens=limits.window,
+                limit_source=limits.source,
+                reserved_tokens=limits.reserve,
+                percentage=round(100 * total / limits.window, 1),
+                categories=categories(items, budget=limits),
+                files=workspace_files(items),
+                token_scale=limits.scale,
+                is_calibrated=timeline.scale is not None,
+            )
 
     @property
     def _known_token_scale(self) -> float:

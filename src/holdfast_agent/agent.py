@@ -42,10 +42,11 @@ from holdfast.models.base import Model, OnText, Prompt, Reply
 from holdfast.models.naming import as_model
 from holdfast.providers.models import cost
 from holdfast.redaction import redact_value
-from holdfast.report import Window
+from holdfast.report import ContextReport, Window
 from holdfast.session import Session
 from holdfast.store.base import FactRow, Scope, Select
-from holdfast.tokens import count_json, count_text
+from holdfast.text import plural
+from holdfast.tokens import count_json, count_text, human_tokens
 from holdfast.transcripts.records import is_forgotten, messages_of
 from holdfast.transcripts.session import Context
 from holdfast_agent import session_notes, workspace
@@ -203,6 +204,8 @@ class Agent:
         # The last notice about long-term memories, so that it is not repeated.
         self._memory_warning = ""
         self._warned_read_only = False
+        # The window as it would be sent now, until something changes it.
+        self._measured: ContextReport | None = None
         try:
             workspace.prepare(root, settings.agent)
         except StorageError as error:
@@ -265,6 +268,28 @@ class Agent:
             raise InputError("The conversation is empty. Send a message first.")
         return self.window or self._assemble()
 
+    def measure(self) -> ContextReport | None:
+        """Report the window as it would be sent now: everything that shows its size shows this.
+
+        None for an empty conversation, and if memory fails.
+        """
+        if self._measured is None and self.history:
+            with self.guard_memory():
+                self._measured = self.session._measure(
+                    self.build_messages(), limit=self.limit, overhead=self._tool_tokens
+                )
+        return self._measured
+
+    @property
+    def used_tokens(self) -> int:
+        """The tokens of the window as it would be sent now; 0 if they are not known."""
+        report = self.measure()
+        return report.total_tokens if report is not None else 0
+
+    def forget_measure(self) -> None:
+        """Count the window again when it is shown: something was added to it, or cut from it."""
+        self._measured = None
+
     def _assemble(self) -> Window:
         tools = [tool.to_json() for tool in self.tools.tools()]
         return self.session.assemble(self.build_messages(), limit=self.limit, provider=self.model.provider, tools=tools)
@@ -289,6 +314,7 @@ class Agent:
             self._make_room(coming=count_text(text), heartbeat=heartbeat)
             turn = self._run_model_loop()
         finally:
+            self.forget_measure()
             self.cancel.clear()  # not at the start: that would lose a Ctrl-C that comes just before it
             self._show_hook_failures()
             self._system = None
@@ -444,6 +470,7 @@ class Agent:
     def _switch_to(self, conversation: Conversation) -> None:
         self.conversation = conversation
         self.window = None
+        self.forget_measure()
         self.session = self._find_session(conversation.entry.session_id, conversation.transcript.cwd or str(self.root))
         self.tools = agent_tools(
             self.session,
@@ -520,6 +547,7 @@ class Agent:
         self.conversation.transcript.refresh()
         self.history = self._load_history(self.conversation.transcript.context())
         self.window = None
+        self.forget_measure()
         count = 0
         for scope in {row.scope for row in rows}:
             own = [row.id for row in rows if row.scope == scope]
@@ -581,7 +609,8 @@ class Agent:
                 try:
                     if not was_flushed:
                         self.flush()
-                    self._compact(None)
+                    before = self.used_tokens
+                    self.view.notice(self.describe_compaction(self._compact(None), before=before))
                 except CompactionError as error:
                     self.view.notice(f"The conversation could not be compacted: {error}")
                 except ModelCancelledError:
@@ -613,10 +642,14 @@ class Agent:
     def _compact_after_overflow(self, *, limit: int, reserve: int | None) -> None:
         """Flush and compact because the model has refused a request; what was sent for it is in the session."""
         self.flush()
-        self._record_compaction(self.session.compact(limit=limit, reserve=reserve, cancel=self.cancel))
+        before = self.used_tokens
+        done = self.session.compact(limit=limit, reserve=reserve, cancel=self.cancel)
+        self._record_compaction(done)
+        if done.summary is not None:
+            self.view.notice(self.describe_compaction(done, before=before))
 
     def _record_compaction(self, done: Compaction) -> None:
-        """Write a compaction to the transcript, and show a notice."""
+        """Write a compaction to the transcript, and show a notice of what went wrong."""
         summary = done.summary
         if summary is None:
             return
@@ -635,7 +668,8 @@ class Agent:
             from_hook=summary.from_hook,
         )
         self.update_entry(lambda entry: entry.with_compaction(done.tokens_after, now=self.sessions.clock()))
-        self.view.notice(f"Compacted: {done.tokens_before:,} -> {done.tokens_after:,} tokens.")
+        self.window = None
+        self.forget_measure()
         if summary.rung in {"partial", "digest"} and summary.warnings:
             part = "Part of the summary" if summary.rung == "partial" else "The summary"
             self.view.notice(
@@ -645,6 +679,15 @@ class Agent:
             return
         for warning in done.warnings:
             self.view.notice(warning)
+
+    def describe_compaction(self, done: Compaction, *, before: int) -> str:
+        """Say how much smaller the window is than the tokens `before`, what left it, and where that is."""
+        change = f"{human_tokens(before)} → {human_tokens(self.used_tokens)}"
+        left = plural(len(done.plan.summarised), "message")
+        return (
+            f"Compacted ({change}): a summary replaces {left}. All of it stays in the archive: it comes back "
+            "when a question needs it, and /memory search finds it."
+        )
 
     def flush(self, *, used: int | None = None, coming: int = 0, heartbeat: bool = False) -> bool:
         """Let the agent write its notes in a silent turn, unless it has in this compaction cycle.

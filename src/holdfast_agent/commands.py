@@ -10,6 +10,7 @@ from typing import Final, TypeAlias, get_args
 from holdfast.compaction.dialogue import one_line
 from holdfast.errors import CompactionError, HoldfastError, InputError, ModelCancelledError
 from holdfast.memory.facts import find
+from holdfast.report import ContextReport
 from holdfast.store.base import FactRow
 from holdfast.text import plural
 from holdfast.tokens import count_json, count_text, human_tokens
@@ -19,9 +20,8 @@ from holdfast_agent.note_files import NoteHit
 from holdfast_agent.sessions import Purpose, Spent
 from holdfast_agent.settings import LongTermEmbedding
 from holdfast_agent.tools import cite
-from holdfast_agent.view import CommandResult
+from holdfast_agent.view import CommandResult, format_age
 
-_MINUTE: Final = 60_000
 MAX_PERCENT: Final = 999
 MAX_HITS: Final = 6
 """The maximum number of hits of each kind that `/memory search` shows."""
@@ -98,26 +98,14 @@ def complete(start: str) -> list[str]:
 
 
 def _format_fullness(agent: Agent) -> str:
-    used = agent.conversation.entry.total_tokens
-    percent = min(MAX_PERCENT, round(100 * used / agent.limit))
-    known = human_tokens(used) if used else "?"
-    return f"Context {known}/{human_tokens(agent.limit)} ({percent}%)"
+    used = agent.used_tokens
+    percentage = min(MAX_PERCENT, round(100 * used / agent.limit, 1))
+    return f"Context {human_tokens(used)}/{human_tokens(agent.limit)} ({percentage:g}%)"
 
 
 def _format_usage(spent: Spent) -> str:
     calls = f"{spent.calls} call" + ("s" if spent.calls != 1 else "")
     return f"{human_tokens(spent.input)} in / {human_tokens(spent.output)} out in {calls}"
-
-
-def _format_age(milliseconds: int) -> str:
-    minutes = max(0, milliseconds) // _MINUTE
-    hours = minutes // 60
-    days = hours // 24
-    if days:
-        return f"{days} d {hours % 24} h"
-    if hours:
-        return f"{hours} h {minutes % 60} min"
-    return f"{minutes} min"
 
 
 def _list_long_term(agent: Agent) -> Iterator[str]:
@@ -139,8 +127,13 @@ def _list_context(agent: Agent, *, with_details: bool) -> Iterator[str]:
     yield f"Bootstrap max/total: {settings.bootstrap_total_max_chars:,} chars"
     yield f"System prompt: {_size(agent.build_messages()[0].text)}"
     yield "Injected workspace files:"
-    for file in workspace.context_files(agent.root, agent.settings.agent, first_run=agent.is_first_run):
-        yield f"- {file.name}: {file.status.upper()} | raw {file.raw_chars:,} chars | injected {_size(file.text)}"
+    files = workspace.context_files(agent.root, agent.settings.agent, first_run=agent.is_first_run)
+    for file in files:
+        if file.status != "missing":
+            yield f"- {file.name}: {file.status.upper()} | raw {file.raw_chars:,} chars | injected {_size(file.text)}"
+    missing = [file.name for file in files if file.status == "missing"]
+    if missing:
+        yield f"- none of these: {', '.join(missing)}"
     yield f"Tools: {len(sizes)} (schemas ~{sum(sizes.values()):,} tok): {', '.join(sizes)}"
     yield _format_fullness(agent)
     if with_details:
@@ -148,7 +141,8 @@ def _list_context(agent: Agent, *, with_details: bool) -> Iterator[str]:
         for name, size in sorted(sizes.items(), key=lambda item: -item[1]):
             yield f"- {name}: ~{size:,} tok"
         yield "The window:"
-        for part in agent.last_window().report.categories:
+        report = agent.measure()
+        for part in report.categories if report is not None else ():
             yield f"- {part.name}: {part.tokens:,} tok"
 
 
@@ -232,14 +226,14 @@ def show_help(_agent: Agent, _: str) -> Iterator[str]:
 @command("/compact [INSTRUCTIONS]")
 def compact(agent: Agent, instructions: str) -> str:
     """Replace older history with a summary."""
+    before = agent.used_tokens
     try:
         done = agent.compact(instructions or None)
     except CompactionError as error:
         return f"Compaction skipped: {error} · {_format_fullness(agent)}"
     except ModelCancelledError:
         return "Compaction cancelled. Nothing has changed."
-    change = f"{human_tokens(done.tokens_before)} → {human_tokens(done.tokens_after)}"
-    return f"Compacted ({change}) · {_format_fullness(agent)}"
+    return f"{agent.describe_compaction(done, before=before)}\n{_format_fullness(agent)}"
 
 
 @command("/status")
@@ -259,9 +253,9 @@ def status(agent: Agent, _: str) -> Iterator[str]:
     for purpose, part in spent.items():
         if part.calls:
             yield f"- {purpose}: {_format_usage(part)}"
-    age = _format_age(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
-    file = agent.conversation.transcript.file.name
-    yield f"Session: {agent.conversation.key} · {age} · {plural(len(agent.history), 'message')} · {file}"
+    age = format_age(agent.sessions.clock() - (entry.session_started_at or entry.updated_at))
+    yield f"Session: {agent.conversation.key} · {age} · {plural(len(agent.history), 'message')}"
+    yield f"Transcript: {agent.conversation.transcript.file.name}"
     stats = agent.engine.stats()
     counts = f"{plural(stats.messages, 'message')} · {plural(stats.facts, 'fact')}"
     yield f"Memory: {counts} · {stats.embedder or 'by words alone'}"
@@ -273,17 +267,24 @@ def context(agent: Agent, mode: str) -> CommandResult | str | Iterable[str]:
     """Show what is in the window."""
     match mode:
         case "" | "map":
-            return CommandResult(report=agent.last_window().report)
+            return CommandResult(report=_expect_report(agent))
         case "list" | "show" | "detail" | "deep":
             return _list_context(agent, with_details=mode in {"detail", "deep"})
         case "json":
             entry = agent.conversation.entry.to_json()
             names = ("totalTokens", "inputTokens", "outputTokens", "contextTokens")
             session = {name: entry.get(name, 0) for name in names}
-            data = {"report": agent.last_window().report.to_json(), "session": session}
+            data = {"report": _expect_report(agent).to_json(), "session": session}
             return json.dumps(data, ensure_ascii=False, indent=2, default=str)
         case _:
             return f"There is no /context {mode}. Use: /context list, /context detail, /context json, or /context map."
+
+
+def _expect_report(agent: Agent) -> ContextReport:
+    report = agent.measure()
+    if report is None:
+        raise InputError("The conversation is empty. Send a message first.")
+    return report
 
 
 @command("/memory show|add|forget|search")
@@ -314,18 +315,20 @@ def pin(agent: Agent, numbers: str) -> str:
     if not words:
         ids = [item.id for item in agent.last_window().items if item.message.role == "user" and item.id][-1:]
     count = agent.session.pin(ids)
+    agent.forget_measure()
     if not count:
         return "There is no such message."
-    return f"Pinned {count} message(s): they stay in every window."
+    return f"Pinned {plural(count, 'message')}: kept in every window."
 
 
 @command("/undo-trim")
 def undo_trim(agent: Agent, _: str) -> str:
     """Bring back what the last trim removed from the window."""
     count = agent.session.undo_trim()
+    agent.forget_measure()
     if not count:
         return "Nothing was trimmed."
-    return f"The last trim removed {count} message(s). They come back as far as they fit."
+    return f"The last trim removed {plural(count, 'message')}, which comes back as far as there is room."
 
 
 @command("/new")

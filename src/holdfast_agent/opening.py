@@ -187,6 +187,7 @@ def terminal_without(*flags: str) -> Iterator[None]:
     """Turn some local modes of the terminal off, and the others on.
 
     Without `ECHO` and `ICANON`, what is typed is kept for the next prompt and not shown; without `ISIG`, so is Ctrl-C.
+    With `NOFLSH`, Ctrl-C does not drop what was typed before it.
     """
     try:
         import termios  # noqa: PLC0415 - not every system has it
@@ -195,7 +196,7 @@ def terminal_without(*flags: str) -> Iterator[None]:
         return
     before = termios.tcgetattr(sys.stdin)
     changed = termios.tcgetattr(sys.stdin)
-    for flag in ("ECHO", "ICANON", "ISIG"):
+    for flag in ("ECHO", "ICANON", "ISIG", "NOFLSH"):
         changed[3] |= getattr(termios, flag)
     for flag in flags:
         changed[3] &= ~getattr(termios, flag)

@@ -1,9 +1,10 @@
-"""The screen of a conversation: Markdown as it arrives, a line for each tool call, and the status line."""
+"""The screen of a conversation: Markdown as it arrives, tool calls with some lines of their output, the status line."""
 
 from __future__ import annotations
 
 import re
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
@@ -19,12 +20,13 @@ from rich.spinner import Spinner
 from rich.text import Text as Styled
 
 from holdfast.cli.console import SafeConsole
+from holdfast.memory.sessions import make_title_of
 from holdfast.messages import ToolCall, ToolResult
-from holdfast.text import printable
+from holdfast.text import plural, printable
 from holdfast.tokens import human_tokens
 from holdfast_agent.agent import Agent
 from holdfast_agent.toolbox import Action
-from holdfast_agent.view import CommandResult
+from holdfast_agent.view import MINUTE, CommandResult, format_age
 
 _THINKING: Final = "thinking"
 _FRAMES: Final = 12.0
@@ -32,18 +34,36 @@ _FRAMES: Final = 12.0
 MAX_PERCENT: Final = 999
 MIN_SHOWN_SECONDS: Final = 1.0
 """Work that takes longer is shown with its duration."""
+MAX_RESULT_LINES: Final = 4
+"""Lines of a result that are shown at once: the first ones, of an error the last ones."""
 MAX_ERROR_COLUMNS: Final = 300
-"""Columns of a failed result, over as many lines as that takes. Other results are one line of the terminal."""
-MAX_RESULT_CHARS: Final = 2_000
-"""Characters of a result that are looked at: more than any line shows, but not megabytes."""
+"""Columns of a line of an error, over as many lines of the terminal as that takes. Other lines are cut at its width."""
+MIN_TITLE_COLUMNS: Final = 12
+"""A title has at least this much room; what does not fit next to it is left out."""
+MAX_EXPANDABLE: Final = 50
+"""Shortened results that can still be shown in full."""
 MAX_TAIL_CHARS: Final = 4_000
 """Characters of an unfinished block that are shown while it grows."""
+_DIFF_STYLES: Final = {"+": "green", "-": "red", "@": "cyan"}
+"""The colour of a line of a change, by its first character."""
+_ENDING: Final = re.compile(r"(?:^|\n)\[((?:exit status \d+|stopped after |cancelled by the user)[^\n]*)\]$")
+"""Matches the line that the tool `bash` adds to the output of a command that failed or was stopped."""
+_MAIN_ARGUMENTS: Final = ("command", "path", "query", "text", "id")
+"""Arguments that say what a call does. The first that a call has is shown alone, without its name."""
 _FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
 _THEME: Final = "ansi_dark"  # the terminal's own colours, on its own background
 
 
+@dataclass(frozen=True, slots=True)
+class _Shortened:
+    """A result of which only a part was shown."""
+
+    call: ToolCall
+    text: str
+
+
 class Screen:
-    """A view for terminals: answers as Markdown, block by block; one line for each tool; a spinner meanwhile.
+    """A view for terminals: answers as Markdown, block by block; tool calls with their output; a spinner meanwhile.
 
     Everything is written above the growing block and the spinner, in one write each, so that nothing flickers.
     Notices before `open` wait for it: the screen still belongs to the prompt.
@@ -58,31 +78,34 @@ class Screen:
         self._spinner = Spinner("dots", style="cyan")
         self._working = _THINKING
         self._since = 0.0
-        self._waiting: list[str] | None = []
-        self._calls = 0
-        self._results = 0
+        self._waiting: list[Styled] | None = []
+        # Calls without a result, in the order in which they run, and whether the first of them is on the screen.
+        self._calls: list[ToolCall] = []
+        self._is_call_shown = False
+        self._shortened: deque[_Shortened] = deque(maxlen=MAX_EXPANDABLE)
 
     def open(self) -> None:
         """Take over the screen."""
         waiting = self._waiting or []
         self._waiting = None
-        for text in waiting:
-            self.notice(text)
+        for line in waiting:
+            self.console.print(line)
 
     def begin(self) -> None:
         """Start a turn: show the spinner until there is something to show."""
         self.open()
-        self._calls = 0
-        self._results = 0
+        self._calls.clear()
+        self._is_call_shown = False
         self.working("")
         self.resume()
 
     def resume(self) -> None:
         """Show the spinner again."""
+        self._since = self._clock()
         if self._live is None and self.console.is_terminal:
-            self._live = Live(
-                console=self.console, get_renderable=self._render_live, transient=True, refresh_per_second=_FRAMES
-            )
+            # The renderable is evaluated whenever something is drawn. `get_renderable` of `Live` is called only for a
+            # new frame: a block that was just written above would be drawn a second time below.
+            self._live = Live(_Below(self), console=self.console, transient=True, refresh_per_second=_FRAMES)
             self._live.start()
 
     def text(self, piece: str) -> None:
@@ -101,38 +124,34 @@ class Screen:
         self._first = True
 
     def call(self, call: ToolCall) -> None:
-        """Show the tool that runs and its arguments."""
+        """Take a tool call. It is shown with its result, or when the user is asked about it."""
         rest = self._blocks.end()
         if rest:
             self._write(rest)
-        if self._results == self._calls:  # the calls of another reply
-            self._calls = 0
-            self._results = 0
-        self._calls += 1
-        line = Styled("▸ ", style="cyan").append(printable(call.name), style="bold cyan")
-        given = {"arguments": call.arguments} if isinstance(call.arguments, str) else call.arguments
-        arguments = " ".join(printable(f"{key}={value}") for key, value in given.items()).replace("\n", " ")
-        self._line(line.append(f" {arguments}", style="dim"))
-        self.working(f"{printable(call.name)[:40]} runs")
+        self._calls.append(call)
+        if len(self._calls) == 1:
+            self._begin_call()
 
     def result(self, result: ToolResult) -> None:
-        """Show the beginning of a result in one line, with white space joined; an error up to `MAX_ERROR_COLUMNS`."""
-        name = f"{printable(result.name or '')}: " if self._calls > 1 else ""
-        text = name + " ".join(printable(result.text[:MAX_RESULT_CHARS]).split())
-        self._results += 1
-        if result.is_error:
-            shown = Styled(shorten(text, MAX_ERROR_COLUMNS), style="red")
-            self.console.print(Padding(shown, (0, 0, 0, 2)))
+        """Show a call and some lines of its result, with the number of lines, the exit status and the time."""
+        call = self._calls[0] if self._calls else ToolCall(id=result.call_id, name=result.name or "", arguments={})
+        self._show_call()
+        self._print_result(call, result)
+        self._is_call_shown = False
+        self._first = False  # a block that follows is separated by a blank line
+        del self._calls[:1]
+        if self._calls:
+            self._begin_call()
         else:
-            self._line(Styled(f"  {text}", style="dim"))
-        self.working("")
+            self.working("")
 
     def notice(self, text: str) -> None:
         """Show a message of the agent itself."""
-        if self._waiting is not None:
-            self._waiting.append(text)
-            return
-        self.console.print(Styled(printable(text), style="yellow"))
+        self._print_or_wait(Styled(printable(text), style="yellow"))
+
+    def hint(self, text: str) -> None:
+        """Show something for information, in one line of the terminal."""
+        self._print_or_wait(Styled(shorten(printable(text, one_line=True), self.console.width), style="dim"))
 
     def working(self, what: str) -> None:
         """Show what takes time; an empty text means the answer itself."""
@@ -143,13 +162,25 @@ class Screen:
     def show_action(self, action: Action) -> None:
         """Show an action to confirm, and release the screen for the answer."""
         self._stop()
-        prompt = "" if action.kind == "write" else "$ "
-        for line in printable(action.text).split("\n"):
-            self.console.print(Styled(f"  {prompt}{line}", style="bold"))
-            if prompt:
-                prompt = "> "  # as a shell shows the further lines of a command
+        self._print_action(action)
         if action.guarded:
             self.console.print(Styled(f"  This always needs your confirmation: {action.guarded}.", style="bold yellow"))
+
+    def show_change(self, action: Action) -> None:
+        """Show a change of a file that needs no confirmation; a command is shown with its result."""
+        if action.kind == "write":
+            self._print_action(action)
+
+    def expand(self) -> None:
+        """Show the last result that was shortened in full; called again, the one before it."""
+        if not self._shortened:
+            self.console.print(Styled("No output was shortened.", style="dim"))
+            return
+        shown = self._shortened.pop()
+        self.console.print(_format_call(shown.call))
+        for line in shown.text.split("\n"):
+            self.console.print(Styled(f"  {line}"), soft_wrap=True)
+        self.console.print()
 
     def show(self, done: CommandResult) -> None:
         """Show the result of a command."""
@@ -162,7 +193,67 @@ class Screen:
             self.console.print(Styled(printable(done.text)))
         self.console.print()
 
+    # --- calls and results -----------------------------------------------------------
+
+    def _begin_call(self) -> None:
+        call = self._calls[0]
+        self._since = self._clock()
+        self._working = shorten(printable(f"{call.name}: {describe_call(call)}", one_line=True), 60)
+
+    def _show_call(self) -> None:
+        if self._calls and not self._is_call_shown:
+            self._line(_format_call(self._calls[0]))
+        self._is_call_shown = True
+
+    def _print_action(self, action: Action) -> None:
+        """Print what would be done, all of it; this takes the place of the line of the call."""
+        if self._calls and not self._is_call_shown:
+            self._line(Styled("▸ ", style="cyan").append(printable(self._calls[0].name), style="bold cyan"))
+        self._is_call_shown = True
+        prompt = "" if action.kind == "write" else "$ "
+        for number, line in enumerate(printable(action.text).expandtabs(4).split("\n")):
+            style = "bold"
+            if not prompt and number:
+                style = _DIFF_STYLES.get(line[:1], "dim")
+            self.console.print(Padding(Styled(f"{prompt}{line}", style=style), (0, 0, 0, 2), expand=False))
+            if prompt:
+                prompt = "> "  # as a shell shows the further lines of a command
+
+    def _print_result(self, call: ToolCall, result: ToolResult) -> None:
+        text = printable(result.text).expandtabs(4).rstrip()
+        ending = _ENDING.search(text) if call.name == "bash" else None
+        facts: list[str] = []
+        if ending is not None:
+            text = text[: ending.start()]
+            facts.append(ending[1].replace("exit status", "exit"))
+        elif call.name == "bash" and not result.is_error:
+            facts.append("exit 0")
+        lines = text.split("\n")
+        shown = lines[-MAX_RESULT_LINES:] if result.is_error else lines[:MAX_RESULT_LINES]
+        for line in shown:
+            if result.is_error:
+                red = Styled(shorten(line, MAX_ERROR_COLUMNS), style="red")
+                self.console.print(Padding(red, (0, 0, 0, 2), expand=False))
+            else:
+                self._line(Styled(f"  {line}", style="dim"))
+        passed = self._clock() - self._since
+        if facts or passed >= MIN_SHOWN_SECONDS:
+            facts.append(f"{passed:.1f} s")
+        if len(lines) > len(shown):
+            self._shortened.append(_Shortened(call, text))
+            which = "the last" if result.is_error else "the first"
+            facts.insert(0, f"{which} {len(shown)} of {plural(len(lines), 'line')}")
+            facts.append("Ctrl-O shows all")
+        if facts:
+            self._line(Styled(f"  └ {' · '.join(facts)}", style="dim"))
+
     # --- how it is drawn -----------------------------------------------------------
+
+    def _print_or_wait(self, line: Styled) -> None:
+        if self._waiting is not None:
+            self._waiting.append(line)
+        else:
+            self.console.print(line)
 
     def _stop(self) -> None:
         if self._live is not None:
@@ -178,7 +269,7 @@ class Screen:
         line.truncate(self.console.width, overflow="ellipsis")
         self.console.print(line, no_wrap=True)
 
-    def _render_live(self) -> RenderableType:
+    def render_below(self) -> RenderableType:
         """Render what is below everything written: the growing block and the spinner."""
         passed = self._clock() - self._since
         seconds = f" · {passed:.0f} s" if passed >= MIN_SHOWN_SECONDS else ""
@@ -190,6 +281,31 @@ class Screen:
             return self._spinner
         gap = () if self._first else (Styled(),)
         return Group(*gap, SafeMarkdown(tail, last=max(1, self.console.height - 4)), self._spinner)
+
+
+@dataclass(frozen=True, slots=True)
+class _Below:
+    """What is below everything written, as it is at the moment at which it is drawn."""
+
+    screen: Screen
+
+    def __rich_console__(self, _console: Console, _options: ConsoleOptions) -> RenderResult:
+        yield self.screen.render_below()
+
+
+def describe_call(call: ToolCall) -> str:
+    """Say in one line what a call does: its main argument, or all of them."""
+    if isinstance(call.arguments, str):
+        return " ".join(call.arguments.split())
+    for name in _MAIN_ARGUMENTS:
+        if name in call.arguments:
+            return " ".join(str(call.arguments[name]).split())
+    return " ".join(" ".join(f"{name}={value}" for name, value in call.arguments.items()).split())
+
+
+def _format_call(call: ToolCall) -> Styled:
+    line = Styled("▸ ", style="cyan").append(printable(call.name), style="bold cyan")
+    return line.append(f" {printable(describe_call(call))}", style="dim")
 
 
 def shorten(text: str, max_columns: int) -> str:
@@ -205,15 +321,14 @@ def shorten(text: str, max_columns: int) -> str:
 def status_line(agent: Agent, *, width: int) -> str:
     """Return the state in one line: fullness, compactions, recalled tokens, cost, model; as much as fits."""
     entry = agent.conversation.entry
-    used = entry.total_tokens
+    report = agent.measure()
+    percent = 0.0
     recalled = 0
-    if agent.window is not None:
-        report = agent.window.report
-        used = used or report.total_tokens
+    if report is not None:
+        percent = min(MAX_PERCENT, report.percentage)
         recalled = sum(part.tokens for part in report.categories if part.name == "recall")
-    percent = min(MAX_PERCENT, round(100 * used / max(1, agent.limit)))
     # The most important first: what does not fit is left out.
-    parts = [f"ctx {percent} %", f"⟳ {entry.compaction_count}", f"recalled {human_tokens(recalled)}"]
+    parts = [f"ctx {percent:g} %", f"⟳ {entry.compaction_count}", f"recalled {human_tokens(recalled)}"]
     if entry.estimated_cost_usd:
         parts.append(f"${entry.estimated_cost_usd:.2f}")
     parts.append(printable(agent.model.name, one_line=True))
@@ -226,6 +341,36 @@ def status_line(agent: Agent, *, width: int) -> str:
         if cell_len(longer) <= width:
             line = longer
     return line
+
+
+# --- the beginning -----------------------------------------------------------------
+
+
+def describe_resumed(agent: Agent, *, width: int) -> list[str]:
+    """Return two lines about the conversation that is continued, as wide as the terminal; none about a new one."""
+    title = ""
+    last = ""
+    for message in agent.history:
+        if message.role == "user" and not title:
+            title = make_title_of(message.text)
+        if message.role in {"user", "assistant"} and message.text.strip():
+            speaker = "you" if message.role == "user" else "answer"
+            last = f"  last {speaker}: {' '.join(message.text.split())}"
+    if not agent.history:
+        return []
+    entry = agent.conversation.entry
+    passed = agent.sessions.clock() - (entry.last_interaction_at or entry.updated_at)
+    age = "just now" if passed < MINUTE else f"{format_age(passed)} ago"
+    facts = f" · {age} · /new begins another"
+    with_length = f" · {plural(len(agent.history), 'message')}{facts}"
+    if cell_len(with_length) + 3 * MIN_TITLE_COLUMNS <= width:
+        facts = with_length
+    room = max(MIN_TITLE_COLUMNS, width - cell_len(f"Continues “”{facts}"))
+    begin = f"Continues “{shorten(title, room)}”" if title else "Continues the last conversation"
+    lines = [f"{begin}{facts}"]
+    if last:
+        lines.append(last)
+    return [shorten(line, width) for line in lines]
 
 
 # --- Markdown ------------------------------------------------------------------------------

@@ -248,7 +248,7 @@ def reset_reason(entry: SessionEntry, now: int, settings: AgentSettings) -> Lite
     """Return why the next message begins a new conversation: a daily reset, a long pause, or empty if it does not."""
     reset = settings.session.reset
     last = entry.last_interaction_at or entry.updated_at
-    if reset.mode == "never" or not last:
+    if not last:
         return ""
     if reset.mode == "daily":
         moment = local_time(now, timezone=settings.timezone)

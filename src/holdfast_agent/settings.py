@@ -31,7 +31,7 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SessionReset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a new conversation starts automatically."""
 
-    mode: Literal["daily", "idle", "never"] = "daily"
+    mode: Literal["daily", "idle", "never"] = "never"
     at_hour: Annotated[int, Meta(ge=0, le=23)] = 4
     idle_minutes: Positive | None = None
 

@@ -10,8 +10,21 @@ from holdfast.messages import ToolCall, ToolResult
 from holdfast.models.retry import RESTART_NOTICE
 from holdfast.report import ContextReport
 
+MINUTE: Final = 60_000
 MAX_HELD: Final = 400
 """The maximum number of characters of a reply that are held back."""
+
+
+def format_age(milliseconds: int) -> str:
+    """Format a duration: `5 min`, `3 h 20 min`, `2 d 4 h`."""
+    minutes = max(0, milliseconds) // MINUTE
+    hours = minutes // 60
+    days = hours // 24
+    if days:
+        return f"{days} d {hours % 24} h"
+    if hours:
+        return f"{hours} h {minutes % 60} min"
+    return f"{minutes} min"
 
 
 class View(Protocol):

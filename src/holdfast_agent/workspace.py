@@ -81,6 +81,7 @@ def prepare(root: Path, settings: AgentSettings) -> list[str]:
 def context_files(root: Path, settings: AgentSettings, *, first_run: bool = False) -> tuple[ContextFile, ...]:
     """Load the files of a workspace as the prompt contains them, each and all together within the settings' caps.
 
+    A missing file is named only if the files of a workspace are expected: not with `agent.workspace.skip_bootstrap`.
     `BOOTSTRAP.md` is included only in a first run. A link that leads out of the workspace is not followed.
     """
     if settings.workspace.access == "none":
@@ -90,6 +91,8 @@ def context_files(root: Path, settings: AgentSettings, *, first_run: bool = Fals
     room = limits.bootstrap_total_max_chars
     for name in _list_names(root, first_run=first_run):
         file = _load(root, name)
+        if file.status == "missing" and limits.skip_bootstrap:
+            continue  # nobody expects it here
         limit = min(limits.bootstrap_max_chars, room)
         if file.status != "empty" and limit < min(MIN_ROOM, len(file.text)):
             files.append(replace(file, status="skipped", text=""))

@@ -22,11 +22,12 @@ from holdfast.transcripts import read
 from holdfast_agent import agent as agent_module
 from holdfast_agent.agent import Agent
 from holdfast_agent.commands import run
-from holdfast_agent.settings import ChatSettings, Workspace
+from holdfast_agent.settings import ChatSettings, SessionReset, SessionSettings, Workspace
 from support.agent_fixture import BASE, AgentFixture, Watched, change_agent, talker
 from support.chat_shell import FLUSH
 from support.waiting import UNHURRIED
 
+DAILY = SessionSettings(reset=SessionReset(mode="daily"))
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
 
 
@@ -408,6 +409,7 @@ class TestReset:
 
     def test_what_ended_while_nothing_ran_is_learned_from_too(self, fixture: AgentFixture) -> None:
         """A conversation that is over when the next process begins leaves its facts, and the user gets a notice."""
+        fixture.settings = change_agent(fixture.settings, session=DAILY)
         before = fixture.agent(["Noted."])
         before.say("Remember that the staging database listens on port 6543.")
         before.close()
@@ -420,12 +422,21 @@ class TestReset:
 
     def test_the_day_ends(self, fixture: AgentFixture) -> None:
         """After the hour of the daily reset the next word begins a new conversation, and the user gets a notice."""
+        fixture.settings = change_agent(fixture.settings, session=DAILY)
         agent = fixture.agent(["One.", "Two."])
         agent.say("First.")
         fixture.now += 48 * 3_600_000
         agent.say("Second.")
         assert len(agent.history) == 2
         assert any("daily" in notice for notice in fixture.view.notices)
+
+    def test_by_default_a_conversation_goes_on_for_weeks(self, fixture: AgentFixture) -> None:
+        """Neither a night nor a long pause ends it."""
+        agent = fixture.agent(["One.", "Two."])
+        agent.say("First.")
+        fixture.now += 21 * 24 * 3_600_000
+        agent.say("Second.")
+        assert [message.text for message in agent.history] == ["First.", "One.", "Second.", "Two."]
 
 
 def test_what_it_costs_is_added_up(fixture: AgentFixture) -> None:

@@ -11,7 +11,9 @@ from holdfast import transcripts
 from holdfast.models.scripted import Scripted
 from holdfast.tokens import human_tokens
 from holdfast_agent.commands import COMMANDS, complete, is_command, run
-from support.agent_fixture import AgentFixture, talker
+from holdfast_agent.screen import status_line
+from holdfast_agent.settings import Workspace
+from support.agent_fixture import AgentFixture, change_agent, talker
 
 
 @pytest.fixture
@@ -62,9 +64,9 @@ class TestContext:
         agent = fixture.agent(["Hello!"])
         assert run(agent, "/context").text == "The conversation is empty. Send a message first."
         agent.say("Hi.")
-        assert run(agent, "/context map").report == agent.last_window().report
+        assert run(agent, "/context map").report == agent.measure()
         listed = run(agent, "/context list").text
-        assert "AGENTS.md: MISSING" in listed
+        assert "AGENTS.md" not in listed
         assert "Tools:" in listed
         detail = run(agent, "/context detail").text
         assert detail.startswith(listed[:40])
@@ -73,6 +75,45 @@ class TestContext:
         assert data["session"]["totalTokens"] == agent.conversation.entry.total_tokens
         assert data["report"]["session"] == agent.session.id
         assert "Use: /context" in run(agent, "/context what").text
+
+    def test_files_that_do_not_exist_are_not_context(self, fixture: AgentFixture) -> None:
+        """A workspace whose files were deleted names them, but not as files in the window."""
+        fixture.settings = change_agent(fixture.settings, workspace=Workspace())
+        agent = fixture.agent(["Hello!"])
+        for name in ("SOUL.md", "USER.md"):
+            (fixture.folder / "work" / name).unlink()
+        agent.say("Hi.")
+        listed = run(agent, "/context list").text
+        assert "- AGENTS.md: OK" in listed
+        assert "- none of these: SOUL.md, USER.md" in listed
+        report = run(agent, "/context").report
+        assert report is not None
+        names = [Path(file.path).name for file in report.files]
+        assert names == ["AGENTS.md", "TOOLS.md", "IDENTITY.md", "HEARTBEAT.md", "BOOTSTRAP.md"]
+
+    def test_every_display_shows_the_same_size(self, fixture: AgentFixture) -> None:
+        """The map, the lists, the status, the line below the prompt and a compaction agree, before it and after."""
+        agent = fixture.agent([*(f"{number}: " + "a word, 一个词, " * 400 for number in range(6)), "The summary."])
+        for number in range(6):
+            agent.say(f"Question {number}?")
+
+        def sizes() -> set[str]:
+            report = run(agent, "/context").report
+            assert report is not None
+            size = human_tokens(report.total_tokens)
+            assert sum(part.tokens for part in report.categories if part.kind == "used") == report.total_tokens
+            for command in ("/status", "/context list"):
+                assert f"Context {size}/200k ({report.percentage:g}%)" in run(agent, command).text
+            assert status_line(agent, width=100).startswith(f"ctx {report.percentage:g} % · ")
+            return {size}
+
+        (before,) = sizes()
+        text = run(agent, "/compact").text
+        (after,) = sizes()
+        assert text.startswith(f"Compacted ({before} → {after}): a summary replaces ")
+        assert "stays in the archive" in text
+        assert f"Context {after}/200k" in text
+        assert not any("Compacted" in notice for notice in fixture.view.notices)
 
 
 class TestMemory:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 import signal
 from pathlib import Path
 
@@ -25,10 +26,22 @@ from support.agent_fixture import AgentFixture
 class Seen:
     """A screen, and what stands on it."""
 
-    def __init__(self, *, width: int = 40) -> None:
-        self.console = Console(file=io.StringIO(), width=width)
-        self.screen = Screen(self.console, clock=lambda: 0.0)
+    def __init__(self, *, width: int = 40, colours: bool = False) -> None:
+        self.seconds = 0.0
+        self.console = Console(
+            file=io.StringIO(),
+            width=width,
+            height=40,
+            force_terminal=colours,
+            color_system="standard" if colours else None,
+            _environ={},
+        )
+        self.screen = Screen(self.console, clock=lambda: self.seconds)
         self.screen.begin()
+
+    def clear(self) -> None:
+        """Forget what stands there."""
+        self.console.file = io.StringIO()
 
     @property
     def text(self) -> str:
@@ -48,7 +61,7 @@ def answered(name: str, text: str, *, failed: bool = False) -> ToolResult:
 
 class TestScreen:
     def test_an_answer_with_a_tool(self) -> None:
-        """Blocks have a blank line between them, tools a line each, however long what they say is."""
+        """Blocks have a blank line between them; a tool has a line of its own, and the first lines of its output."""
         seen = Seen()
         for piece in ("First ", "block.\n\nSec", "ond."):
             seen.screen.text(piece)
@@ -58,19 +71,89 @@ class TestScreen:
         seen.screen.end()
         lines = [line.rstrip() for line in seen.text.splitlines()]
         assert lines[:3] == ["First block.", "", "Second."]
-        assert lines[3].startswith("▸ read path=目录/")
+        assert lines[3].startswith("▸ read 目录/")
         assert lines[3].endswith("…")
-        assert lines[5:] == ["", "Done.", ""]
+        assert lines[4:9] == ["  line"] * 4 + ["  └ the first 4 of 100 lines · Ctrl-O s…"]
+        assert lines[9:] == ["", "Done.", ""]
 
-    def test_results_of_several_calls_have_names(self) -> None:
-        """Where calls run side by side it is told whose answer is whose; an error is told whole."""
+    def test_every_result_is_below_its_call(self) -> None:
+        """Calls of one reply are shown one after the other, each with its result."""
         seen = Seen()
         seen.screen.call(called("read", path="a"))
         seen.screen.call(called("bash", command="b"))
         seen.screen.result(answered("read", "x"))
         seen.screen.result(answered("bash", "it failed " * 10, failed=True))
-        assert "  read: x" in seen.text
+        lines = [line.rstrip() for line in seen.text.splitlines()]
+        assert lines[:3] == ["▸ read a", "  x", "▸ bash b"]
         assert seen.text.count("it failed") >= 8
+
+    def test_the_output_of_a_command_keeps_its_lines(self) -> None:
+        """With the number of lines, the exit status and the time; the end of what failed, the beginning of the rest."""
+        seen = Seen(width=80)
+        output = "\n".join(f"line {number}\t第{number}行" for number in range(1, 8))
+        seen.screen.call(called("bash", command="make\ntest"))
+        seen.seconds = 2.25
+        seen.screen.result(answered("bash", output))
+        seen.screen.call(called("bash", command="make test"))
+        seen.screen.result(answered("bash", f"{output}\n[exit status 2]", failed=True))
+        seen.screen.call(called("bash", command="true"))
+        seen.screen.result(answered("bash", "(no output)"))
+        lines = [line.rstrip() for line in seen.text.splitlines()]
+        assert lines == [
+            "▸ bash make test",
+            *(f"  line {number}  第{number}行" for number in range(1, 5)),
+            "  └ the first 4 of 7 lines · exit 0 · 2.2 s · Ctrl-O shows all",
+            "▸ bash make test",
+            *(f"  line {number}  第{number}行" for number in range(4, 8)),
+            "  └ the last 4 of 7 lines · exit 2 · 0.0 s · Ctrl-O shows all",
+            "▸ bash true",
+            "  (no output)",
+            "  └ exit 0 · 0.0 s",
+        ]
+
+    def test_what_was_shortened_can_be_shown_in_full(self) -> None:
+        """The newest first, then the one before it."""
+        seen = Seen(width=80)
+        for name in ("old", "new"):
+            seen.screen.call(called("bash", command=f"cat {name}"))
+            seen.screen.result(answered("bash", "\n".join(f"{name} {number}" for number in range(9))))
+        seen.screen.end()
+        for name in ("new", "old"):
+            seen.clear()
+            seen.screen.expand()
+            shown = [f"▸ bash cat {name}", *(f"  {name} {number}" for number in range(9)), ""]
+            assert [line.rstrip() for line in seen.text.splitlines()] == shown
+        seen.clear()
+        seen.screen.expand()
+        assert seen.text == "No output was shortened.\n"
+
+    def test_a_command_that_was_asked_for_is_shown_once(self) -> None:
+        """The question shows all of it, so the result does not repeat it."""
+        seen = Seen(width=80)
+        seen.screen.call(called("bash", command="make test"))
+        seen.screen.show_action(Action(kind="run", text="make test"))
+        seen.screen.result(answered("bash", "passed"))
+        assert seen.text.count("make test") == 1
+        assert seen.text.startswith("▸ bash\n  $ make test\n  passed\n")
+
+    def test_a_change_is_coloured(self) -> None:
+        """Also one that needs no confirmation: what was removed is red, what was added is green."""
+        seen = Seen(width=80, colours=True)
+        seen.screen.call(called("edit", path="a.md", oldText="港口", newText="端口"))
+        seen.screen.show_change(Action(kind="write", text="write a.md\n@ line 2\n- 港口\n+ 端口"))
+        assert "\x1b[31m- 港口" in seen.text
+        assert "\x1b[32m+ 端口" in seen.text
+
+    def test_a_finished_block_is_drawn_once(self) -> None:
+        """Below the block that was written, the next frame has only the block that is growing."""
+        seen = Seen(width=80, colours=True)
+        seen.screen.text("The first paragraph.\n\nThe sec")
+        below = seen.screen._live
+        assert below is not None
+        seen.clear()
+        seen.screen.text("ond paragraph.\n\nThe third")
+        assert seen.text.count("The second paragraph.") == 1
+        seen.screen.end()
 
     def test_notices_wait_while_the_prompt_is_shown(self) -> None:
         """While the prompt has the screen, notices are held back."""
@@ -101,7 +184,7 @@ class TestScreen:
         agent = AgentFixture(tmp_path).agent(["Hi."])
         agent.say("Hello.")
         seen = Seen(width=100)
-        seen.screen.show(CommandResult("words", report=agent.last_window().report))
+        seen.screen.show(CommandResult("words", report=agent.measure()))
         assert "workspace files" in seen.text
         assert seen.text.endswith("words\n\n")
 
@@ -116,9 +199,9 @@ def test_the_status_line_shows_what_fits(tmp_path: Path) -> None:
     agent = AgentFixture(tmp_path).agent(["Hi."])
     agent.say("Hello.")
     whole = status_line(agent, width=100)
-    assert whole.startswith("ctx 1 % · ⟳ 0 · recalled 0")
+    assert re.match(r"ctx [\d.]+ % · ⟳ 0 · recalled 0", whole)
     assert whole.endswith("scripted/test")
-    assert status_line(agent, width=15) == "ctx 1 % · ⟳ 0"
+    assert status_line(agent, width=17) == whole[:15]
 
 
 class TestPrompt:
@@ -126,7 +209,8 @@ class TestPrompt:
         """What can be completed is what there is."""
         assert set(WORDS) == {f"/{name}" for name in COMMANDS}
         for name, words in WORDS.items():
-            assert all(word in COMMANDS[name[1:]].usage for word in words)
+            assert all(word in COMMANDS[name[1:]].usage for word in words.arguments)
+            assert words.help == COMMANDS[name[1:]].help
 
     @pytest.mark.parametrize(
         ("typed", "words"),

@@ -120,9 +120,8 @@ class TestDue:
     )
     def test_daily(self, last: str, now: str, due: bool) -> None:  # noqa: FBT001 - a table
         """A day ends at four by the user's clock, whatever the night."""
-        assert reset_reason(SessionEntry(session_id="s", updated_at=at(last)), at(now), settings()) == (
-            "daily" if due else ""
-        )
+        entry = SessionEntry(session_id="s", updated_at=at(last))
+        assert reset_reason(entry, at(now), settings(mode="daily")) == ("daily" if due else "")
 
     def test_idle(self) -> None:
         """A pause longer than the limit ends it; the limit itself does not; unset, it is an hour."""
@@ -132,15 +131,16 @@ class TestDue:
             assert reset_reason(entry, NOW + minutes * 60_000 + 1, settings(**rules))
 
     def test_whichever_comes_first(self) -> None:
-        """With `daily`, a pause counts as well where one is set."""
+        """A pause that is set counts in every mode."""
         entry = SessionEntry(session_id="s", updated_at=at("2026-02-10T10:00"))
-        assert reset_reason(entry, at("2026-02-10T12:01"), settings(idle_minutes=120))
-        assert not reset_reason(entry, at("2026-02-10T12:01"), settings())
+        assert reset_reason(entry, at("2026-02-10T12:01"), settings(idle_minutes=120)) == "idle"
+        assert reset_reason(entry, at("2026-02-10T12:01"), settings(mode="daily", idle_minutes=120)) == "idle"
+        assert not reset_reason(entry, at("2026-02-10T12:01"), settings(mode="daily"))
 
     def test_never(self) -> None:
         """A conversation may continue for years, and one that never began is not over."""
-        assert not reset_reason(SessionEntry(session_id="s", updated_at=1), NOW, settings(mode="never"))
-        assert not reset_reason(SessionEntry(), NOW, settings())
+        assert not reset_reason(SessionEntry(session_id="s", updated_at=1), NOW, settings())
+        assert not reset_reason(SessionEntry(), NOW, settings(mode="daily"))
 
     def test_heartbeats_do_not_keep_it_awake(self) -> None:
         """What counts is when the user last said something."""

@@ -3,12 +3,12 @@
 from pathlib import Path
 
 import pytest
-from prompt_toolkit.input import create_pipe_input
+from prompt_toolkit.input import PipeInput, create_pipe_input
 from prompt_toolkit.output import DummyOutput
 from prompt_toolkit.shortcuts import PromptSession
 
 from holdfast_agent.opening import Options
-from holdfast_agent.terminal import _Opening, take_interrupt
+from holdfast_agent.terminal import QUIET_SECONDS, _Opening, ask, take_interrupt
 
 
 def test_a_prompt_that_comes_after_the_error_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -33,3 +33,49 @@ def test_ctrl_c_is_found_among_what_was_typed() -> None:
         assert take_interrupt(session)
         assert not take_interrupt(session)
         assert session.prompt() == "one more"
+
+
+class Clock:
+    """A clock that advances by a step at every reading."""
+
+    def __init__(self, step: float) -> None:
+        self.now = 0.0
+        self.step = step
+
+    def __call__(self) -> float:
+        """The time."""
+        self.now += self.step
+        return self.now
+
+
+class Screen(DummyOutput):
+    """A screen that presses some keys once something is on it."""
+
+    def __init__(self, source: PipeInput, keys: str) -> None:
+        self.source = source
+        self.keys = keys
+
+    def write(self, data: str) -> None:
+        """Text is drawn."""
+        keys = self.keys
+        self.keys = ""
+        if data.strip() and keys:
+            self.source.send_text(keys)
+
+
+@pytest.mark.parametrize(("keys", "answer"), [("y", "y"), ("A", "a"), ("x是n", "n"), ("\r\ty", "y"), ("\x04", "n")])
+def test_one_key_answers_a_question(keys: str, answer: str) -> None:
+    """In either case, without Enter; other keys are no answer, and the end of input is a no."""
+    with create_pipe_input() as typed:
+        assert ask("Run it?", "yan", clock=Clock(2 * QUIET_SECONDS), source=typed, output=Screen(typed, keys)) == answer
+
+
+def test_words_that_are_being_typed_do_not_answer() -> None:
+    """Neither those from before the question nor those that go on: they wait for the next prompt, without Enter."""
+    with create_pipe_input() as typed:
+        typed.send_text("any\r")
+        screen = Screen(typed, "way是\x1b[200~y\x1b[201~\x04")
+        assert ask("Run it?", "yan", clock=Clock(0.0), source=typed, output=screen) == "n"
+        typed.send_text("!\r")
+        session: PromptSession[str] = PromptSession(input=typed, output=DummyOutput())
+        assert session.prompt() == "anyway是y!"

@@ -58,6 +58,7 @@ class TestFirstRun:
 
         fixture = AgentFixture(tmp_path)
         (tmp_path / "work").mkdir()
+        (tmp_path / "work" / "AGENTS.md").write_text("Be brief.")
         (tmp_path / "work" / "BOOTSTRAP.md").write_text("第一次运行: ask for a name.")
         agent = fixture.agent(answer)
         agent.say("Hello.")

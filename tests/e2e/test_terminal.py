@@ -28,8 +28,19 @@ def script(folder: Path, *steps: object) -> str:
 
 
 def asked(terminal: Terminal) -> str:
-    """Wait for a question: not for one that is merely drawn again. What stands before it is returned."""
-    return terminal.wait("\x1b[?2004h") + terminal.wait("then Enter: ")
+    """Wait for a question. What stands before it is returned."""
+    return terminal.wait("it?") + terminal.wait("no")
+
+
+def answer(terminal: Terminal, key: str) -> None:
+    """Press a key until it counts: not while the question is being drawn."""
+    word = {"y": "yes", "a": "always", "n": "no"}[key.lower()]
+
+    def is_taken() -> bool:
+        terminal.child.send(key)
+        return bool(terminal.child.expect_exact([pexpect.TIMEOUT, f"it? {word}"], timeout=1))
+
+    until(is_taken)
 
 
 def messages(folder: Path) -> list[str]:
@@ -94,11 +105,11 @@ def test_commands_are_asked_for(tmp_path: Path) -> None:
     """A command runs with a yes, not with a no, and without asking after `always`."""
     model = script(tmp_path, CALL, "No.", CALL, "Yes.", CALL, "Always.", CALL, "Again.")
     with Terminal(tmp_path, "--model", model) as terminal:
-        for key, answer in (("n", "No."), ("y", "Yes."), ("a", "Always.")):
+        for key, words in (("n", "No."), ("y", "Yes."), ("a", "Always.")):
             terminal.type("Run it.")
             asked(terminal)
-            terminal.type(key)
-            terminal.wait(answer)
+            answer(terminal, key)
+            terminal.wait(words)
             terminal.wait(PROMPT)
         terminal.say("Run it.", until="Again.")
         assert terminal.leave() == 0
@@ -113,21 +124,20 @@ def test_changes_are_asked_for(tmp_path: Path) -> None:
     model = script(tmp_path, write, "No.", write, "Always.", edit, "Edited.", evil, "Refused.")
     (tmp_path / "work" / ".git").mkdir(parents=True)
     with Terminal(tmp_path, "--model", model) as terminal:
-        for key, answer in (("n", "No."), ("a", "Always.")):
+        for key, words in (("n", "No."), ("a", "Always.")):
             terminal.type("Write it.")
             assert "+ 文字" in asked(terminal)
-            terminal.type(key)
-            terminal.wait(answer)
+            answer(terminal, key)
+            terminal.wait(words)
             terminal.wait(PROMPT)
             assert (tmp_path / "work" / "a.md").exists() == (key == "a")
-        terminal.say("Edit it.", until="Edited.")
+        assert "- 文" in terminal.say("Edit it.", until="Edited.")  # a change is shown even if none is asked for
         terminal.type("And git?")
         shown = asked(terminal)
         assert "This always needs your confirmation: it can make git run commands." in shown
         assert "always in this conversation" not in shown
-        terminal.type("a")  # no answer here
-        asked(terminal)
-        terminal.type("n")
+        terminal.child.send("a")  # no answer here
+        answer(terminal, "n")
         terminal.wait("Refused.")
         terminal.wait(PROMPT)
         assert terminal.leave() == 0
@@ -141,7 +151,7 @@ def test_yes_does_not_answer_for_what_is_always_asked_for(tmp_path: Path) -> Non
     with Terminal(tmp_path, "--yes", "--model", script(tmp_path, {"calls": calls}, "Done.")) as terminal:
         terminal.type("Go.")
         assert "a shell runs it when it starts" in asked(terminal)
-        terminal.type("n")
+        answer(terminal, "n")
         terminal.wait("Done.")
         terminal.wait(PROMPT)
         assert terminal.leave() == 0
@@ -150,27 +160,49 @@ def test_yes_does_not_answer_for_what_is_always_asked_for(tmp_path: Path) -> Non
 
 
 def test_what_was_typed_before_does_not_answer(tmp_path: Path) -> None:
-    """Lines that were typed or pasted before the question are dropped; only y, n and a with Enter are answers."""
+    """Lines that were typed or pasted before the question are no answer, nor are words that are still being typed."""
     slow = {"pieces": ["I ", "run ", "it."], "delay": 0.5, "calls": CALL["calls"]}
-    with Terminal(tmp_path, "--model", script(tmp_path, slow, "Refused.", CALL, "Ran.")) as terminal:
+    with Terminal(tmp_path, "--model", script(tmp_path, slow, "Refused.")) as terminal:
         terminal.type("Run it.")
         terminal.wait("thinking")
         terminal.child.send("y\ry\ra\r")
-        for other in ("", "yes", "Y n", "\x1b[200~y\r\x1b[201~", "x\ry\ry", "是"):
-            asked(terminal)
-            assert not (tmp_path / "work" / "log.txt").exists()
-            terminal.type(other)
         asked(terminal)
-        terminal.type("n")
+        terminal.child.send("\x1b[200~y\x1b[201~y\r是")
+        answer(terminal, "n")
         terminal.wait("Refused.")
         terminal.wait(PROMPT)
-        terminal.type("Run it.")
-        asked(terminal)
-        terminal.type("Y")
-        terminal.wait("Ran.")
-        terminal.wait(PROMPT)
         assert terminal.leave() == 0
-    assert (tmp_path / "work" / "log.txt").read_text() == "ran\n"
+    assert not (tmp_path / "work" / "log.txt").exists()
+
+
+def test_what_is_typed_during_an_answer_survives_its_interruption(tmp_path: Path) -> None:
+    """Ctrl-C ends the answer; the words that were typed before it are at the next prompt."""
+    slow = {"pieces": ["Let me think."] + ["."] * 500, "delay": 0.1}
+    with Terminal(tmp_path, "--model", script(tmp_path, slow, "Two.")) as terminal:
+        terminal.type("Well?")
+        terminal.wait("Let me think.")
+        terminal.child.send("还有 more")
+        terminal.interrupt()
+        terminal.wait("Interrupted")
+        terminal.wait("more")
+        terminal.say("!", until="Two.")
+        assert terminal.leave() == 0
+    assert messages(tmp_path)[2] == "还有 more!"
+
+
+def test_a_start_says_what_is_continued(tmp_path: Path) -> None:
+    """Above the prompt, without a word of the user; and how to begin another conversation."""
+    with Terminal(tmp_path, "--model", script(tmp_path, "It is 5433.")) as terminal:
+        terminal.say("Which port has 预发布 staging?", until="5433")
+        assert terminal.leave() == 0
+    with Terminal(tmp_path, "--model", "echo") as terminal:
+        shown = terminal.wait("/new begins another")
+        assert "Continues “Which port has 预发布 staging?” · 2 messages" in shown
+        terminal.wait("last answer: It is 5433.")
+        terminal.child.send("/")
+        terminal.wait("Replace older history with a summary.")
+        terminal.interrupt()
+        assert terminal.leave() == 0
 
 
 FULL = {

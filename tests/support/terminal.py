@@ -94,7 +94,9 @@ class Terminal:
         self.child.wait()
 
     def leave(self) -> int:
-        """Ctrl-D, and its exit code."""
+        """Ctrl-D on an empty line, and its exit code."""
+        if not self.is_plain:
+            self.child.send("\x15")  # Ctrl-U: keys that answered no question wait at the prompt
         self.child.sendeof()
         return self.end()
 

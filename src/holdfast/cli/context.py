@@ -130,8 +130,8 @@ def print_window(screen: Console, report: ContextReport) -> None:
     full = f"{human_tokens(report.total_tokens)} of {human_tokens(report.raw_max_tokens)} tokens ({report.percentage}%)"
     screen.print(full)
     if report.token_scale > 1:
-        why = "reported more than was estimated" if report.is_calibrated else "has not reported usage yet"
-        screen.print(Styled(f"{report.token_scale - 1:.0%} is kept free: the provider {why}.", style="dim"))
+        why = "the provider counts more tokens than estimated" if report.is_calibrated else "tokens are estimated"
+        screen.print(Styled(f"{report.token_scale - 1:.0%} is kept free: {why}.", style="dim"))
     screen.print()
     columns = _WIDE if screen.width >= 80 else _NARROW
     grid = draw_grid(make_cells(report.categories, count=columns * _ROWS), columns=columns)
