@@ -78,6 +78,15 @@ class TurnCost:
         return usage.cache_read / prompt if prompt else None
 
 
+def dollars(amount: float) -> str:
+    """Format a cost: cents and more with two decimals, less with up to four."""
+    if not amount:
+        return "$0"
+    if amount < 0.1:  # noqa: PLR2004 - ten cents
+        return f"${amount:.4f}"
+    return f"${amount:,.2f}"
+
+
 def add_usage(one: Usage, other: Usage) -> Usage:
     """Return the sum of two usages."""
     return Usage(

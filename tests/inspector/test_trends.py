@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.figures import dollars
 from holdfast.messages import Message, Text, Usage
-from holdfast.server.inspector.trends import dollars, draw_charts, share, short, spent_time
+from holdfast.server.inspector.trends import draw_charts, share, short, spent_time
 from inspector.conftest import Running
 from support import patient
 from support.waiting import PATIENCE

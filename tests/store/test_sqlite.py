@@ -140,6 +140,19 @@ class TestTrouble:
             _as_nobody(lambda: SqliteStore(path).add_messages([make_message("not written")]))
         assert path.read_bytes() == before
 
+    def test_a_file_of_an_earlier_version_that_cannot_be_written_has_no_figures(self, tmp_path: Path) -> None:
+        """Nothing is added up, and nothing fails."""
+        path = tmp_path / "store.db"
+        with SqliteStore(path) as store:
+            store.add_messages([make_message("written in stone")])
+        with closing(sqlite3.connect(path)) as connection:
+            for table in ("usage", "turns"):
+                connection.execute(f"DROP TABLE {table}")
+            connection.execute("PRAGMA user_version = 3")
+            connection.execute("PRAGMA journal_mode = DELETE")
+        with _not_writable(tmp_path):
+            _as_nobody(lambda: _expect_no_figures(path))
+
     def test_a_damaged_page_is_a_typed_error(self, tmp_path: Path) -> None:
         """A broken page is noticed, and the error names the command that repairs."""
         path = tmp_path / "store.db"
@@ -244,6 +257,15 @@ def _not_writable(folder: Path) -> Iterator[None]:
         for parent, old in modes:
             parent.chmod(old)
         folder.chmod(0o755)
+
+
+def _expect_no_figures(path: Path) -> None:
+    with SqliteStore(path) as store:
+        assert store.readonly
+        assert not store.update_figures("local")
+        assert store.sum_usage(Scope(), by="session") == []
+        assert store.sum_turns(Scope(), by="time") == []
+        assert store.read_turns(Scope(), first=1, last=9) == []
 
 
 def _as_nobody(work: object) -> None:

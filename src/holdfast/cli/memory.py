@@ -36,6 +36,7 @@ from holdfast.cli.output import (
     join_counts,
     print_result,
 )
+from holdfast.cli.spending import print_spending, read_spending
 from holdfast.errors import InputError
 from holdfast.memory.sessions import list_sessions, make_title
 from holdfast.moments import minute
@@ -525,13 +526,15 @@ def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], li
 @as_json
 def stats(*, home: Path | None, as_json: bool) -> None:
     """Print what memory contains, of all tenants."""
-    missing = missing_memory(home, settings=load_settings())
+    settings = load_settings()
+    missing = missing_memory(home, settings=settings)
     with read_memory(home) as memory:
         counts = memory.stats()
+        spending = read_spending(memory.store, now=memory.clock(), prices=settings.model.prices)
     if missing is not None:
         counts = replace(counts, path=str(missing), bytes=0)
     if as_json:
-        emit_json(asdict(counts))
+        emit_json(asdict(counts) | spending.to_json())
         return
     echo(f"{counts.path} ({human_bytes(counts.bytes)})")
     echo(
@@ -558,6 +561,7 @@ def stats(*, home: Path | None, as_json: bool) -> None:
         missing_vectors = counts.passages - counts.embedded
         verb = "has" if missing_vectors == 1 else "have"
         echo(f"{plural(missing_vectors, 'passage')} {verb} no vectors: found by words alone")
+    print_spending(spending)
 
 
 # --- sessions ----------

@@ -73,6 +73,7 @@ class SqliteStore(TableStore):
                 self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)
+        self.has_figures = not self.readonly or _has_figures(self._reader)
 
     @property
     def place(self) -> str:
@@ -272,3 +273,8 @@ class SqliteStore(TableStore):
             (pages,) = db.execute("PRAGMA page_count").fetchone()
             (page_size,) = db.execute("PRAGMA page_size").fetchone()
             return found | {"bytes": pages * page_size}
+
+
+def _has_figures(db: SqliteDatabase) -> bool:
+    """Return whether a file that cannot be changed has the tables of figures. That of an earlier version has none."""
+    return db.execute("SELECT 1 FROM sqlite_master WHERE name = 'turns'").fetchone() is not None

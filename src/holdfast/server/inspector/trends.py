@@ -15,7 +15,7 @@ from markupsafe import Markup
 from holdfast import figures
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
-from holdfast.figures import Totals, TurnCost
+from holdfast.figures import Totals, TurnCost, dollars
 from holdfast.memory.sessions import make_title, read_title
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE, find_price
@@ -34,15 +34,6 @@ UPDATE_SECONDS: Final = 0.05
 CHART: Final = (720, 120)
 
 Format = Callable[[float], str]
-
-
-def dollars(amount: float) -> str:
-    """Format a cost: cents and more with two decimals, less with up to four."""
-    if not amount:
-        return "$0"
-    if amount < 0.1:  # noqa: PLR2004 - ten cents
-        return f"${amount:.4f}"
-    return f"${amount:,.2f}"
 
 
 def short(number: float) -> str:

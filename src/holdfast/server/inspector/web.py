@@ -36,6 +36,7 @@ from starlette.staticfiles import StaticFiles
 from holdfast import __version__
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
+from holdfast.figures import dollars
 from holdfast.memory.query import find_recall_switch
 from holdfast.providers import FORMATS
 from holdfast.report import Window
@@ -162,7 +163,7 @@ class Inspector:
             "markdown": markup.markdown,
             "plain": markup.plain,
             "short": trends.short,
-            "dollars": trends.dollars,
+            "dollars": dollars,
             "share": trends.share,
             "spent": trends.spent_time,
         }
