@@ -36,7 +36,6 @@ from holdfast.cli.output import (
     join_counts,
     print_result,
 )
-from holdfast.cli.spending import print_spending, read_spending
 from holdfast.errors import InputError
 from holdfast.memory.sessions import list_sessions, make_title
 from holdfast.moments import minute
@@ -526,6 +525,8 @@ def _parse_ids(ids: tuple[str, ...], fact_ids: list[str]) -> tuple[list[int], li
 @as_json
 def stats(*, home: Path | None, as_json: bool) -> None:
     """Print what memory contains, of all tenants."""
+    from holdfast.cli.spending import print_spending, read_spending  # noqa: PLC0415 - no other command needs prices
+
     settings = load_settings()
     missing = missing_memory(home, settings=settings)
     with read_memory(home) as memory:
