@@ -18,9 +18,8 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.recall import Recall
-from holdfast.memory.sessions import make_title, read_title
+from holdfast.memory.sessions import make_title
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
-from holdfast.providers.models import cost
 from holdfast.report import ContextReport
 from holdfast.session import Session
 from holdfast.settings import Settings
@@ -33,8 +32,6 @@ SPARK: Final = 48
 """Turns in the small chart of a session."""
 MAX_SUMMARIES: Final = 2_000
 """Sessions whose figures are kept."""
-CHUNK: Final = 400
-"""Messages that are read at a time while costs are added up."""
 MISSED: Final = 12
 """Passages that are shown because they just missed the block."""
 MAX_SHOWN: Final = 12_000
@@ -51,16 +48,13 @@ def parse_scope(params: Params) -> Scope:
 
 @dataclass(slots=True)
 class Summary:
-    """The figures of a session, added up as its messages and turns come in."""
+    """The figures of a session, added up as its turns come in."""
 
-    last_message: int = 0
     last_record: int = 0
     time: int = 0
     turns: int = 0
     compactions: int = 0
-    cost: float = 0.0
     title: str = ""
-    is_complete: bool = False
     recent: deque[WindowSource] = field(default_factory=lambda: deque(maxlen=SPARK))
 
     @property
@@ -68,33 +62,18 @@ class Summary:
         """The tokens of the last window."""
         return sum(self.recent[-1].sizes[:-2]) if self.recent else 0
 
-    def update(self, engine: Engine, scope: Scope, *, until: float) -> None:
-        """Read what is new, until a moment of the monotonic clock."""
+    def update(self, engine: Engine, scope: Scope) -> None:
+        """Read what is new."""
         store = engine._memory.store
-        self.title = read_title(store, scope) or self.title or make_title(store, scope)
+        self.title = make_title(store, scope)
         for record in store.read_records(Select(scope=scope, after=self.last_record), kind=WINDOW):
             source = msgspec.convert(record.data, WindowSource)
             self.last_record, self.turns = record.id, self.turns + 1
             self.compactions += "compacted" in source.changes
             self.time = max(self.time, record.time)
             self.recent.append(source)
-        self.is_complete = False
-        while not self.is_complete and time.monotonic() < until:
-            rows = store.read_messages(Select(scope=scope, after=self.last_message, limit=CHUNK))
-            self.is_complete = len(rows) < CHUNK
-            for row in rows:
-                self.last_message = row.id
-                self.time = max(self.time, row.message.timestamp or 0)
-                self.cost += cost(row.message.model or "", row.message.usage)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionRow:
-    """A line of the list of sessions."""
-
-    scope: Scope
-    messages: int
-    summary: Summary
+        for row in store.read_messages(Select(scope=scope, newest=True, limit=1)):
+            self.time = max(self.time, row.message.timestamp or 0)
 
 
 class Sessions:
@@ -127,28 +106,10 @@ class Sessions:
         turns = (row.id for select in selects for row in store.read_records(select, kind=WINDOW))
         return max(messages, default=0), max(turns, default=0)
 
-    def page(self, params: Params, *, seconds: float = 0.04) -> tuple[list[SessionRow], bool]:
-        """Return a page of the sessions that match the filters, newest first, and whether there are more."""
-        since = time.time() * 1000 - float(params.get("days") or 0) * 86_400_000 if params.get("days") else 0
-        wanted = [
-            (scope, count)
-            for scope, count in self.listed().items()
-            if all(not params.get(name) or params[name] == getattr(scope, name) for name in ("project", "agent"))
-        ]
-        start = int(params.get("start") or 0)
-        until = time.monotonic() + seconds
-        rows: list[SessionRow] = []
-        for scope, count in wanted[start : start + PAGE]:
-            summary = self._find_summary(scope)
-            summary.update(self._engine, scope, until=until)
-            if not since or summary.time >= since:
-                rows.append(SessionRow(scope=scope, messages=count, summary=summary))
-        return rows, len(wanted) > start + PAGE
-
     def summary(self, scope: Scope) -> Summary:
         """Return the figures of one session."""
         summary = self._find_summary(scope)
-        summary.update(self._engine, scope, until=time.monotonic() + 0.05)
+        summary.update(self._engine, scope)
         return summary
 
     def _find_summary(self, scope: Scope) -> Summary:
@@ -158,11 +119,6 @@ class Sessions:
                 summary = Summary()
                 self._summaries[scope] = summary
             return summary
-
-    def owners(self) -> tuple[list[str], list[str]]:
-        """Return the projects and the agents that have sessions."""
-        scopes = self.listed()
-        return sorted({scope.project for scope in scopes}), sorted({scope.agent for scope in scopes})
 
 
 def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int = 20) -> list[tuple[Hit, Scope]]:

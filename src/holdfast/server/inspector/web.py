@@ -37,6 +37,7 @@ from holdfast import __version__
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.figures import dollars
+from holdfast.memory.passage_search import Hit
 from holdfast.memory.query import find_recall_switch
 from holdfast.providers import FORMATS
 from holdfast.report import Window
@@ -50,6 +51,7 @@ from holdfast.server.inspector import (
     markup,
     past,
     recall_view,
+    session_list,
     trends,
     whatif,
     why,
@@ -75,6 +77,8 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
+MAX_CHOICES: Final = 200
+"""Sessions that can be chosen for a question."""
 MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin", "exclude", "include"})
 """The actions of the buttons of a message; others are about facts."""
 TABS: Final = ("window", "conversation", "request")
@@ -145,6 +149,7 @@ class Inspector:
         self._actions = facts.FactActions(engine)
         self._pasts = past.Pasts(engine._memory.store)
         self._figures = trends.Figures(engine, self._sessions)
+        self._list = session_list.SessionList(engine, self._sessions, update=self._figures.update)
         self._whatif = whatif.WhatIf(engine)
         self._outside = outside or data.Outside()
         self._pages = Environment(
@@ -270,33 +275,35 @@ class Inspector:
 
     def sessions(self, params: data.Params) -> str:
         """Show the list of sessions, with the search over everything."""
-        projects, agents = self._sessions.owners()
-        rows, more = self._sessions.page(params)
-        hits = data.search(self._engine, params["q"], self._sessions.tenants()) if params.get("q") else []
+        known, _ = self._list.list_all()
         return self._render(
             "sessions.html",
             page="sessions",
             params=params,
-            rows=rows,
-            more=more,
-            start=int(params.get("start") or 0),
-            hits=hits,
-            projects=projects,
-            agents=agents,
-            counts=list(self._sessions.listed().values()),
+            known=known,
             tenants=self._sessions.tenants(),
             home=str(self._engine._memory.home),
+            **self._list_sessions(params),
+            **self._search(params),
         )
 
     def session_rows(self, params: data.Params) -> str:
-        """Show a page of the list."""
-        rows, more = self._sessions.page(params)
-        return self._render("_rows.html", rows=rows, more=more, start=int(params.get("start") or 0), params=params)
+        """Show a page of the list: the whole table, or only the rows after those that are shown."""
+        template = "_rows.html" if params.get("start") else "_sessions.html"
+        return self._render(template, params=params, **self._list_sessions(params))
+
+    def _list_sessions(self, params: data.Params) -> dict[str, Any]:
+        return {"listed": self._list.read(params), "start": int(params.get("start") or 0)}
 
     def search(self, params: data.Params) -> str:
         """Show what a search finds."""
-        hits = data.search(self._engine, params["q"], self._sessions.tenants()) if params.get("q", "").strip() else []
-        return self._render("_hits.html", hits=hits, params=params)
+        return self._render("_hits.html", params=params, **self._search(params))
+
+    def _search(self, params: data.Params) -> dict[str, Any]:
+        hits: list[tuple[Hit, Scope]] = []
+        if params.get("q", "").strip():
+            hits = data.search(self._engine, params["q"], self._sessions.tenants())
+        return {"hits": hits, "titles": self._list.find_titles([scope for _, scope in hits])}
 
     # --- one session -------------------------------------------------------------
 
@@ -547,6 +554,7 @@ class Inspector:
             for title, changes in (("A", params.get("a", "")), ("B", params.get("b", ""))):
                 if title == "A" or changes or params.get("two"):
                     answers.append(data.ask(self._engine, question, scope=scope, cap=cap, changes=changes, title=title))
+        scopes = list(self._sessions.listed())[:MAX_CHOICES]
         return self._render(
             "_answers.html" if params.get("rows") else "ask.html",
             page="ask",
@@ -554,7 +562,8 @@ class Inspector:
             answers=answers,
             default_cap=self._engine.settings.recall.hard_cap_tokens,
             owners=[Scope(tenant=tenant) for tenant in self._sessions.tenants()],
-            scopes=[scope for scope, _ in list(self._sessions.listed().items())[:200]],
+            scopes=scopes,
+            titles=self._list.find_titles(scopes),
         )
 
     # --- figures -----------------------------------------------------------------

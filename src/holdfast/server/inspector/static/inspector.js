@@ -101,7 +101,13 @@ for (const form of $$("form[data-live]")) {
 
 async function followList(query) {
   const list = $("#sessions");
-  if (list) $("tbody", list).innerHTML = await load(join(list.dataset.follow, query));
+  if (!list) return;
+  const text = await load(join(list.dataset.follow, query));
+  const key = list.contains(document.activeElement) && document.activeElement.closest("[data-key]")?.dataset.key;
+  list.innerHTML = text;
+  for (const row of $$("[data-key]", list)) if (key && row.dataset.key === key) $("a", row).focus();
+  clearTimeout(followList.timer);
+  if ($("[data-pending]", list)) followList.timer = setTimeout(refresh, 1000);
 }
 
 // --- lists that grow while one scrolls ----------------------------------------
@@ -226,7 +232,8 @@ async function refresh() {
   const page = document.body.dataset.page;
   const form = $("form[data-live]");
   const query = form ? new URLSearchParams([...new FormData(form)].filter(([, value]) => value)).toString() : "";
-  if (page === "sessions") await followList(query);
+  // Rows that someone has scrolled to stay.
+  if (page === "sessions" && $$("#sessions .row").length <= 60) await followList(query);
   document.dispatchEvent(new CustomEvent("stored", { detail: query }));
   watchEnds();
 }

@@ -1,0 +1,148 @@
+"""The list of sessions: recognisable rows, sorted by any column, filtered before it is cut into pages."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+import pytest
+
+from holdfast import Engine
+from holdfast.messages import Message, Text, Usage
+from holdfast.settings import Embedding, Settings
+from inspector.conftest import Running, open_page, serve
+from support.waiting import UNHURRIED
+
+DAY = 86_400_000
+SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+TALKS = (
+    ("9b1f", "/shop", "Claude Code", "claude-sonnet-4-5", "Move the order events to NATS.", 20),
+    ("77aa", "/pier", "Codex", "gpt-5", "港口账本的导入为什么失败？", 3),
+    ("c0de", "/pier", "", "", "Add an index to the ledger.", 1),
+)
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A server over three sessions of several hosts, models, projects and days."""
+    now = int(time.time() * 1000)
+    moment = now
+    folder = tmp_path_factory.mktemp("sessions")
+    with Engine.open(folder, settings=SETTINGS, background=False, clock=lambda: moment) as engine:
+        for place, (name, project, host, model, words, days) in enumerate(TALKS):
+            moment = now - days * DAY
+            session = engine.session(name, project=project)
+            history: list[Any] = [{"role": "user", "content": words}]
+            for _ in range(place + 1):
+                window = session.assemble(history, limit=8_000)
+                usage = Usage(input=1_000 * 10**place, output=50)
+                reply = Message(role="assistant", parts=(Text(text="Done."),), model=model or None, usage=usage)
+                session.append([reply], after=window.place)
+                history += [{"role": "assistant", "content": "Done."}, {"role": "user", "content": "And then?"}]
+            if host:
+                engine._memory.set_host(host, scope=session.scope)
+        moment = now
+        with serve(engine) as started:
+            yield started
+
+
+@pytest.fixture(scope="module")
+def client(running: Running) -> Iterator[httpx.Client]:
+    """A client that has the key."""
+    with httpx.Client(base_url=running.key_url) as client:
+        yield client
+
+
+def names(text: str) -> list[str]:
+    """List the sessions of a page by id, in its order."""
+    return re.findall(r'data-key="\?[^"]*session=(\w+)', text)
+
+
+def test_a_row_says_what_a_session_is_about(client: httpx.Client) -> None:
+    """Its title first, then host, model, project, last activity, tokens and cost."""
+    text = client.get("/").text
+    row = text[text.index("Move the order events to NATS.") :]
+    row = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row[: row.index("</tr>")]))
+    for words in ("Claude Code", "claude-sonnet-4-5", "/shop", "20 days ago", "9b1f", "1.0k", "$0.00"):
+        assert words in row, words
+    assert "港口账本的导入为什么失败？" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["c0de", "77aa", "9b1f"]),
+        ("sort=time&order=reverse", ["9b1f", "77aa", "c0de"]),
+        ("sort=title", ["c0de", "9b1f", "77aa"]),
+        ("sort=host", ["9b1f", "77aa", "c0de"]),
+        ("sort=model", ["9b1f", "77aa", "c0de"]),
+        ("sort=project", ["c0de", "77aa", "9b1f"]),
+        ("sort=messages", ["c0de", "77aa", "9b1f"]),
+        ("sort=tokens&order=reverse", ["9b1f", "77aa", "c0de"]),
+        ("sort=nosuch", ["c0de", "77aa", "9b1f"]),
+        ("host=Codex", ["77aa"]),
+        ("model=claude-sonnet-4-5", ["9b1f"]),
+        ("project=/pier", ["c0de", "77aa"]),
+        ("days=7", ["c0de", "77aa"]),
+        ("days=7&project=/shop", []),
+    ],
+)
+def test_sorted_and_filtered(client: httpx.Client, query: str, expected: list[str]) -> None:
+    """By every column and every field above the list."""
+    assert names(client.get(f"/sessions?{query}").text) == expected
+
+
+def test_filters_work_before_paging(tmp_path: Path) -> None:
+    """A session that matches is found however many newer ones do not."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+        engine.session("wanted", project="/rare").append([{"role": "user", "content": "Find me."}])
+        for number in range(70):
+            engine.session(f"s{number}", project="/many").append([{"role": "user", "content": f"Task {number}."}])
+        with serve(engine) as running, httpx.Client(base_url=running.key_url) as client:
+            first = client.get("/").text
+            assert "Find me." not in first
+            assert 'data-more="60"' in first
+            rest = client.get("/sessions?start=60").text
+            assert "Find me." in rest
+            assert len(names(rest)) == 11
+            assert "<table" not in rest
+            assert names(client.get("/sessions?project=/rare").text) == ["wanted"]
+
+
+def test_a_search_names_the_session_by_its_title(client: httpx.Client) -> None:
+    """As every other page does."""
+    text = client.get("/search?q=index+ledger").text
+    assert "Add an index to the ledger." in text
+    assert "c0de" not in re.sub(r'href="[^"]*"', "", text)
+
+
+def test_sorting_and_filtering_by_hand(running: Running, browser: Any) -> None:
+    """A click on a heading, a second one for the other direction, and a choice above; the address keeps all of it."""
+    with open_page(browser, running) as page:
+        page.goto(running.key_url)
+        page.click("[data-sort='tokens']")
+        page.wait_for_selector("th[aria-sort='descending'] [data-sort='tokens']")
+        assert "Add an index" in page.locator("#sessions .row").first.inner_text()
+        page.click("[data-sort='tokens']")
+        page.wait_for_selector("th[aria-sort='ascending'] [data-sort='tokens']")
+        assert "Move the order events" in page.locator("#sessions .row").first.inner_text()
+        page.select_option("select[name='host']", "Codex")
+        page.wait_for_selector("#sessions .counts:has-text('1 session')")
+        page.reload()
+        assert page.locator("#sessions .row").count() == 1
+        page.select_option("select[name='host']", "")
+        page.wait_for_selector("#sessions .counts:has-text('3 sessions')")
+
+
+def test_a_session_that_begins_appears(running: Running, browser: Any) -> None:
+    """At the top, with its title."""
+    with open_page(browser, running) as page:
+        page.goto(running.key_url)
+        page.wait_for_selector("#live.on")
+        running.engine.session("fresh").append([{"role": "user", "content": "Paint the crane yellow."}])
+        page.wait_for_selector("#sessions .row:has-text('Paint the crane yellow.')")
+    running.engine.session("fresh").forget()
