@@ -77,8 +77,9 @@ def serve(engine: Engine) -> Iterator[str]:
 SCREENS = {
     "sessions": "",
     "search": "?q=ledger+lag",
-    "session": "session?tenant=local&agent=main&session=tidepay-ledger",
-    "turn": "turn?tenant=local&agent=main&session=tidepay-ledger&turn=120&page=1",
+    "session": "session?session=tidepay-ledger",
+    "turn": "session?session=tidepay-ledger&turn=173",
+    "why": "why?session=tidepay-ledger&message=140",
     "memory": "memory",
     "ask": "ask?q=At+how+many+seconds+of+ledger+lag+does+the+alert+fire%3F&b=recall.neighbours%3D0",
     "health": "health",
@@ -127,7 +128,10 @@ def record_tour(browser: Browser, url: str, file: Path) -> None:
         take(1.2)
     page.goto(url + SCREENS["turn"])
     take(4)
-    page.mouse.wheel(0, 900)
+    page.mouse.move(840, 560)  # over what happened in the turn, which scrolls by itself
+    page.mouse.wheel(0, 600)
+    take(4)
+    page.goto(url + SCREENS["why"])
     take(4)
     page.goto(url + SCREENS["memory"])
     take(4)

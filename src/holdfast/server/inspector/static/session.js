@@ -30,7 +30,9 @@ async function show(query) {
   $("#left").replaceWith($("#left", fresh));
   $("#turn-view").replaceWith($("#turn-view", fresh));
   $("#left").scrollTop = top;
-  if ($("#left").dataset.tab === "conversation" && !given.has("message")) $("#left").scrollTop = $("#left").scrollHeight;
+  const found = $(".message.wanted");
+  if (found) found.scrollIntoView({ block: "center" });
+  else if ($("#left").dataset.tab === "conversation") $("#left").scrollTop = $("#left").scrollHeight;
   markTurn();
   watchEnds();
 }
@@ -214,7 +216,7 @@ document.addEventListener("stored", async () => {
     location.reload();
     return;
   }
-  $("#session-head .counts").replaceWith($("#session-head .counts", fresh));
+  for (const line of [".counts", ".totals"]) $(`#session-head ${line}`).replaceWith($(`#session-head ${line}`, fresh));
   $("#session-head h1").textContent = $("#session-head h1", fresh).textContent;
   if ($("#left").dataset.tab === "conversation") refreshConversation(fresh);
   if (!slider || newest.max === slider.max) return;
