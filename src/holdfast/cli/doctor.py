@@ -20,7 +20,7 @@ from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.cli.console import open_console
 from holdfast.cli.install import open_installer
-from holdfast.cli.output import emit_json, human_bytes
+from holdfast.cli.output import emit_json, human_bytes, terminal_width, wrap
 from holdfast.embed import Choice, choose
 from holdfast.errors import HoldfastError
 from holdfast.hooks.hosts import HOSTS
@@ -73,9 +73,13 @@ def print_findings(*, home: Path | None, mend: bool, as_json: bool) -> None:
         emit_json({"version": __version__, "findings": [asdict(one) for one in findings]})
     else:
         screen = open_console()
+        width = terminal_width()
         for one in findings:
             mark, colour = _MARKS[one.level]
-            screen.print(Styled(f"{mark} ", style=colour).append(printable(one.what), style="default"), soft_wrap=True)
+            line = f"{mark} {printable(one.what)}"
+            if width is not None:
+                line = wrap(line, width=width, indent=2)
+            screen.print(Styled(mark, style=colour).append(line.removeprefix(mark), style="default"), soft_wrap=True)
     if any(one.level == "wrong" for one in findings):
         sys.exit(1)
 

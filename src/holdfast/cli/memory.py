@@ -28,16 +28,19 @@ from holdfast.cli.opening import (
 from holdfast.cli.options import as_json, home_option, opens_memory, owned_by
 from holdfast.cli.output import (
     align_to_words,
+    count_columns,
     drop_input,
     echo,
     echo_styled,
     emit_json,
+    fit,
     human_bytes,
     join_counts,
     print_result,
+    terminal_width,
 )
 from holdfast.errors import InputError
-from holdfast.memory.sessions import list_sessions, make_title
+from holdfast.memory.sessions import SessionInfo, list_sessions, make_title
 from holdfast.moments import minute
 from holdfast.store.base import MIN_ID_CHARS, FactRow, FactType, MessageRow, Scope, Select
 from holdfast.text import plural, printable, term_spans, terms
@@ -52,6 +55,11 @@ if TYPE_CHECKING:
 
 _EXCERPT_CHARS: Final = 320
 _MAX_PRINTED: Final = 8
+_DEFAULT_AGENT: Final = "main"
+_FACT_INDENT: Final = 28
+"""The columns of the id and the time of a fact: further lines of its text begin there."""
+_MIN_PLACE_COLUMNS: Final = 6
+"""With less room than this, the folder of a session is left out."""
 """The passages of a recall that are printed for people; `--all` prints the others too."""
 EMPTY: Final = "the memory is empty. `holdfast import FILE` or `holdfast import --discover` fills it."
 NOT_RECALLED: Final = "not recalled"
@@ -83,7 +91,7 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         return
     query_terms = set(terms(query))
     for hit in hits:
-        echo_styled(_heading(hit, owner[hit.message], NOT_RECALLED * (hit.message in hidden)))
+        echo_styled(_heading(hit, owner[hit.message], NOT_RECALLED * (hit.message in hidden)), indent=2)
         echo_styled(_excerpt(hit.text, query_terms))
         if explain:
             parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
@@ -147,7 +155,7 @@ def recall(
     elif not result.block:
         echo(f"Nothing recalled: {result.reason}.", err=True)
     elif block:
-        echo(result.block)
+        echo(result.block, verbatim=True)
     else:
         limit = None if all_ else _MAX_PRINTED
         _print_recalled(result, {row.id: titles[row.scope] for row in rows}, query_terms=set(terms(query)), limit=limit)
@@ -200,13 +208,13 @@ def overview(*, cap: int | None, home: Path | None, as_json: bool, **whose: Any)
 def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: set[str], limit: int | None) -> None:
     for found in result.facts:
         text = printable(found.fact.content, one_line=True)
-        echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}")
+        echo_styled(click.style("fact", fg="green", bold=True) + f"  {text}", indent=6)
     from holdfast.memory.block import session_lines  # noqa: PLC0415 - only for this
     from holdfast.memory.overview import past_session  # noqa: PLC0415 - only for this
 
     for line in result.sessions:
         text = printable(session_lines(past_session(line)))
-        echo_styled(click.style("session", fg="green", bold=True) + f"  {text.removeprefix('- ')}")
+        echo_styled(click.style("session", fg="green", bold=True) + f"  {text.removeprefix('- ')}", indent=9)
     if result.sessions_note:
         echo(result.sessions_note)
     if result.facts or result.sessions or result.sessions_note:
@@ -293,8 +301,20 @@ def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | Non
             [asdict(row) | owner_of(row.scope) | {"excluded": row.id in hidden, "until": until[row]} for row in rows]
         )
         return
-    for row in rows:
-        echo(_format_fact(row, until=until[row], is_hidden=row.id in hidden))
+    if not query:
+        rows.sort(key=lambda row: row.time, reverse=not history)  # with what it replaced, a fact comes last
+        rows.sort(key=lambda row: (get_args(FactType).index(row.type), row.subject))
+    columns = terminal_width()
+    for number, row in enumerate(rows):
+        line = _format_fact(row, until=until[row], is_hidden=row.id in hidden)
+        indent = _FACT_INDENT
+        if columns is not None and not query:
+            if not number or rows[number - 1].type != row.type:
+                heading = f"{row.type.replace('_', ' ')} · {sum(other.type == row.type for other in rows):,}"
+                echo_styled("\n" * bool(number) + click.style(heading, bold=True))
+            line = "  " + line.replace(f"[{row.type}] ", "", 1)
+            indent = _FACT_INDENT + 2
+        echo(line, indent=indent)
     if not rows:
         echo(
             f"No fact matches: {query}"
@@ -315,7 +335,7 @@ def _print_conflicts(found: Sequence[Conflict], *, as_json: bool) -> None:
         about = printable(" · ".join(filter(None, (conflict.subject, conflict.slot))), one_line=True)
         echo(f"{len(conflict.facts)} facts contradict each other{f' ({about})' if about else ''}:")
         for row in conflict.facts:
-            echo(f"  {_format_fact(row)}")
+            echo(f"  {_format_fact(row)}", indent=_FACT_INDENT)
     if found:
         echo("`holdfast keep ID` keeps one of them.", err=True)
     else:
@@ -587,10 +607,32 @@ def sessions(*, folders: tuple[Path, ...], discover: bool, home: Path | None, li
     elif not rows:
         echo("No sessions in memory: `holdfast import --discover` archives those on this machine", err=True)
     else:
+        _print_sessions(rows)
+
+
+def _print_sessions(rows: Sequence[SessionInfo]) -> None:
+    """Print two lines for each session in a terminal, and a table of one line each into a pipe."""
+    columns = terminal_width()
+    has_tenants = {row.tenant for row in rows} != {Scope().tenant}
+    for row in rows if columns is not None else ():
+        title = printable(row.title or "(no title)", one_line=True)
+        time = click.style(f"{minute(row.last_time):<16}  ", dim=True)
+        echo_styled(time + click.style(fit(title, (columns or 0) - 18), bold=True))
+        facts = [printable(row.id, one_line=True), plural(row.messages, "message")]
+        agent = "" if row.agent == _DEFAULT_AGENT else row.agent
+        more = (row.host, agent, row.tenant * has_tenants)
+        facts += [printable(each, one_line=True) for each in more if each]
+        line = "  ".join(facts)
+        place = row.project.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        room = (columns or 0) - count_columns(line) - 4
+        if place and room > _MIN_PLACE_COLUMNS:
+            line += "  " + fit(printable(place, one_line=True), room, from_end=True)
+        echo_styled(click.style(f"  {line}", dim=True), indent=2)
+    if columns is None:
         from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
 
         names = ["agent", "project", "session", "title"]
-        if {row.tenant for row in rows} != {Scope().tenant}:
+        if has_tenants:
             names.insert(0, "tenant")
         shown = []
         for row in rows:
@@ -627,15 +669,11 @@ def _find(folders: tuple[Path, ...], problems: list[str]) -> Iterator[SessionRef
 
 
 def _print_files(refs: list[SessionRef]) -> None:
-    from rich.text import Text as Styled  # noqa: PLC0415 - JSON does not need it
-
-    from holdfast.cli.console import print_table  # noqa: PLC0415 - JSON does not need it
-
-    rows, home = [], Path.home()
+    """Print a line for each file, with its path below it."""
+    home = Path.home()
     for ref in refs:
         path = f"~/{ref.path.relative_to(home)}" if ref.path.is_relative_to(home) else str(ref.path)
-        place = Styled(printable(path, one_line=True))
-        if ref.title:
-            place.append(f"\n{printable(ref.title, one_line=True)[:100]}", style="dim")
-        rows.append((ref.format, minute(ref.modified), human_bytes(ref.size), place))
-    print_table(["agent", "changed", "size", "session"], rows, right=["size"], fold=["session"])
+        title = click.style(printable(ref.title or "", one_line=True)[:100], bold=True)
+        about = f"{minute(ref.modified)}  {ref.format:<12}{human_bytes(ref.size):>7}"
+        echo_styled(f"{about}  {title}" if ref.title else about, indent=39)
+        echo_styled(click.style(f"  {printable(path, one_line=True)}", dim=True))

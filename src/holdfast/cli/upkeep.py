@@ -296,7 +296,6 @@ def models() -> None:
 @as_json
 def list_(*, as_json: bool) -> None:
     """List the known models and where they are installed."""
-    from holdfast.cli.console import print_table  # noqa: PLC0415 - only for this
     from holdfast.embed.download import HUB_MODELS, models_folder  # noqa: PLC0415 - takes time
     from holdfast.embed.static import WORDLLAMA, find_wordllama  # noqa: PLC0415 - only for this
     from holdfast.embed.wheels import WHEEL_MODELS  # noqa: PLC0415 - only for this
@@ -313,8 +312,9 @@ def list_(*, as_json: bool) -> None:
     if as_json:
         emit_json(rows)
         return
-    titles = ["model", "here", "get"]
-    print_table(titles, ((row["model"], row["here"] or "-", row["get"]) for row in rows), fold=titles)
+    for row in rows:
+        echo(row["model"])
+        echo(f"  here: {row['here']}" if row["here"] else f"  to get it: {row['get']}", indent=4)
 
 
 @models.command()
