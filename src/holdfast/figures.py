@@ -7,15 +7,19 @@ message by message.
 from __future__ import annotations
 
 import time
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime, timedelta
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from holdfast.messages import Usage
-from holdfast.moments import local
-from holdfast.providers.models import find_price
-from holdfast.store.base import Across, Scope, Store, TurnFigures, TurnSum, UsageSum
+from holdfast.providers.models import Price, find_price
+from holdfast.store.base import Across, Grouping, Scope, Store, TurnFigures, TurnSum, UsageSum
+from holdfast.store.figures import STEPS
+
+Key = TypeVar("Key")
 
 EVERYTHING: Final[Across] = ("project", "agent", "session")
 _ADDED: Final = tuple(each.name for each in fields(TurnSum) if each.name not in {"scope", "start", "last_time"})
@@ -109,30 +113,74 @@ def update(store: Store, tenants: Iterable[str], *, seconds: float) -> bool:
     return is_complete
 
 
-def sum_days(
-    store: Store, tenants: Sequence[str], *, first: date, last: date, prices: Sequence[str] = ()
-) -> dict[date, Totals]:
-    """Return the totals of each day of a period, in order, also of those on which nothing happened.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Period:
+    """What happened on some days: sums of hours, or of quarters of them, of each session.
 
-    Args:
-        store: The store.
-        tenants: The tenants whose sessions are added up.
+    Attributes:
         first: The first day, in the local calendar.
         last: The last day.
+        usage: The usage that models reported.
+        turns: The turns.
         prices: The prices in the setting `model.prices`.
     """
-    days = {first + timedelta(days=number): Totals() for number in range((last - first).days + 1)}
-    since = start_of(first)
-    until = start_of(last + timedelta(days=1))
+
+    first: date
+    last: date
+    usage: Sequence[UsageSum]
+    turns: Sequence[TurnSum]
+    prices: Sequence[str]
+
+    def by_day(self) -> dict[date, Totals]:
+        """Return the totals of each day, in order, also of those on which nothing happened."""
+        days = {day: _Sum() for day in _list_days(self.first, self.last)}
+        starts = [start_of(day) for day in days]
+        names = list(days)
+        for usage in self.usage:
+            days[names[max(0, bisect_right(starts, usage.start) - 1)]].add_usage(usage)
+        for turns in self.turns:
+            days[names[max(0, bisect_right(starts, turns.start) - 1)]].add_turns(turns)
+        return _total_all(days, self.prices)
+
+    def by_session(self, *, since: date) -> dict[Scope, Totals]:
+        """Return the totals of each session from a day on."""
+        found: defaultdict[Scope, _Sum] = defaultdict(_Sum)
+        start = start_of(since)
+        for usage in self.usage:
+            if usage.start >= start and usage.scope is not None:
+                found[usage.scope].add_usage(usage)
+        for turns in self.turns:
+            if turns.start >= start and turns.scope is not None:
+                found[turns.scope].add_turns(turns)
+        return _total_all(found, self.prices)
+
+    def by_model(self, *, since: date) -> dict[str, Totals]:
+        """Return the totals of each model that reported usage from a day on; the empty name is for those without."""
+        found: defaultdict[str, _Sum] = defaultdict(_Sum)
+        start = start_of(since)
+        for usage in self.usage:
+            if usage.start >= start:
+                found[usage.model].add_usage(usage)
+        return _total_all(found, self.prices)
+
+
+def read_period(store: Store, tenants: Sequence[str], *, first: date, last: date, prices: Sequence[str] = ()) -> Period:
+    """Add up what happened from one day of the local calendar to another, in the sessions of some tenants."""
+    starts = [start_of(day) for day in _list_days(first, last + timedelta(days=1))]
+    step: Grouping = "hour"
+    if any(start % STEPS["hour"] for start in starts):  # a time zone that is off by a half or a quarter of an hour
+        step = "quarter"
+    usage: list[UsageSum] = []
+    turns: list[TurnSum] = []
     for tenant in tenants:
         scope = Scope(tenant=tenant)
-        for usage in store.sum_usage(scope, across=EVERYTHING, since=since, until=until, by="time"):
-            day = _day_of(usage.start, first=first)
-            days[day] += _of_usage(usage, prices)
-        for turns in store.sum_turns(scope, across=EVERYTHING, since=since, until=until, by="time"):
-            day = _day_of(turns.start, first=first)
-            days[day] += _of_turns(turns)
-    return days
+        usage += store.sum_usage(scope, across=EVERYTHING, since=starts[0], until=starts[-1], by=step)
+        turns += store.sum_turns(scope, across=EVERYTHING, since=starts[0], until=starts[-1], by=step)
+    return Period(first=first, last=last, usage=usage, turns=turns, prices=prices)
+
+
+def _list_days(first: date, last: date) -> list[date]:
+    return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
 
 def sum_sessions(
@@ -144,35 +192,49 @@ def sum_sessions(
     prices: Sequence[str] = (),
 ) -> dict[Scope, Totals]:
     """Return the totals of each session that has any, in a period given in Unix milliseconds."""
-    found: dict[Scope, Totals] = {}
+    found: defaultdict[Scope, _Sum] = defaultdict(_Sum)
     for tenant in tenants:
         scope = Scope(tenant=tenant)
         for usage in store.sum_usage(scope, across=EVERYTHING, since=since, until=until, by="session"):
-            _add_to(found, usage.scope, _of_usage(usage, prices))
+            assert usage.scope is not None
+            found[usage.scope].add_usage(usage)
         for turns in store.sum_turns(scope, across=EVERYTHING, since=since, until=until, by="session"):
-            _add_to(found, turns.scope, _of_turns(turns))
-    return found
+            assert turns.scope is not None
+            found[turns.scope].add_turns(turns)
+    return _total_all(found, prices)
 
 
 def sum_models(
     store: Store, tenants: Sequence[str], *, since: int | None = None, prices: Sequence[str] = ()
 ) -> dict[str, Totals]:
     """Return the totals of each model that reported usage; those without a name are under the empty name."""
-    found: dict[str, Totals] = {}
+    found: defaultdict[str, _Sum] = defaultdict(_Sum)
     for tenant in tenants:
-        for usage in store.sum_usage(Scope(tenant=tenant), across=EVERYTHING, since=since, by="time"):
-            found[usage.model] = found.get(usage.model, Totals()) + _of_usage(usage, prices)
-    return found
+        for usage in store.sum_usage(Scope(tenant=tenant), across=EVERYTHING, since=since, by="all"):
+            found[usage.model].add_usage(usage)
+    return _total_all(found, prices)
+
+
+def sum_before(store: Store, tenants: Sequence[str], *, day: date, prices: Sequence[str] = ()) -> Totals:
+    """Return the totals of everything that happened before a day of the local calendar."""
+    found = _Sum()
+    until = start_of(day)
+    for tenant in tenants:
+        for usage in store.sum_usage(Scope(tenant=tenant), across=EVERYTHING, until=until, by="all"):
+            found.add_usage(usage)
+        for turns in store.sum_turns(Scope(tenant=tenant), across=EVERYTHING, until=until, by="all"):
+            found.add_turns(turns)
+    return found.total({}, prices)
 
 
 def sum_session(store: Store, scope: Scope, *, prices: Sequence[str] = ()) -> Totals:
     """Return the totals of one session."""
-    totals = Totals()
+    found = _Sum()
     for usage in store.sum_usage(scope, by="session"):
-        totals += _of_usage(usage, prices)
+        found.add_usage(usage)
     for turns in store.sum_turns(scope, by="session"):
-        totals += _of_turns(turns)
-    return totals
+        found.add_turns(turns)
+    return found.total({}, prices)
 
 
 def read_turn(store: Store, scope: Scope, turn: int, *, prices: Sequence[str] = ()) -> TurnCost | None:
@@ -192,7 +254,8 @@ def add_all(totals: Iterable[Totals]) -> Totals:
     """Return the sum of totals."""
     total = Totals()
     for each in totals:
-        total += each
+        if each.replies or each.turns.turns:  # most days of a long period have nothing
+            total += each
     return total
 
 
@@ -206,27 +269,60 @@ def group(sessions: Mapping[Scope, Totals], part: str) -> dict[str, tuple[int, T
     return dict(sorted(found.items(), key=lambda pair: (-pair[1][1].cost, -pair[1][1].prompt, pair[0])))
 
 
-def _add_to(found: dict[Scope, Totals], scope: Scope | None, totals: Totals) -> None:
-    assert scope is not None
-    found[scope] = found.get(scope, Totals()) + totals
+class _Sum:
+    """Numbers that are added up before prices are applied: there may be thousands of quarters of an hour."""
+
+    def __init__(self) -> None:
+        self._usage: dict[str, list[int]] = {}  # by model: replies, input, output, cache reads and cache writes
+        self._turns = dict.fromkeys(_ADDED, 0.0)
+        self._last_time = 0
+
+    def add_usage(self, found: UsageSum) -> None:
+        known = self._usage.setdefault(found.model, [0, 0, 0, 0, 0])
+        usage = found.usage
+        numbers = (found.replies, usage.input, usage.output, usage.cache_read, usage.cache_write)
+        for place, number in enumerate(numbers):
+            known[place] += number
+
+    def add_turns(self, found: TurnSum) -> None:
+        for name in _ADDED:
+            self._turns[name] += getattr(found, name)
+        self._last_time = max(self._last_time, found.last_time)
+
+    def total(self, known_prices: dict[str, Price | None], prices: Sequence[str]) -> Totals:
+        """Apply prices, which are looked up once for each model."""
+        total = Totals(turns=self._make_turns())
+        for model, (replies, *counts) in self._usage.items():
+            if model not in known_prices:
+                known_prices[model] = find_price(model, prices=prices)
+            price = known_prices[model]
+            sent, received, cache_read, cache_write = counts
+            usage = Usage(input=sent, output=received, cache_read=cache_read, cache_write=cache_write)
+            total = replace(
+                total,
+                usage=add_usage(total.usage, usage),
+                replies=total.replies + replies,
+                cost=total.cost + (price.cost(usage) if price is not None else 0.0),
+                unpriced=total.unpriced if price is not None else tuple(sorted({*total.unpriced, model})),
+            )
+        return total
+
+    def _make_turns(self) -> TurnSum:
+        if not self._turns["turns"]:
+            return _NO_TURNS
+        numbers: dict[str, Any] = {name: int(number) for name, number in self._turns.items()}
+        numbers["assembling"] = self._turns["assembling"]
+        return TurnSum(**numbers, last_time=self._last_time)
 
 
-def _of_usage(found: UsageSum, prices: Sequence[str]) -> Totals:
-    price = find_price(found.model, prices=prices)
-    if price is None:
-        return Totals(usage=found.usage, replies=found.replies, unpriced=(found.model,))
-    return Totals(usage=found.usage, replies=found.replies, cost=price.cost(found.usage))
+_NO_TURNS: Final = TurnSum()
 
 
-def _of_turns(found: TurnSum) -> Totals:
-    return Totals(turns=replace(found, scope=None, start=0))
+def _total_all(sums: Mapping[Key, _Sum], prices: Sequence[str]) -> dict[Key, Totals]:
+    known_prices: dict[str, Price | None] = {}
+    return {key: found.total(known_prices, prices) for key, found in sums.items()}
 
 
 def start_of(day: date) -> int:
     """Return the beginning of a day of the local calendar, in Unix milliseconds."""
     return int(datetime(day.year, day.month, day.day).astimezone().timestamp() * 1000)
-
-
-def _day_of(milliseconds: int, *, first: date) -> date:
-    """Return the day of a moment. A period may begin within a quarter of an hour that began the day before."""
-    return max(local(milliseconds).date(), first)

@@ -264,7 +264,7 @@ def _expect_no_figures(path: Path) -> None:
         assert store.readonly
         assert not store.update_figures("local")
         assert store.sum_usage(Scope(), by="session") == []
-        assert store.sum_turns(Scope(), by="time") == []
+        assert store.sum_turns(Scope(), by="quarter") == []
         assert store.read_turns(Scope(), first=1, last=9) == []
 
 

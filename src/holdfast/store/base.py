@@ -209,17 +209,18 @@ class Select:
             raise InputError("`limit` must not be negative")
 
 
-Grouping: TypeAlias = Literal["time", "session"]
-"""What figures are added up by: quarters of an hour, of which days of every time zone are made, or sessions."""
+Grouping: TypeAlias = Literal["quarter", "hour", "session", "all"]
+"""What figures are added up by: sessions, sessions and hours or quarters of hours, or nothing. Quarters of hours make
+up the days of every time zone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageSum:
-    """The usage that a model reported, of a session or of a quarter of an hour.
+    """The usage that a model reported: in a session, in an hour or a quarter of one, or in all.
 
     Attributes:
-        scope: The session; None if the sum is about a time.
-        start: The beginning of the quarter of an hour, in Unix milliseconds; 0 if the sum is about a session.
+        scope: The session; None for the sum of all.
+        start: The beginning of the hour or its quarter, in Unix milliseconds, if they are added up by time.
         model: The model; empty if the messages do not name one.
         replies: How many replies reported usage.
         usage: The tokens.
@@ -234,11 +235,11 @@ class UsageSum:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnSum:
-    """The turns of a session, or of a quarter of an hour.
+    """The turns of a session, of an hour or a quarter of one, or all.
 
     Attributes:
-        scope: The session; None if the sum is about a time.
-        start: The beginning of the quarter of an hour, in Unix milliseconds; 0 if the sum is about a session.
+        scope: The session; None for the sum of all.
+        start: The beginning of the hour or its quarter, in Unix milliseconds, if they are added up by time.
         turns: How many windows were made.
         sent: The tokens of the windows, by our counter.
         saved: The tokens that sending the whole conversations would have taken in addition.

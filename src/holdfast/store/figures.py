@@ -23,8 +23,8 @@ REPLY: Final = "reply"
 """The kind of the records about the replies to turns, by the key of the turn."""
 CUTS: Final = frozenset({"trimmed", "compacted"})
 """The kinds of changes that remove messages from a window."""
-STEP: Final = 900_000
-"""Milliseconds that are added up together: a quarter of an hour."""
+STEPS: Final = {"quarter": 900_000, "hour": 3_600_000}
+"""Milliseconds that are added up together."""
 _BATCH: Final = 2_000
 """Rows that are read at a time."""
 _MAX_NUMBER: Final = 2**40
@@ -174,14 +174,14 @@ def sum_usage(
     """Add up reported usage by model, and by session or time."""
     columns = "count(*), sum(input), sum(output), sum(cache_read), sum(cache_write)"
     found = _sum(
-        db, "usage", f"model, {columns}", scope, across=across, since=since, until=until, by=by, more=", model"
+        db, "usage", f"model, {columns}", scope, across=across, since=since, until=until, by=by, more=["model"]
     )
     sums: list[UsageSum] = []
-    for group, model, replies, *counts in found:
+    for owner, start, model, replies, *counts in found:
         usage = Usage(
             input=int(counts[0]), output=int(counts[1]), cache_read=int(counts[2]), cache_write=int(counts[3])
         )
-        sums.append(UsageSum(**_name(db, group, by), model=model, replies=int(replies), usage=usage))
+        sums.append(UsageSum(**_name(db, owner, start, by=by), model=model, replies=int(replies), usage=usage))
     return sums
 
 
@@ -204,11 +204,13 @@ def sum_turns(
     columns = ", ".join(f"sum({name})" for name in names)
     found = _sum(db, "turns", f"count(*), max(time), {columns}", scope, across=across, since=since, until=until, by=by)
     sums: list[TurnSum] = []
-    for group, turns, last, *values in found:
+    for owner, start, turns, last, *values in found:
+        if not turns:  # the sum of nothing at all
+            continue
         sent, saved, cuts, recalls, followed, failures, refusals, microseconds, replies, replying = map(int, values)
         sums.append(
             TurnSum(
-                **_name(db, group, by),
+                **_name(db, owner, start, by=by),
                 turns=int(turns),
                 last_time=int(last),
                 sent=sent,
@@ -282,10 +284,19 @@ def _sum(
     since: int | None,
     until: int | None,
     by: Grouping,
-    more: str = "",
+    more: Sequence[str] = (),
 ) -> list[Any]:
+    """Return for each group the number of its scope, that of its time, and the sums; `more` columns divide it."""
     db.cache.scopes.load(db)
-    group = "scope" if by == "session" else f"time / {STEP}"
+    groups: list[str] = []
+    start = "0"
+    owner = "-1"
+    if by != "all":
+        owner = "scope"
+        groups.append(owner)
+    if by in STEPS:
+        start = f"time / {STEPS[by]}"
+        groups.append(start)
     required = scope.required(across)
     condition = ""
     values: list[object] = []
@@ -295,13 +306,14 @@ def _sum(
         column = "scope" if "session" in required else "+scope"
         condition = f"{column} IN (SELECT id FROM scopes WHERE {clause}) AND "
     values += [-_ALL if since is None else since, _ALL if until is None else until]
-    query = (
-        f"SELECT {group}, {columns} FROM {table} WHERE {db.own}{condition}time >= ? AND time < ? GROUP BY {group}{more}"
-    )
+    query = f"SELECT {owner}, {start}, {columns} FROM {table} WHERE {db.own}{condition}time >= ? AND time < ?"
+    groups += more
+    if groups:
+        query += f" GROUP BY {', '.join(groups)}"
     return db.execute(query, values).fetchall()
 
 
-def _name(db: Tables, group: int, by: Grouping) -> dict[str, Any]:
-    if by == "session":
-        return {"scope": db.cache.scopes[group], "start": 0}
-    return {"scope": None, "start": int(group) * STEP}
+def _name(db: Tables, owner: int, start: int, *, by: Grouping) -> dict[str, Any]:
+    """Return the fields of a sum that say what it is about."""
+    scope = None if by == "all" else db.cache.scopes[owner]
+    return {"scope": scope, "start": int(start) * STEPS.get(by, 0)}

@@ -554,7 +554,7 @@ def figures_are_added_up(open_store: Opener, folder: Path) -> None:
         here = Usage(input=20, output=10, cache_read=60, cache_write=2)
         (found,) = store.sum_usage(HERE, by="session")
         assert found == UsageSum(scope=HERE, start=0, model="模型-1", replies=2, usage=here), f"{found}"
-        by_time = store.sum_usage(HERE, across=True, since=900_000, until=1_800_001, by="time")
+        by_time = store.sum_usage(HERE, across=True, since=900_000, until=1_800_001, by="quarter")
         assert sorted(one.start for one in by_time) == [900_000, 1_800_000], f"{by_time}"
         assert {one.scope for one in store.sum_usage(HERE, across=True, by="session")} == {HERE, other}
         (turns,) = store.sum_turns(HERE, by="session")
@@ -573,8 +573,15 @@ def figures_are_added_up(open_store: Opener, folder: Path) -> None:
             replying=700,
             last_time=900_005,
         ), f"{turns}"
-        (first, second) = sorted(store.sum_turns(HERE, across=True, by="time"), key=lambda one: one.start)
-        assert (first.turns, second.turns, second.saved) == (1, 2, 300), f"{first} {second}"
+        by_quarter = store.sum_turns(HERE, across=True, by="quarter")
+        quarters = {(each.scope, each.start): (each.turns, each.saved) for each in by_quarter}
+        assert quarters == {(HERE, 0): (1, 300), (HERE, 900_000): (1, 300), (other, 900_000): (1, 0)}, f"{quarters}"
+        (whole,) = store.sum_turns(HERE, across=True, by="all")
+        assert (whole.scope, whole.start, whole.turns) == (None, 0, 3), f"{whole}"
+        (spent,) = store.sum_usage(HERE, across=True, by="all")
+        assert (spent.replies, spent.scope) == (3, None), f"{spent}"
+        assert store.sum_turns(HERE, since=2**50, by="all") == [], "the sum of no turns is none"
+        assert {each.start for each in store.sum_turns(HERE, across=True, by="hour")} == {0}
         (one, two) = store.read_turns(HERE, first=1, last=9)
         assert (one.turn, one.saved, one.replying, one.model) == (1, 300, 700, "模型-1"), f"{one}"
         assert (two.turn, two.is_refused, two.replying, two.usage) == (2, True, None, None), f"{two}"

@@ -141,12 +141,14 @@ class Figures:
         if days not in PERIODS:
             days = DEFAULT_DAYS
         first = today - timedelta(days=max(days, DEFAULT_DAYS) - 1)
-        by_day = figures.sum_days(store, tenants, first=first, last=today, prices=self.prices)
-        since = figures.start_of(today - timedelta(days=days - 1))
-        sessions = figures.sum_sessions(store, tenants, since=since, prices=self.prices)
-        models = figures.sum_models(store, tenants, since=since, prices=self.prices)
-        everything = figures.add_all(figures.sum_sessions(store, tenants, prices=self.prices).values())
-        shown = list(by_day.items())[-days:]
+        period = figures.read_period(store, tenants, first=first, last=today, prices=self.prices)
+        by_day = period.by_day()
+        since = today - timedelta(days=days - 1)
+        sessions = period.by_session(since=since)
+        models = period.by_model(since=since)
+        earlier = figures.sum_before(store, tenants, day=first, prices=self.prices)
+        everything = figures.add_all([earlier, *by_day.values()])
+        bars = make_bars(list(by_day.items())[-days:])
         rows = [
             ("Today", _sum_last(by_day, 1)),
             ("Last 7 days", _sum_last(by_day, 7)),
@@ -161,8 +163,8 @@ class Figures:
             "periods": PERIODS,
             "is_complete": is_complete,
             "rows": rows,
-            "charts": draw_charts(shown),
-            "by_day": list(reversed(shown)),
+            "charts": draw_charts(bars),
+            "bars": bars[::-1],
             "models": sorted(models.items(), key=lambda pair: (-pair[1].cost, -pair[1].prompt, pair[0])),
             "hosts": figures.group(sessions, "agent"),
             "sessions": [(scope, self._title(scope), totals) for scope, totals in costliest[:MAX_SESSIONS]],
@@ -186,9 +188,8 @@ def _sum_last(by_day: dict[date, Totals], days: int) -> Totals:
 # --- charts ------------------------------------------------------------------
 
 
-def draw_charts(days: Sequence[tuple[date, Totals]]) -> list[Chart]:
+def draw_charts(bars: Sequence[Bar]) -> list[Chart]:
     """Draw the charts of a period."""
-    bars = _make_bars(days)
     totals = [bar.totals for bar in bars]
 
     def series(kind: str, name: str, read: Callable[[Totals], float]) -> Series:
@@ -244,7 +245,7 @@ def draw_charts(days: Sequence[tuple[date, Totals]]) -> list[Chart]:
     ]
 
 
-def _make_bars(days: Sequence[tuple[date, Totals]]) -> list[Bar]:
+def make_bars(days: Sequence[tuple[date, Totals]]) -> list[Bar]:
     """Return a column for each day, or for each week if there are many days."""
     size = 1 if len(days) <= MAX_BARS else 7
     bars: list[Bar] = []
