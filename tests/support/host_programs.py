@@ -34,17 +34,23 @@ def install_package(package: str, version: str) -> Path:
     folder = CACHE / f"{package.rpartition('/')[2]}-{version}"
     modules = folder / "node_modules"
     if not (modules / package).exists():
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "package.json").write_text('{"private": true}')
+        # Renamed when it is complete: an installation that was broken off leaves packages without some of their files.
+        started = CACHE / f"{folder.name}.{os.getpid()}"
+        started.mkdir(parents=True)
+        (started / "package.json").write_text('{"private": true}')
         npm = [shutil.which("npm") or "npm", "install", "--no-audit", "--no-fund", "--loglevel=error"]
         command = [*npm, f"{package}@{version}"]
-        done = subprocess.run(command, cwd=folder, env=_with_node(package), capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=started, env=_with_node(package), capture_output=True, text=True, check=False
+        )
         if done.returncode:
-            shutil.rmtree(folder)
+            shutil.rmtree(started)
         if any(code in done.stderr for code in _NOT_FOR_THIS_MACHINE):
             raise NotForThisMachineError(f"npm has no {package} {version} for {sys.platform} on {platform.machine()}")
         if done.returncode:
             raise AssertionError(f"{command}: {done.stderr}")
+        shutil.rmtree(folder, ignore_errors=True)
+        started.rename(folder)
     return modules
 
 
