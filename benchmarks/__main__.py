@@ -734,28 +734,51 @@ def inspector(*, messages: int, as_json: bool) -> None:
     help="The folder in which npm installed openclaw; default that on the PATH.",
 )
 @click.option("--alone", is_flag=True, help="OpenClaw as it is, without Holdfast.")
-@click.option("--facts", type=click.Choice(["openclaw", "openclaw-2"]), default="openclaw", show_default=True)
+@click.option(
+    "--peer",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="The folder of another plugin, in place of Holdfast.",
+)
+@click.option(
+    "--facts", type=click.Choice(["openclaw", "openclaw-2", "openclaw-3"]), default="openclaw", show_default=True
+)
+@click.option(
+    "--words", type=click.Choice(["own", "other"]), default="own", show_default=True, help="Of a fact, or other ones."
+)
 @click.option("--keep", type=click.Path(path_type=Path), help="Keep logs and memory in this new folder.")
 @as_json
-def openclaw(*, host: Path | None, alone: bool, facts: str, keep: Path | None, as_json: bool) -> None:
+def openclaw(
+    *, host: Path | None, alone: bool, peer: Path | None, facts: str, words: str, keep: Path | None, as_json: bool
+) -> None:
     """Whether what was said in passing is in the request with the question about it, inside the real OpenClaw."""
     import tempfile  # noqa: PLC0415 - as above
 
     from benchmarks.openclaw import TURNS, find_host, load_facts, measure  # noqa: PLC0415 - as above
 
     command, rows = find_host(host), load_facts(facts)
-    turns = TURNS + sum(bool(fact.question) for fact in rows)
+    turns = TURNS + sum(bool(fact.ask(words)) for fact in rows)
     with tempfile.TemporaryDirectory() as temporary, Progress(turns) as progress:
         folder = keep or Path(temporary) / "trial"
         folder.mkdir(parents=True)
         found = measure(
-            rows, command=command, folder=folder, with_memory=not alone, progress=lambda n: progress.advance(n, "turns")
+            rows,
+            command=command,
+            folder=folder,
+            with_memory=not alone and peer is None,
+            words=words,
+            peer=peer,
+            progress=lambda n: progress.advance(n, "turns"),
         )
     if as_json:
-        emit_json({"with_holdfast": not alone, **found, **machine()})
+        emit_json({"with_holdfast": not alone and peer is None, "words": words, **found, **machine()})
         return
     row = {name: found[name] for name in ("facts", "answered", "compactions", "turns", "failed", "seconds_a_turn")}
-    print_table({"OpenClaw alone" if alone else "with Holdfast": row}, first="")
+    name = "with Holdfast"
+    if alone:
+        name = "OpenClaw alone"
+    elif peer is not None:
+        name = f"with {peer.name}"
+    print_table({name: row}, first="")
     tokens = found["request_tokens"]
     print_table(
         {kind: {"answered": str(ok), "tokens": tokens[kind]} for kind, ok in found["by_fact"].items()}, first="fact"

@@ -49,7 +49,10 @@ TURN_SECONDS: Final = 180
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fact:
-    """Something that is said in passing, and the question about it; none for what a later fact changes."""
+    """Something that is said in passing, and the question about it; none for what a later fact changes.
+
+    `other` asks the same in other words.
+    """
 
     turn: int
     kind: str
@@ -57,10 +60,15 @@ class Fact:
     text: str
     question: str = ""
     answer: str = ""
+    other: str = ""
+
+    def ask(self, words: str) -> str:
+        """Return the question in the fact's own words, or in other ones; empty if there is none."""
+        return self.other if words == "other" else self.question
 
 
-FACTS: Final = ("openclaw", "openclaw-2")
-"""The sets of facts. The gate of recall was tuned with the first one in view."""
+FACTS: Final = ("openclaw", "openclaw-2", "openclaw-3")
+"""The sets of facts. The gate of recall was tuned with the first one in view; the third also asks in other words."""
 
 
 def load_facts(name: str = FACTS[0]) -> list[Fact]:
@@ -299,10 +307,12 @@ def run_gateway(
     with_memory: bool = True,
     agents: Mapping[str, Any] | None = None,
     plugin: Mapping[str, Any] | None = None,
+    peer: Path | None = None,
 ) -> Iterator[tuple[ScriptedModel, str]]:
     """Run the gateway of OpenClaw in an empty home, in front of a scripted model.
 
-    `agents` adds to that setting, `plugin` are options of our plugin.
+    `agents` adds to that setting, `plugin` are options of our plugin. `peer` is the folder of another plugin, which is
+    installed as its users do.
     """
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -324,6 +334,11 @@ def run_gateway(
         ).install()
     url = f"http://127.0.0.1:{port}"
     with (folder / "gateway.log").open("wb") as output:
+        if peer is not None:
+            install = [*command, "plugins", "install", "--link", str(peer)]
+            subprocess.run(  # noqa: S603 - the plugin that the caller names
+                install, env=environ, stdout=output, stderr=output, cwd=folder / "work", check=True
+            )
         start = partial(
             subprocess.Popen,
             [*command, "gateway", "run"],
@@ -371,15 +386,20 @@ def measure(
     command: list[str],
     folder: Path,
     with_memory: bool = True,
+    words: str = "own",
+    peer: Path | None = None,
     progress: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Run the trial in an empty folder, and count the answers that are in the request with their question."""
-    asked = [fact for fact in facts if fact.question]
+    """Run the trial in an empty folder, and count the answers that are in the request with their question.
+
+    A run asks in own words or in other words, and not both: the block of one question may answer the other.
+    """
+    asked = [fact for fact in facts if fact.ask(words)]
     failed: list[str] = []
     seconds: list[float] = []
     found: dict[str, bool] = {}
     sent: dict[str, int] = {}
-    with run_gateway(command, folder, with_memory=with_memory) as (model, url):
+    with run_gateway(command, folder, with_memory=with_memory, peer=peer) as (model, url):
 
         def say(text: str) -> list[dict[str, Any]]:
             """Take a turn, and return the requests that the model got."""
@@ -397,7 +417,8 @@ def measure(
             model.is_refusing = number == TURNS
             say(make_turn(number, facts, folder / "work"))
         for fact in asked:
-            requests = [body for body in say(fact.question) if fact.question in _texts(body)]
+            question = fact.ask(words)
+            requests = [body for body in say(question) if question in _texts(body)]
             found[fact.kind] = any(fact.answer in _texts(body) for body in requests[:1])
             sent[fact.kind] = max((len(_texts(body)) // 4 for body in requests), default=0)
             with (folder / "requests.jsonl").open("a") as file:
