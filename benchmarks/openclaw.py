@@ -335,7 +335,7 @@ def run_gateway(
     url = f"http://127.0.0.1:{port}"
     with (folder / "gateway.log").open("wb") as output:
         if peer is not None:
-            install = [*command, "plugins", "install", "--link", str(peer)]
+            install = [*command, "plugins", "install", "--force", "--accept-capabilities", "--link", str(peer)]
             subprocess.run(  # noqa: S603 - the plugin that the caller names
                 install, env=environ, stdout=output, stderr=output, cwd=folder / "work", check=True
             )
