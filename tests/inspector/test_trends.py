@@ -76,6 +76,13 @@ def test_a_turn_without_reported_usage_says_so(costly: Running) -> None:
     assert "$" not in text.split("turn-figures")[1].split("</dl>")[0]
 
 
+def test_a_session_that_was_only_imported_has_its_page(costly: Running) -> None:
+    """Without a chart, and with the usage that its messages have."""
+    text = get(costly, "session?session=local+%3Ci%3Emodel%3C%2Fi%3E")
+    assert "price unknown" in text
+    assert "And the wind?" in text
+
+
 def test_a_refused_turn_says_so(costly: Running) -> None:
     """Its price is not unknown: there is none."""
     assert "<dd>refused</dd>" in get(costly, "turn?session=refused&turn=1&page=1")

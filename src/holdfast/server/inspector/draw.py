@@ -72,6 +72,8 @@ def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
     Places across are shares of the width, so that texts keep their shape. If there are too many turns, each column is
     the last of several, with the marks of all of them. The limit is drawn last, over the columns.
     """
+    if not turns:
+        return Markup()
     step = max(1, -(-len(turns) // MAX_COLUMNS))
     groups = [turns[max(0, end - step) : end] for end in range(len(turns), 0, -step)][::-1]
     sizes = [max(turn.source.window, _used(turn.source)) for turn in turns]
@@ -103,7 +105,7 @@ def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
         f'<text x="46" y="{_height(value, top) + 4:.1f}" text-anchor="end">{shorten_number(value)}</text>'
         for value in _ticks(top)
     )
-    label = f"tokens of {len(turns)} requests by part; the limit is {turns[-1].source.window:,} tokens" if turns else ""
+    label = f"tokens of {len(turns)} requests by part; the limit is {turns[-1].source.window:,} tokens"
     return Markup(  # noqa: S704 - numbers and our own names only
         f'<div class="plot"><svg class="axis" width="50" height="{CHART_HEIGHT}" aria-hidden="true">'
         f'<text class="unit" x="46" y="10" text-anchor="end">tokens</text>{axis}</svg>'

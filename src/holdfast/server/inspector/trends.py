@@ -102,10 +102,14 @@ class Figures:
         """The prices in the settings."""
         return self._engine.settings.model.prices
 
-    def update(self) -> bool:
-        """Add up what is new; return whether everything is added. The rest of a large memory is left to a thread."""
+    def update(self, tenants: Sequence[str] | None = None) -> bool:
+        """Add up what is new; return whether everything is added. The rest of a large memory is left to a thread.
+
+        `tenants` are those whose figures are needed; by default all.
+        """
         store = self._engine._memory.store
-        tenants = self._sessions.tenants()
+        if tenants is None:
+            tenants = self._sessions.tenants()
         with self._lock:
             if self._thread is not None and self._thread.is_alive():
                 return False
@@ -124,12 +128,12 @@ class Figures:
 
     def session(self, scope: Scope) -> Totals:
         """Return the totals of a session."""
-        self.update()
+        self.update([scope.tenant])
         return figures.sum_session(self._engine._memory.store, scope, prices=self.prices)
 
     def turn(self, scope: Scope, number: int) -> TurnCost | None:
         """Return the figures of a turn."""
-        self.update()
+        self.update([scope.tenant])
         return figures.read_turn(self._engine._memory.store, scope, number, prices=self.prices)
 
     def trends(self, params: data.Params, *, today: date) -> dict[str, Any]:

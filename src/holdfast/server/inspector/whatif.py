@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from markupsafe import Markup
 from msgspec import structs
 
 from holdfast import figures
@@ -244,9 +243,7 @@ class WhatIf:
             Side(turns=replayed, model=other, price=find_price(other, prices=prices)),
         )
         top = max((turn.past.source.window for side in sides for turn in side.turns), default=0)
-        charts: list[Markup] = []
-        if replayed:
-            charts = [draw.timeline([turn.past for turn in side.turns], at_least=top) for side in sides]
+        charts = [draw.timeline([turn.past for turn in side.turns], at_least=top) for side in sides]
         return {"before": sides[0], "after": sides[1], "charts": charts, "rows": compare(*sides)}
 
 

@@ -1,0 +1,74 @@
+"""The proxy records usage, model, time and refusals of the requests that pass."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import pytest
+from anthropic import Anthropic, APIStatusError
+from anthropic.types import ToolParam
+
+from holdfast import figures
+from holdfast.messages import Usage
+from holdfast.models.scripted import ScriptedReply
+from holdfast.store.base import Scope, TurnFigures
+from holdfast.testing.provider import Raw, overflow
+
+from .conftest import OWNER, Running, Start
+
+LS: ToolParam = {"name": "ls", "description": "List a folder.", "input_schema": {"type": "object", "properties": {}}}
+USAGE = Usage(input=40, output=7, cache_read=120, cache_write=3)
+
+
+def ask(server: Running, text: str, *, stream: bool = False) -> None:
+    """Send a request to the proxy as Claude Code does."""
+    headers = {"x-claude-code-session-id": "s1", **OWNER}
+    with Anthropic(base_url=server.url, api_key="key", max_retries=0, default_headers=headers) as client:
+        if not stream:
+            client.messages.create(
+                model="claude-x", max_tokens=100, messages=[{"role": "user", "content": text}], tools=[LS]
+            )
+            return
+        with client.messages.stream(
+            model="claude-x", max_tokens=100, messages=[{"role": "user", "content": text}], tools=[LS]
+        ) as events:
+            events.get_final_text()
+
+
+def read(server: Running) -> list[TurnFigures]:
+    """Return the figures of all turns."""
+    store = server.engine._memory.store
+    (scope,) = [scope for scope in store.sessions() if scope.session == "s1"] or [Scope(session="s1")]
+    assert figures.update(store, [scope.tenant], seconds=60)
+    return store.read_turns(scope, first=1, last=99)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_reply_has_its_usage_its_model_and_its_time(start: Start, *, stream: bool) -> None:
+    """They are those that the provider reported; the time is from the window to the end of the reply."""
+    with start([ScriptedReply(text="The port is 5433. 端口", usage=USAGE)]) as server:
+        ask(server, "Which port? 哪个端口?", stream=stream)
+        (turn,) = read(server)
+        assert turn.usage == USAGE
+        assert turn.model
+        assert turn.replying is not None
+        assert not turn.is_refused
+
+
+def test_an_error_of_the_provider_is_a_refused_turn(start: Start) -> None:
+    """It has no usage, and so no price."""
+    error = Raw(429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}})
+    with start([error]) as server:
+        with pytest.raises(APIStatusError):
+            ask(server, "Which port?")
+        (turn,) = read(server)
+        assert turn.is_refused
+        assert turn.usage is None
+
+
+def test_a_window_that_was_refused_as_too_large_is_counted(start: Start) -> None:
+    """Whether or not a smaller one follows."""
+    with start([overflow(requested=2_000, limit=1_000), "Now it fits."]) as server:
+        with suppress(APIStatusError):
+            ask(server, "words " * 900)
+        assert read(server)[0].is_refused
