@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Final
 
 DISTRIBUTION: Final = "holdfast-memory"
@@ -17,13 +18,14 @@ def install_command(*extras: str) -> str:
     return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
 
 
-def find_other_projects() -> list[str]:
+@cache
+def find_other_projects() -> tuple[str, ...]:
     """Return the other installed distributions that have files in our import package, with their versions."""
     # This reads the list of files of every installed distribution, which takes longer than most commands do.
     from importlib import metadata  # noqa: PLC0415
 
     providers = dict.fromkeys(metadata.packages_distributions().get("holdfast", ()))
-    return [f"{name} {metadata.version(name)}" for name in providers if name != DISTRIBUTION]
+    return tuple(f"{name} {metadata.version(name)}" for name in providers if name != DISTRIBUTION)
 
 
 def explain_other_project(project: str) -> str:

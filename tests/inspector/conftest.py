@@ -6,7 +6,7 @@ import shutil
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ HEALTH = Health(
     findings=[("ok", "all is well"), ("wrong", "<b>broken</b>")], settings=[("recall.enabled", "true", "default")]
 )
 NOTES = [Note(path="MEMORY.md", text="# Notes\n\n- the tide table is in `tides.csv`")]
-OUTSIDE = Outside(health=lambda: HEALTH, notes=lambda: NOTES)
+OUTSIDE = Outside(health=lambda is_thorough: replace(HEALTH, is_thorough=is_thorough), notes=lambda: NOTES)
 
 
 @dataclass(frozen=True)

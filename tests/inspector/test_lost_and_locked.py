@@ -86,6 +86,8 @@ def test_health_shows_problems_first(running: Running, browser: Any) -> None:
         assert page.is_visible("text=<b>broken</b>")
         assert not page.is_visible("text=all is well")
         assert not page.is_visible("text=recall.enabled")
+        page.click("text=Check every row")
+        page.wait_for_selector("text=Every row of the store was read.")
         page.click("text=1 check passed")
         assert page.is_visible("text=all is well")
         page.click("text=All 1 settings")

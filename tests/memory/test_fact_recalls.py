@@ -38,8 +38,10 @@ def test_recalls_are_added_up_over_days_and_sessions(open_store: Callable[[Path]
         store.add_records(count_recalls(store, facts, scope=scope, time=time))
     owner = Scope(project="p")
     assert read_recalls(store, owner) == {
-        (owner, "a"): FactRecalls(count=3, last_time=MARCH + DAY),
-        (owner, "b"): FactRecalls(count=2, last_time=MARCH + 5),
+        owner: {
+            "a": FactRecalls(count=3, last_time=MARCH + DAY),
+            "b": FactRecalls(count=2, last_time=MARCH + 5),
+        }
     }
     assert len(store.read_records(Select(scope=owner, across=True), kind=FACT_RECALLS)) == 3
     store.close()
@@ -60,7 +62,7 @@ def test_a_turn_counts_the_facts_of_its_block(tmp_path: Path) -> None:
     with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
         (fact,) = engine.session("s0", project="p").facts()
         recalls = read_recalls(engine._memory.store, Scope(project="p"))
-        assert recalls == {(Scope(project="p"), fact.id): FactRecalls(count=2, last_time=MARCH)}
+        assert recalls == {Scope(project="p"): {fact.id: FactRecalls(count=2, last_time=MARCH)}}
 
 
 def test_a_hook_counts_the_facts_of_its_block(tmp_path: Path) -> None:
@@ -76,4 +78,4 @@ def test_a_hook_counts_the_facts_of_its_block(tmp_path: Path) -> None:
         }
         assert "7001" in str(hooks.handle(prompt))
         recalls = read_recalls(memory.store, Scope(project="/p"))
-        assert recalls == {(Scope(project="/p"), fact.id): FactRecalls(count=1, last_time=MARCH)}
+        assert recalls == {Scope(project="/p"): {fact.id: FactRecalls(count=1, last_time=MARCH)}}

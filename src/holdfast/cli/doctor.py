@@ -84,8 +84,13 @@ def print_findings(*, home: Path | None, mend: bool, as_json: bool) -> None:
         sys.exit(1)
 
 
-def check_all(home: Path | str | None, *, project: Path | None, mend: bool = False) -> list[Finding]:
-    """Run every check, with the settings of a project or with those of the user alone."""
+def check_all(
+    home: Path | str | None, *, project: Path | None, mend: bool = False, is_thorough: bool = True
+) -> list[Finding]:
+    """Run every check, with the settings of a project or with those of the user alone.
+
+    Without `is_thorough`, those are left out that read every row of the store.
+    """
     system = f"{platform.system()} {platform.machine()}"
     installed = [
         Finding("ok", f"holdfast {__version__}, Python {platform.python_version()}, {system}"),
@@ -116,7 +121,15 @@ def check_all(home: Path | str | None, *, project: Path | None, mend: bool = Fal
         file = default_path() if address else store_file(home, settings=settings)
     except HoldfastError as error:
         return [*installed, *problems, Finding("wrong", str(error))]
-    checks = _Checks(settings, choice, file, folder=file if address else file.parent, address=address, mend=mend)
+    checks = _Checks(
+        settings,
+        choice,
+        file,
+        folder=file if address else file.parent,
+        address=address,
+        mend=mend,
+        is_thorough=is_thorough,
+    )
     memory = (*checks.search(), *checks.memory(), *checks.disk())
     return [*installed, *problems, *memory, *checks.hooks(), *checks.agents()]
 
@@ -144,6 +157,7 @@ class _Checks:
     folder: Path
     address: str | None
     mend: bool
+    is_thorough: bool
 
     def search(self) -> Iterator[Finding]:
         for reason in self.choice.reasons:
@@ -168,7 +182,9 @@ class _Checks:
         try:
             if self.address:
                 with open_server(self.address, self.settings, timeout=0) as server:
-                    yield from _list_health(server.check(), repair="restore it from a backup of the server")
+                    yield from _list_health(
+                        server.check(is_thorough=self.is_thorough), repair="restore it from a backup of the server"
+                    )
                     yield from self.learning(server)
                 return
             if not file.exists():
@@ -198,7 +214,7 @@ class _Checks:
             yield Finding("note", problem)
 
     def database(self, file: Path) -> Iterator[Finding]:
-        health = check(file)
+        health = check(file, is_thorough=self.is_thorough)
         yield from _list_health(health, repair="run `holdfast doctor --repair`")
         if health.sound:
             with SqliteStore(file) as store:

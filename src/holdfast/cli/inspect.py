@@ -77,7 +77,7 @@ def look_outside(memory: SharedMemory) -> Outside:
         except SettingsError:  # `check_all` says what is wrong
             return None
 
-    def health() -> Health:
+    def health(is_thorough: bool) -> Health:
         from holdfast.cli.doctor import check_all  # noqa: PLC0415 - takes time
         from holdfast.providers.wire import find as find_value  # noqa: PLC0415 - takes time
         from holdfast_agent.settings import CHAT  # noqa: PLC0415 - takes time
@@ -89,8 +89,8 @@ def look_outside(memory: SharedMemory) -> Outside:
             for name, source in loaded.origins.items():
                 value = find_value(values, name)
                 settings.append((name, "" if value is None else json.dumps(value, ensure_ascii=False), source))
-        findings = check_all(memory.store, project=memory.owner)
-        return Health(findings=[(one.level, one.what) for one in findings], settings=settings)
+        findings = check_all(memory.store, project=memory.owner, is_thorough=is_thorough)
+        return Health(findings=[(one.level, one.what) for one in findings], settings=settings, is_thorough=is_thorough)
 
     def notes() -> list[Note]:
         from holdfast_agent.note_files import find_notes  # noqa: PLC0415 - takes time

@@ -24,10 +24,6 @@ class FactRecalls:
     count: int = 0
     last_time: int = 0
 
-    def add(self, *, count: int, time: int) -> FactRecalls:
-        """Return the sum with later or earlier recalls."""
-        return FactRecalls(count=self.count + count, last_time=max(self.last_time, time))
-
 
 def count_recalls(store: Store, fact_ids: Sequence[str], *, scope: Scope, time: int) -> list[Record]:
     """Return the record to store if these facts were recalled in a session; none if there are no facts.
@@ -46,12 +42,19 @@ def count_recalls(store: Store, fact_ids: Sequence[str], *, scope: Scope, time: 
     return [Record(scope=scope, kind=FACT_RECALLS, key=day, data={"facts": counts}, time=time, is_durable=False)]
 
 
-def read_recalls(store: Store, scope: Scope, *, across: Across = True) -> Mapping[tuple[Scope, str], FactRecalls]:
+def read_recalls(store: Store, scope: Scope, *, across: Across = True) -> Mapping[Scope, Mapping[str, FactRecalls]]:
     """Return how often facts were recalled, by the owner of the session (its scope without the session) and by id."""
-    found: dict[tuple[Scope, str], FactRecalls] = {}
+    sums: dict[Scope, dict[str, list[int]]] = {}
     for record in store.read_records(Select(scope=scope, across=across), kind=FACT_RECALLS):
-        owner = replace(record.scope, session="")
+        known = sums.setdefault(replace(record.scope, session=""), {})
         for fact_id, (count, time) in record.data["facts"].items():
-            known = found.get((owner, fact_id), FactRecalls())
-            found[owner, fact_id] = known.add(count=count, time=time)
+            if fact_id not in known:
+                known[fact_id] = [count, time]
+                continue
+            one = known[fact_id]
+            one[0] += count
+            one[1] = max(one[1], time)
+    found: dict[Scope, dict[str, FactRecalls]] = {}
+    for owner, counts in sums.items():
+        found[owner] = {fact_id: FactRecalls(count=count, last_time=last) for fact_id, (count, last) in counts.items()}
     return found

@@ -292,17 +292,25 @@ class Note:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Health:
-    """The findings of `holdfast doctor`, and the name, value and source of each setting in force."""
+    """The findings of `holdfast doctor`, and the name, value and source of each setting in force.
+
+    `is_thorough` tells whether every row of the store was read.
+    """
 
     findings: Sequence[tuple[str, str]] = ()
     settings: Sequence[tuple[str, str, str]] = ()
+    is_thorough: bool = True
+
+
+def _check_nothing(_: bool) -> Health:  # noqa: FBT001 - as `Outside.health`
+    return Health()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outside:
-    """Data of the pages that is not from the store."""
+    """Data of the pages that is not from the store; `health` takes whether every row is to be checked."""
 
-    health: Callable[[], Health] = Health
+    health: Callable[[bool], Health] = _check_nothing
     notes: Callable[[], Sequence[Note]] = tuple
 
 

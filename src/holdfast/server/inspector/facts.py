@@ -12,8 +12,8 @@ from urllib.parse import parse_qsl
 from holdfast.engine import Engine
 from holdfast.errors import InputError
 from holdfast.memory import facts as versions
-from holdfast.memory.conflicts import Conflict
-from holdfast.memory.exclusion import Exclusions, exclude
+from holdfast.memory.conflicts import Conflict, find_conflicts
+from holdfast.memory.exclusion import exclude
 from holdfast.memory.fact_recalls import FactRecalls, read_recalls
 from holdfast.memory.sessions import make_title
 from holdfast.server.inspector.data import EVERYTHING, PAGE, Params, parse_scope
@@ -41,6 +41,9 @@ STATES: Final[Mapping[str, str]] = {
 """The choices of which facts are listed, with the words that the page has for them."""
 
 FactKey = tuple[Scope, str]
+NEVER: Final = FactRecalls()
+CONFLICT_SECONDS: Final = 0.05
+"""How long a page looks for contradictions before it is shown without the rest."""
 
 
 # --- the list ----------------------------------------------------------------
@@ -53,7 +56,6 @@ class FactView:
     Attributes:
         row: Its newest version.
         earlier: Earlier words of it, oldest first.
-        successor: The fact that replaced it.
         holds: Whether it holds now.
         is_excluded: Whether recall leaves it out.
         recalls: How often it was recalled, and when last.
@@ -61,10 +63,9 @@ class FactView:
 
     row: FactRow
     earlier: tuple[FactRow, ...] = ()
-    successor: FactRow | None = None
     holds: bool = True
     is_excluded: bool = False
-    recalls: FactRecalls = field(default_factory=FactRecalls)
+    recalls: FactRecalls = NEVER
 
     def matches(self, params: Params) -> bool:
         """Return whether it is one of those that the filters of the page name."""
@@ -89,10 +90,11 @@ class FactView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactList:
-    """All facts of a memory, newest first, and those that contradict each other."""
+    """All facts of a memory, and those that contradict each other; `is_complete` if all of these were found."""
 
     facts: tuple[FactView, ...]
     conflicts: tuple[Conflict, ...]
+    is_complete: bool
 
 
 def sort_facts(facts: Sequence[FactView], params: Params) -> list[FactView]:
@@ -114,53 +116,89 @@ class Facts:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._lock = Lock()
-        self._found: dict[Scope, tuple[list[FactRow], Exclusions, list[Conflict]]] = {}
+        self._found: dict[Scope, tuple[tuple[list[FactRow], frozenset[frozenset[str]]], list[Conflict]]] = {}
         self._titles: dict[Scope, str] = {}
 
-    def read(self, tenants: Sequence[str]) -> FactList:
-        """Read all facts."""
+    def read(self, tenants: Sequence[str], *, seconds: float = CONFLICT_SECONDS) -> FactList:
+        """Read all facts, and find contradictions among them for a while."""
         views: list[FactView] = []
-        conflicts: list[Conflict] = []
+        groups: dict[Scope, list[FactRow]] = {}
+        settled: set[frozenset[str]] = set()
         for tenant in tenants:
-            some, found = self._read_tenant(Scope(tenant=tenant))
+            some, pairs = self._read_tenant(Scope(tenant=tenant), groups)
             views += some
-            conflicts += found
-        return FactList(facts=tuple(views), conflicts=tuple(conflicts))
+            settled |= pairs
+        conflicts, is_complete = self._find_conflicts(groups, frozenset(settled), seconds=seconds)
+        return FactList(facts=tuple(views), conflicts=conflicts, is_complete=is_complete)
 
-    def _read_tenant(self, scope: Scope) -> tuple[list[FactView], list[Conflict]]:
+    def _read_tenant(
+        self, scope: Scope, groups: dict[Scope, list[FactRow]]
+    ) -> tuple[list[FactView], frozenset[frozenset[str]]]:
+        """Return the facts of a tenant and the settled pairs; add those that may contradict others to the groups."""
         memory = self._engine._memory
-        rows = memory.store.read_facts(Select(scope=scope, across=EVERYTHING))
+        everything = Select(scope=scope, across=EVERYTHING)
+        rows = memory.store.read_facts(everything)
         hidden = memory.exclusions(scope=scope, across=EVERYTHING)
+        long_term = {record.key for record in memory.store.read_records(everything, kind=versions.LONG_TERM)}
         recalls = read_recalls(memory.store, scope, across=EVERYTHING)
         # A folder that several owners imported gives each of them facts of the same ids.
-        known: dict[FactKey, list[FactRow]] = {}
+        known: dict[Scope, dict[str, list[FactRow]]] = {}
         for row in rows:
-            known.setdefault((row.scope, row.id), []).append(row)
-        newest = {(owner_of(row.scope), row.id): row for row in rows}
+            known.setdefault(row.scope, {}).setdefault(row.id, []).append(row)
         views: list[FactView] = []
-        for history in known.values():
-            row = history[-1]
-            owner = owner_of(row.scope)
-            view = FactView(
-                row=row,
-                earlier=_list_earlier(history),
-                successor=newest.get((owner, row.superseded_by or "")),
-                holds=row.superseded_by is None and not row.deleted,
-                is_excluded=row.id in hidden.facts,
-                recalls=recalls.get((owner, row.id), FactRecalls()),
-            )
-            views.append(view)
-        return views, self._find_conflicts(rows, hidden, scope=scope)
+        for owned_by, facts in known.items():
+            owner = owner_of(owned_by)
+            counts = recalls.get(owner, {})
+            for key, history in facts.items():
+                row = history[-1]
+                holds = row.superseded_by is None and not row.deleted
+                view = FactView(
+                    row=row,
+                    earlier=_list_earlier(history),
+                    holds=holds,
+                    is_excluded=key in hidden.facts,
+                    recalls=counts.get(key, NEVER),
+                )
+                views.append(view)
+                if holds and not view.is_excluded and key not in long_term:
+                    groups.setdefault(owner, []).append(row)
+        return views, hidden.pairs
 
-    def _find_conflicts(self, rows: list[FactRow], hidden: Exclusions, *, scope: Scope) -> list[Conflict]:
-        """Find contradictions, or return those of the last time if nothing has changed: comparing facts takes time."""
-        with self._lock:
-            known_rows, known_hidden, found = self._found.get(scope, ([], Exclusions(), []))
-        if (known_rows, known_hidden) == (rows, hidden):
-            return found
-        found = self._engine._memory.conflicts(scope=scope, across=EVERYTHING)
-        with self._lock:
-            self._found[scope] = (rows, hidden, found)
+    def _find_conflicts(
+        self, groups: Mapping[Scope, list[FactRow]], settled: frozenset[frozenset[str]], *, seconds: float
+    ) -> tuple[tuple[Conflict, ...], bool]:
+        """Find contradictions of each owner, or return those of the last time if nothing has changed.
+
+        Comparing thousands of facts takes longer than a page may: what is not found in time is found by the next call.
+        """
+        end = time.monotonic() + seconds
+        found: list[Conflict] = []
+        is_complete = True
+        for owner, rows in groups.items():
+            key = (rows, settled)
+            with self._lock:
+                known = self._found.get(owner)
+            if known is not None and known[0] == key:
+                found += known[1]
+                continue
+            if time.monotonic() > end:
+                is_complete = False
+                continue
+            own = find_conflicts(rows, settled=settled)
+            with self._lock:
+                self._found[owner] = (key, own)
+            found += own
+        found.sort(key=lambda conflict: -conflict.facts[-1].time)
+        return tuple(found), is_complete
+
+    def find_successors(self, facts: Sequence[FactRow]) -> dict[FactKey, FactRow]:
+        """Return the fact that replaced each of those that were replaced."""
+        found: dict[FactKey, FactRow] = {}
+        for row in facts:
+            if row.superseded_by:
+                select = Select(scope=owner_of(row.scope), across=True)
+                for successor in self._engine._memory.store.read_facts(select, keys=[row.superseded_by]):
+                    found[row.scope, row.id] = successor
         return found
 
     def find_sources(self, facts: Sequence[FactRow]) -> dict[FactKey, Scope]:

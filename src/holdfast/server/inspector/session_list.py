@@ -203,18 +203,23 @@ class SessionList:
         end = time.monotonic() + TITLE_SECONDS
         titles: dict[Scope, str] = {}
         for one in sessions:
-            # A message that is forgotten changes the count: it may have been the title.
-            key = (one.scope, one.messages)
-            with self._lock:
-                title = self._titles.get(key)
-            if title is None:
-                if time.monotonic() > end:
-                    continue
-                title = make_title(self._engine._memory.store, one.scope)
-                with self._lock:
-                    self._titles[key] = title
-            titles[one.scope] = title
+            if time.monotonic() <= end or self._title_key(one) in self._titles:
+                titles[one.scope] = self._find_title(one)
         return titles, len(titles) == len(sessions)
+
+    def _title_key(self, one: Listed) -> tuple[Scope, int]:
+        # A message that is forgotten changes the count: it may have been the title.
+        return one.scope, one.messages
+
+    def _find_title(self, one: Listed) -> str:
+        key = self._title_key(one)
+        with self._lock:
+            title = self._titles.get(key)
+        if title is None:
+            title = make_title(self._engine._memory.store, one.scope)
+            with self._lock:
+                self._titles[key] = title
+        return title
 
     def find_titles(self, scopes: Sequence[Scope]) -> dict[Scope, str]:
         """Return the titles of sessions, as many as can be read in a short time."""
@@ -236,5 +241,4 @@ class SessionList:
             recent = tuple(msgspec.convert(record.data, WindowSource) for record in records)
             with self._lock:
                 self._windows[key] = recent
-        title = make_title(store, one.scope)
-        return SessionRow(listed=one, title=title, model=model, recent=recent)
+        return SessionRow(listed=one, title=self._find_title(one), model=model, recent=recent)

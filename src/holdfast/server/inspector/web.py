@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
@@ -196,6 +197,7 @@ class Inspector:
             "/run": self.run,
             "/why": self.why,
             "/memory": self.memory,
+            "/conflicts": self.conflicts,
             "/overview": self.overview,
             "/notes": self.notes,
             "/erase": self.erase,
@@ -480,7 +482,9 @@ class Inspector:
             params=params,
             facts=shown,
             conflicts=[] if start else known.conflicts,
+            is_complete=known.is_complete,
             sources=sources,
+            successors=self._facts.find_successors([fact.row for fact in shown]),
             titles={scope: self._facts.find_title(scope) for scope in sources.values()},
             total=len(matching),
             holding=sum(fact.holds for fact in known.facts),
@@ -489,6 +493,11 @@ class Inspector:
             owners=self._list_owners(),
             states=facts.STATES,
         )
+
+    def conflicts(self, params: data.Params) -> str:
+        """Show the facts that contradict each other, however long it takes to find them."""
+        known = self._facts.read(self._sessions.tenants(), seconds=math.inf)
+        return self._render("_conflicts.html", params=params, conflicts=known.conflicts, is_complete=True)
 
     def overview(self, params: data.Params) -> str:
         """Show what a coming session of a project starts with."""
@@ -596,8 +605,8 @@ class Inspector:
         )
 
     def checks(self, params: data.Params) -> str:
-        """Show what `holdfast doctor` finds, and the settings in force. Checking a large store takes a while."""
-        return self._render("_checks.html", params=params, health=self._outside.health())
+        """Show what `holdfast doctor` finds, and the settings in force; with `all` after reading every row."""
+        return self._render("_checks.html", params=params, health=self._outside.health(bool(params.get("all"))))
 
     # --- what changes something --------------------------------------------------
 

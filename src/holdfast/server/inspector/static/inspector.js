@@ -208,6 +208,12 @@ document.addEventListener("click", async (event) => {
     $("#dialog").showModal();
   }
   if (target.closest("[data-close]")) $("#dialog").close();
+  const loader = target.closest("a[data-into]");
+  if (loader) {
+    event.preventDefault();
+    loader.textContent = "Checking…";
+    $(loader.dataset.into).innerHTML = await load(loader.getAttribute("href"));
+  }
   closeMenus(target.closest(".menu .actions") ? undefined : target.closest(".menu[open]"));
 });
 

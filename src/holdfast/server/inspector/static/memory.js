@@ -112,4 +112,5 @@ document.addEventListener("stored", async (event) => {
   list.innerHTML = text;
   for (const box of $$("[data-choose]")) box.checked = kept.has(itemOf(box));
   showBulk();
+  for (const box of $$("[data-load]", list)) box.innerHTML = await load(box.dataset.load);
 });
