@@ -105,6 +105,7 @@ bench: $(STAMP)
 # The pages that are generated, and the site in site/. A warning is an error.
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.settings > docs/settings.md
+	$(BIN)/python scripts/api_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 # The files to publish: made, checked, and used from an empty environment.
