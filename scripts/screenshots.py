@@ -8,9 +8,11 @@ Needs Playwright, Pillow and a Chromium. The sessions are the one of `holdfast d
 from __future__ import annotations
 
 import argparse
+import random
 import shutil
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import files
@@ -24,6 +26,7 @@ from playwright.sync_api import Browser, sync_playwright
 from holdfast import Engine, transcripts
 from holdfast.cli.inspect import look_outside
 from holdfast.cli.replay import replay_requests
+from holdfast.messages import Message, Text, Usage
 from holdfast.server.app import create_app
 from holdfast.server.inspector.web import address
 from holdfast.settings import Settings
@@ -56,6 +59,30 @@ def fill(engine: Engine) -> None:
     engine.work()
 
 
+def fill_weeks(folder: Path, settings: Settings) -> None:
+    """Make sessions of several weeks, with usage as providers report it."""
+    chance = random.Random(7)  # noqa: S311 - pictures
+    now = [0]
+    with Engine.open(folder, settings=settings, background=False, clock=lambda: now[0]) as engine:
+        for day in range(7 * WEEKS):
+            start = int(time.time() * 1000) - (7 * WEEKS - day) * 86_400_000
+            host, model = chance.choice(list(HOSTS.items()))
+            session = engine.session(f"{host}-{day}", agent=host, project="tidepay")
+            history: list[Message] = []
+            for turn in range(chance.randrange(6, 26)):
+                now[0] = start + turn * 60_000
+                text = f"Check step {turn} of the ledger import of day {day}. 请检查第{turn}步。" + " More words." * 60
+                history.append(Message(role="user", parts=(Text(text=text),)))
+                window = session.assemble(history, limit=8_000, model=model)
+                size = 40 * window.report.total_tokens
+                kept = int(size * (window.report.prefix_kept or 0.0) * 0.9)
+                usage = Usage(input=size - kept, output=chance.randrange(200, 2_000), cache_read=kept)
+                now[0] += chance.randrange(900, 9_000)
+                reply = Message(role="assistant", parts=(Text(text="It is fine."),), model=model, usage=usage)
+                history.append(reply)
+                session.append([reply], after=window.place)
+
+
 @contextmanager
 def serve(engine: Engine) -> Iterator[str]:
     """Serve the inspector, and give its address."""
@@ -82,8 +109,13 @@ SCREENS = {
     "why": "why?session=tidepay-ledger&message=140",
     "memory": "memory",
     "ask": "ask?q=At+how+many+seconds+of+ledger+lag+does+the+alert+fire%3F&b=recall.neighbours%3D0",
+    "trends": "trends",
+    "whatif": "whatif?session=tidepay-ledger&limit=16000&model=claude-sonnet-4-5&go=1",
     "health": "health",
 }
+WEEKS = 5
+"""How long before today the sessions begin that the page Trends adds up."""
+HOSTS = {"claude-code": "claude-sonnet-4-5", "codex": "gpt-5-mini", "pi": "my-local-model"}
 
 
 def shoot(browser: Browser, url: str, folder: Path, *, only: str | None) -> None:
@@ -94,6 +126,7 @@ def shoot(browser: Browser, url: str, folder: Path, *, only: str | None) -> None
         for name, path in SCREENS.items():
             if only in {None, name}:
                 page.goto(url + path)
+                page.wait_for_selector("[data-busy], [data-reload]", state="detached", timeout=600_000)
                 page.wait_for_timeout(900)
                 page.screenshot(path=folder / f"{name}-{theme}.png")
         page.close()
@@ -141,7 +174,7 @@ def record_tour(browser: Browser, url: str, file: Path) -> None:
     take(3)
     pictures = [frame.resize((896, 560)).quantize(64) for frame, _ in frames]
     pictures[0].save(
-        file, save_all=True, append_images=pictures[1:], duration=[time for _, time in frames], loop=0, optimize=True
+        file, save_all=True, append_images=pictures[1:], duration=[spent for _, spent in frames], loop=0, optimize=True
     )
 
 
@@ -152,18 +185,20 @@ def main() -> None:
     parser.add_argument("--only")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    with (
-        tempfile.TemporaryDirectory() as home,
-        Engine.open(home, settings=Settings(), background=False) as engine,
-        sync_playwright() as playwright,
-    ):
-        fill(engine)
-        with serve(engine) as url:
-            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-            shoot(browser, url, options.folder, only=options.only)
-            if options.only in {None, "tour"}:
-                record_tour(browser, url, options.folder / "tour.gif")
-            browser.close()
+    with tempfile.TemporaryDirectory() as home:
+        if options.only in {None, "trends"}:
+            fill_weeks(Path(home), Settings())
+        with (
+            Engine.open(home, settings=Settings(), background=False) as engine,
+            sync_playwright() as playwright,
+        ):
+            fill(engine)
+            with serve(engine) as url:
+                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+                shoot(browser, url, options.folder, only=options.only)
+                if options.only in {None, "tour"}:
+                    record_tour(browser, url, options.folder / "tour.gif")
+                browser.close()
 
 
 if __name__ == "__main__":
