@@ -5,7 +5,7 @@ Internal: `Session` is the public object, and its lock guards every use of a `Ti
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Final
@@ -484,40 +484,68 @@ def read_edits(store: Store, scope: Scope, *, after: int = 0) -> list[PastEdit]:
     return found
 
 
-def rebuild_window(
-    store: Store,
-    scope: Scope,
-    turn: int,
-    *,
-    count: TokenCounter,
-    turns: Sequence[PastTurn] | None = None,
-    edits: Sequence[PastEdit] | None = None,
-) -> Window:
-    """Make the window of a past turn again, from the archive and the recorded edits.
+class Histories:
+    """The messages that the client sent for past turns, whatever of them was in the window.
 
-    `turns` and `edits` are those of the session, if the caller has read them.
+    Each record holds only what is new since another turn. The history that was read last is kept: most turns continue
+    the one before.
+    """
+
+    def __init__(self, turns: Iterable[PastTurn]) -> None:
+        self._sources = {turn.key: turn.source for turn in turns}
+        self._last: tuple[str, list[int]] = ("", [])
+
+    def read(self, key: str) -> list[int]:
+        """Return the numbers of the messages of a turn; 0 for those that were not archived."""
+        last_key, last = self._last
+        chain: list[WindowSource] = []
+        at = key
+        while at != last_key and at in self._sources:
+            source = self._sources[at]
+            chain.append(source)
+            at = source.base
+        history = last.copy() if at == last_key else []
+        for source in reversed(chain):
+            history[source.kept :] = source.added
+        self._last = (key, history)
+        return history
+
+
+def rebuild_window(store: Store, scope: Scope, turn: int, *, count: TokenCounter) -> Window:
+    """Make the window of a past turn again, from the archive and the recorded edits.
 
     Raises:
         InputError: There is no such turn, or its window was not recorded or is forgotten.
         FormatError: An edit before it cannot be read.
     """
-    if turns is None:
-        turns = read_turns(store, scope)
-    if edits is None:
-        edits = read_edits(store, scope)
-    sources: dict[str, WindowSource] = {}
-    key = ""
-    for past in turns:
-        sources[past.key] = past.source
-        if past.number == turn:  # of two processes at the same turn, the newest
-            key = past.key
-    reports: list[Record] = []
-    if key:
-        reports = store.read_records(Select(scope=scope), kind=TURN, keys=[key])
+    turns = read_turns(store, scope)
+    for past in reversed(turns):  # of two processes at the same turn, the newest
+        if past.number == turn:
+            history = Histories(turns).read(past.key)
+            return remake_window(store, scope, past, history=history, edits=read_edits(store, scope), count=count)
+    raise InputError(f"the window of turn {turn} of session {scope.session!r} is not stored; see Session.timeline")
+
+
+def remake_window(
+    store: Store,
+    scope: Scope,
+    past: PastTurn,
+    *,
+    history: Sequence[int],
+    edits: Sequence[PastEdit],
+    count: TokenCounter,
+) -> Window:
+    """Make the window of a past turn again, from its history and the edits of the session.
+
+    Raises:
+        InputError: It is forgotten.
+        FormatError: An edit before it cannot be read.
+    """
+    turn = past.number
+    source = past.source
+    reports = store.read_records(Select(scope=scope), kind=TURN, keys=[past.key])
     if not reports:
         raise InputError(f"the window of turn {turn} of session {scope.session!r} is not stored; see Session.timeline")
-    source = sources[key]
-    history = _follow(sources, key)
     standing, new = _split_edits(edits, source, present={*source.system, *history})
     items = _read_items(store, scope, (*source.system, *history), (*standing, *new), count=count)
     items = editing.apply(editing.apply(items, standing), new)
@@ -533,11 +561,6 @@ def rebuild_window(
     return Window(items=items, provider=source.provider, valid=valid, report=report)
 
 
-def list_history(turns: Iterable[PastTurn], key: str) -> list[int]:
-    """Return the numbers of the messages that the client sent for a turn, whatever of them was in the window."""
-    return _follow({past.key: past.source for past in turns}, key)
-
-
 def _validate(items: Sequence[Item], provider: str) -> ValidWindow | None:
     """Return the valid form of a past window; None if messages were forgotten that it cannot be sent without."""
     if not items:  # the caller sent its question after it
@@ -547,18 +570,6 @@ def _validate(items: Sequence[Item], provider: str) -> ValidWindow | None:
         return validate([item.sent for item in items], provider, reasoning=links)
     except InvalidWindowError:
         return None
-
-
-def _follow(sources: Mapping[str, WindowSource], key: str) -> list[int]:
-    """Return the history of a turn. Each record holds only what is new since another turn."""
-    chain: list[WindowSource] = []
-    while source := sources.get(key):
-        chain.append(source)
-        key = source.base
-    history: list[int] = []
-    for source in reversed(chain):
-        history[source.kept :] = source.added
-    return [number for number in history if number]
 
 
 def _split_edits(
@@ -585,7 +596,7 @@ def _read_items(
 ) -> tuple[Item, ...]:
     """Read the messages of a window; those that left it are not read."""
     gone = editing.removed(edits)
-    wanted = tuple(number for number in numbers if number not in gone)
+    wanted = tuple(number for number in numbers if number and number not in gone)
     by_number = {row.id: row.message for row in store.read_messages(Select(scope=scope, ids=wanted))}
     found = [number for number in wanted if number in by_number]
     return tuple(make_items([by_number[number] for number in found], found, count=count))

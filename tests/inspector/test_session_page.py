@@ -6,16 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 from html import unescape
+from pathlib import Path
 from typing import Any
 
 import httpx2 as httpx
 import pytest
 
 from holdfast import Engine
-from holdfast.server.inspector.past import Pasts
+from holdfast.server.inspector.past import Pasts, make_window, make_window_before
+from holdfast.server.inspector.window_view import view_window
 from holdfast.session import Session
+from holdfast.settings import Embedding, Settings
 from inspector.conftest import Running
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, UNHURRIED
+from support.wire_conversations import TALKS, Talk
 
 Page = Any
 ROW = re.compile(r'<article class="message row[^"]*" id="m(\d+)"')
@@ -113,6 +117,37 @@ class TestWindowOfATurn:
         assert chart.rindex('class="limit"') > chart.rindex('<g class="turn"')
         assert "Turn 15: " in chart
         assert ">8k</text>" in text[text.index('<svg class="axis"') : text.index('<svg class="chart"')]
+
+
+@pytest.mark.parametrize("conversation", TALKS.values(), ids=TALKS.keys())
+def test_every_turn_of_every_format_can_be_shown(conversation: Talk, tmp_path: Path) -> None:
+    """Through cuts, a compaction and a forgotten message, with all messages of its window and nothing else."""
+    settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+    with Engine.open(tmp_path, settings=settings, background=False) as engine:
+        session = engine.session("s")
+        sent: list[Any] = []
+        for number, step in enumerate(conversation.steps(14)):
+            sent += step.wires
+            if number == 20:
+                session.compact(sent, limit=5_000)
+            session.assemble(sent, limit=5_000)
+        session.forget([session.messages()[6].id])
+        seen = Pasts(engine._memory.store).read(session.scope)
+        kinds = {one.edit.kind for one in seen.edits if one.edit is not None}
+        assert kinds >= {"trimmed", "compacted", "forgotten"}
+        reported = {report.turn for report in session.timeline()}  # a report that quotes what is forgotten is gone
+        assert len(reported) >= len(seen.turns) - 2
+        for turn in seen.turns:
+            if turn.number not in reported:
+                continue
+            window = make_window(session, seen, turn)
+            assert window.render() == session.window(turn.number).render()
+            view = view_window(seen, turn, window, make_window_before(session, seen, turn))
+            shown = [stretch for stretch in view.stretches() if stretch.kind != "left"]
+            places = [place for stretch in shown for place in range(stretch.start, stretch.stop)]
+            assert places == list(range(len(window.items)))
+            rows = view.rows(0, len(window.items))
+            assert [row.message.id for row in rows] == [item.id for item in window.items]
 
 
 class TestWhy:

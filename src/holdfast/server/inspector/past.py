@@ -11,6 +11,7 @@ from typing import Final
 
 from holdfast.cache import LruCache
 from holdfast.context.edits import Edit, Forgotten, Pinned, Restored
+from holdfast.errors import InputError
 from holdfast.memory.archive import unwrap
 from holdfast.report import ContextReport, Window
 from holdfast.session import Session
@@ -19,12 +20,12 @@ from holdfast.store.figures import TURN
 from holdfast.timeline import (
     CUT_KINDS,
     WINDOW,
+    Histories,
     PastEdit,
     PastTurn,
-    list_history,
     read_edits,
     read_turns,
-    rebuild_window,
+    remake_window,
 )
 
 MAX_SESSIONS: Final = 4
@@ -44,6 +45,11 @@ class Past:
     @cached_property
     def _stops(self) -> list[int]:
         return [turn.source.edits[1] for turn in self.turns]
+
+    @cached_property
+    def histories(self) -> Histories:
+        """The histories of the turns."""
+        return Histories(self.turns)
 
     @cached_property
     def by_number(self) -> dict[int, PastEdit]:
@@ -150,16 +156,30 @@ class Pasts:
         return not newest or newest[-1].id != known.turns[-1].record
 
 
-def make_window(session: Session, past: Past, number: int) -> Window:
+def make_window(session: Session, past: Past, turn: PastTurn) -> Window:
     """Make the window of a past turn again.
 
     Raises:
-        InputError: There is no such turn, or its window was not recorded or is forgotten.
+        InputError: It is forgotten.
     """
     resources = session._resources
-    return rebuild_window(
-        resources.memory.store, session.scope, number, count=resources.count, turns=past.turns, edits=past.edits
-    )
+    history = past.histories.read(turn.key)
+    store = resources.memory.store
+    return remake_window(store, session.scope, turn, history=history, edits=past.edits, count=resources.count)
+
+
+def make_window_before(session: Session, past: Past, turn: PastTurn) -> Window | None:
+    """Make the window of the turn before again; None if there is none, or it is forgotten.
+
+    It is made before that of the turn itself, whose history continues it.
+    """
+    before = past.find_turn(turn.number - 1)
+    if before is None:
+        return None
+    try:
+        return make_window(session, past, before)
+    except InputError:
+        return None
 
 
 def read_report(store: Store, turn: PastTurn, scope: Scope) -> ContextReport | None:
@@ -173,7 +193,7 @@ def read_question(store: Store, past: Past, turn: PastTurn, report: ContextRepor
     """Return the words of the question of a turn, newest last; nothing if they are not archived."""
     numbers = report.question if report is not None else ()
     if not numbers:  # of a report by an earlier version
-        numbers = tuple(list_history(past.turns, turn.key)[-LAST_MESSAGES:])
+        numbers = tuple(past.histories.read(turn.key)[-LAST_MESSAGES:])
     rows = store.read_messages(Select(scope=past.scope, ids=numbers))
     texts = [unwrap(row.message.text) for row in rows if row.message.role == "user" and row.message.text.strip()]
     if report is not None and report.question:

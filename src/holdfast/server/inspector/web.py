@@ -355,8 +355,10 @@ class Inspector:
             turn = seen.find_turn(int(params.get("turn") or seen.last)) or seen.turns[-1]
             values["turn"] = turn
             try:
-                window = past.make_window(session, seen, turn.number)
-                values |= self._look_at_turn(session, seen, turn, window, params)
+                before = past.make_window_before(session, seen, turn)
+                window = past.make_window(session, seen, turn)
+                view = window_view.view_window(seen, turn, window, before)
+                values |= self._look_at_turn(session, seen, turn, window, view=view, params=params)
             except InputError as error:
                 values["problem"] = str(error)
         if tab == "conversation":
@@ -365,9 +367,15 @@ class Inspector:
         return values
 
     def _look_at_turn(
-        self, session: Session, seen: past.Past, turn: PastTurn, window: Window, params: data.Params
+        self,
+        session: Session,
+        seen: past.Past,
+        turn: PastTurn,
+        window: Window,
+        *,
+        view: window_view.WindowView,
+        params: data.Params,
     ) -> dict[str, Any]:
-        view = self._view_window(session, seen, turn, window)
         before = {(item.id, item.sent.digest) for item in view.before or ()}
         new = {item.id for item in window.items if item.id and (item.id, item.sent.digest) not in before}
         form = params.get("format") or window.provider
@@ -386,21 +394,12 @@ class Inspector:
             "wire": _render_request(window, form) if params.get("tab") == "request" else "",
         }
 
-    def _view_window(
-        self, session: Session, seen: past.Past, turn: PastTurn, window: Window | None = None
-    ) -> window_view.WindowView:
-        """Prepare the window of a turn; the turn before may be forgotten."""
-        before = None
-        with suppress(InputError):
-            before = past.make_window(session, seen, turn.number - 1) if turn.number > 1 else None
-        return window_view.view_window(seen, turn, window or past.make_window(session, seen, turn.number), before)
-
     def _make_last_window(self, session: Session, seen: past.Past, window: Window | None) -> Window | None:
         """Return the last window that was sent; None if it is not stored."""
         if window is not None and window.report.turn == seen.last:
             return window
         with suppress(InputError):
-            return past.make_window(session, seen, seen.last)
+            return past.make_window(session, seen, seen.turns[-1]) if seen.turns else None
         return None
 
     def run(self, params: data.Params) -> str:
@@ -412,7 +411,8 @@ class Inspector:
             raise InputError(f"there is no turn {params.get('turn')} in session {session.id!r}")
         start = int(params.get("start") or 0)
         stop = int(params.get("stop") or 0)
-        view = self._view_window(session, seen, turn)
+        before = past.make_window_before(session, seen, turn)
+        view = window_view.view_window(seen, turn, past.make_window(session, seen, turn), before)
         return self._render(
             "_window_rows.html",
             scope=session.scope,

@@ -12,7 +12,7 @@ from holdfast.context.edits import Item
 from holdfast.report import Window
 from holdfast.server.inspector.data import MessageView, view_part
 from holdfast.server.inspector.past import Past
-from holdfast.timeline import PastEdit, PastTurn, list_history
+from holdfast.timeline import PastEdit, PastTurn
 
 MIN_FOLDED: Final = 4
 """Unchanged messages in a row from which on they are folded."""
@@ -245,7 +245,7 @@ def view_window(past: Past, turn: PastTurn, window: Window, before: Window | Non
     cuts = past.cuts_before(stop)
     present = {item.id for item in window.items}
     left_now = {item.id for item in before.items} - present if before is not None else set()
-    history = list_history(past.turns, turn.key)
+    history = past.histories.read(turn.key)
     gaps: dict[int, tuple[GapView, ...]] = {}
     begin = 0
     for place, item in enumerate(window.items):
