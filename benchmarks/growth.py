@@ -9,16 +9,19 @@ from typing import Any, Final
 
 __all__ = ["plot"]
 
-_WIDTH, _HEIGHT = 380, 250
-_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 18, 40, 40
+_WIDTH, _HEIGHT = 460, 250
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 98, 40, 40
 _ACROSS: Final = 2
 _COLOURS: Final = ("#1f6feb", "#d1495b")
 _LABELS: Final = (17, -8)
 """How far below its point the value of a line stands: of two lines, one below and one above."""
+_LAST_LABELS: Final = (10, 0)
+"""The same for the last point, whose value stands to the right of it, outside of the grid."""
 _FAINT: Final = "#d0d7de"
 _STYLE: Final = (
     "text{font:12px system-ui,sans-serif;fill:#24292f}.title{font-weight:600;font-size:13px}"
     ".small{font-size:11px}rect{fill:#fff}"
+    ".value{font-size:11px;paint-order:stroke;stroke:#fff;stroke-width:4px}"  # lines end before a value
 )
 
 
@@ -61,9 +64,12 @@ def _panel(panel: _Panel, runs: Sequence[Mapping[str, Any]]) -> str:
     x = _Scale.over([float(run["segments"]) for run in runs], _LEFT, _WIDTH - _RIGHT)
     y = _Scale.over([value for line in lines.values() for _, value in line], _HEIGHT - _BOTTOM, _TOP)
     parts = [f'<text class="title" x="{_LEFT}" y="22">{panel.title}</text>', *_grid(x, y)]
-    for (name, line), colour, label in zip(lines.items(), _COLOURS, _LABELS, strict=False):
-        parts += _line(name, [(x(size), y(value), value) for size, value in line], colour, label=label)
-    return "".join(parts)
+    labels: list[str] = []
+    for place, (name, line) in enumerate(lines.items()):
+        points = [(x(size), y(value), value) for size, value in line]
+        parts += _line(points, _COLOURS[place])
+        labels += _label(name, points, place)
+    return "".join([*parts, *labels])
 
 
 def _values(runs: Sequence[Mapping[str, Any]], path: tuple[str, ...]) -> Iterator[tuple[float, float]]:
@@ -115,15 +121,26 @@ def _grid(x: _Scale, y: _Scale) -> Iterator[str]:
     yield f'<text class="small" x="{middle}" y="{bottom + 32}" text-anchor="middle">passages</text>'
 
 
-def _line(name: str, points: Sequence[tuple[float, float, float]], colour: str, *, label: int) -> Iterator[str]:
-    """A line through points, each with its value beside it and the name at the last."""
+def _line(points: Sequence[tuple[float, float, float]], colour: str) -> Iterator[str]:
+    """A line through points."""
     path = " ".join(f"{x},{y}" for x, y, _ in points)
     yield f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>'
-    for x, y, value in points:
+    for x, y, _ in points:
         yield f'<circle cx="{x}" cy="{y}" r="3.5" fill="{colour}"/>'
-        last = (x, y, value) == points[-1]
-        text, anchor = (f"{name} {_short(value)}", "end") if last else (_short(value), "middle")
-        yield f'<text class="small" x="{x}" y="{y + label}" text-anchor="{anchor}" style="fill:{colour}">{text}</text>'
+
+
+def _label(name: str, points: Sequence[tuple[float, float, float]], place: int) -> Iterator[str]:
+    """The values of the points of a line, above or below them; the last to the right of it, with the name."""
+    for x, y, value in points[:-1]:
+        yield _value(_short(value), x, y + _LABELS[place], anchor="middle", colour=_COLOURS[place])
+    for x, y, value in points[-1:]:
+        text = f"{name} {_short(value)}"
+        yield _value(text, x + 9, y + _LAST_LABELS[place], anchor="start", colour=_COLOURS[place])
+
+
+def _value(text: str, x: float, y: float, *, anchor: str, colour: str) -> str:
+    where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
+    return f'<text class="value" {where} style="fill:{colour}">{text}</text>'
 
 
 def _short(value: float) -> str:
