@@ -4,11 +4,21 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from benchmarks.__main__ import bench
-from benchmarks.learning import compare, measure_outage, measure_questions, state
+from benchmarks.learning import compare, measure_outage, state
+
+
+@pytest.fixture(scope="module")
+def printed() -> Any:
+    """The figures of a short chat, one kill and all questions, as JSON."""
+    done = CliRunner().invoke(bench, ["learning", "--turns", "4", "--kills", "1", "--hours", "1", "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 def test_facts_are_counted() -> None:
@@ -17,9 +27,9 @@ def test_facts_are_counted() -> None:
     assert compare(stored, 3) == {"stated": 3, "stored": 2, "lost": 1, "twice": 1}
 
 
-def test_questions_in_other_words_find_most_facts() -> None:
+def test_questions_in_other_words_find_most_facts(printed: Any) -> None:
     """With the questions that each fact answers, and without facts for what is unrelated."""
-    found = measure_questions()
+    found = printed["questions"]
     assert found["with"]["answered"] >= 36
     assert found["with"]["by_fact"] >= 36
     assert found["without"]["by_fact"] <= 4
@@ -33,11 +43,7 @@ def test_an_outage_loses_nothing() -> None:
     assert found["calls_while_down"] <= 10
 
 
-def test_everything_is_printed() -> None:
-    """A short chat and one kill, as JSON and as tables."""
-    arguments = ["learning", "--turns", "4", "--kills", "1", "--hours", "1"]
-    done = CliRunner().invoke(bench, [*arguments, "--json"])
-    assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
-    assert (found["chat"]["stored"], found["chat"]["lost"], found["chat"]["twice"]) == (4, 0, 0)
-    assert (found["kills"]["lost"], found["kills"]["twice"]) == (0, 0)
+def test_everything_is_printed(printed: Any) -> None:
+    """The facts of the chat, and those after a kill."""
+    assert (printed["chat"]["stored"], printed["chat"]["lost"], printed["chat"]["twice"]) == (4, 0, 0)
+    assert (printed["kills"]["lost"], printed["kills"]["twice"]) == (0, 0)

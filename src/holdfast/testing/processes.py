@@ -6,6 +6,7 @@ import math
 import multiprocessing
 import os
 import random
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -19,9 +20,11 @@ from holdfast.store.base import Scope, Select
 from holdfast.testing.rows import HERE, Opener, find_messages, make_message, make_query, use_store, word
 
 # Processes are forked from one that has only imported the engine, which takes half a second. Windows cannot fork.
-_CAN_FORK: Final = "forkserver" in multiprocessing.get_all_start_methods()
-_CONTEXT: Final = multiprocessing.get_context("forkserver" if _CAN_FORK else "spawn")
-_CONTEXT.set_forkserver_preload(["holdfast.engine", "holdfast.store.folder", "holdfast.store.sqlite", __name__])
+if sys.platform == "win32":
+    _CONTEXT = multiprocessing.get_context("spawn")
+else:
+    _CONTEXT = multiprocessing.get_context("forkserver")
+    _CONTEXT.set_forkserver_preload(["holdfast.engine", "holdfast.store.folder", "holdfast.store.sqlite", __name__])
 WRITERS: Final = 4
 TURNS: Final = 25
 KILLS: Final = 3
