@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 DISTRIBUTION: Final = "holdfast-memory"
 UPGRADE: Final = f"pip install --upgrade {DISTRIBUTION}"
@@ -21,11 +24,22 @@ def install_command(*extras: str) -> str:
 @cache
 def find_other_projects() -> tuple[str, ...]:
     """Return the other installed distributions that have files in our import package, with their versions."""
-    # This reads the list of files of every installed distribution, which takes longer than most commands do.
-    from importlib import metadata  # noqa: PLC0415
+    from importlib import metadata  # noqa: PLC0415 - slow to import, and rarely needed
 
-    providers = dict.fromkeys(metadata.packages_distributions().get("holdfast", ()))
-    return tuple(f"{name} {metadata.version(name)}" for name in providers if name != DISTRIBUTION)
+    # `packages_distributions` makes a path of every file and reads all metadata, which takes half a second.
+    providers = [each for each in metadata.distributions() if _has_our_package(each)]
+    found = [f"{each.name} {each.version}" for each in providers if each.name != DISTRIBUTION]
+    return tuple(dict.fromkeys(found))
+
+
+def _has_our_package(distribution: Distribution) -> bool:
+    """Return whether a distribution names our import package, or has files in it."""
+    if "holdfast" in (distribution.read_text("top_level.txt") or "").split():
+        return True
+    record = distribution.read_text("RECORD")
+    if record is not None:
+        return any(line.startswith(("holdfast/", "holdfast.py,")) for line in record.splitlines())
+    return any(str(file).startswith(("holdfast/", "holdfast.py")) for file in distribution.files or ())
 
 
 def explain_other_project(project: str) -> str:
