@@ -103,8 +103,11 @@ def serve(engine: Engine, *, outside: Outside = OUTSIDE) -> Iterator[Running]:
 
 
 @contextmanager
-def open_page(browser: Any, running: Running, *, width: int = 1200) -> Iterator[Any]:
-    """Open a page of the inspector; whatever the browser complains about or asks elsewhere fails the test."""
+def open_page(browser: Any, running: Running, *, width: int = 1200, path: str | None = "") -> Iterator[Any]:
+    """Open a page of the inspector; whatever the browser complains about or asks elsewhere fails the test.
+
+    Without a path it is empty, for a test that chooses one itself: a page takes a browser a second of the processor.
+    """
     context = browser.new_context(viewport={"width": width, "height": 800})
     context.set_default_timeout(1000 * PATIENCE)
     page = context.new_page()
@@ -112,7 +115,8 @@ def open_page(browser: Any, running: Running, *, width: int = 1200) -> Iterator[
     page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.on("request", lambda request: None if request.url.startswith(running.url) else complaints.append(request.url))
-    page.goto(running.key_url)
+    if path is not None:
+        page.goto(running.key_url + path)
     yield page
     context.close()
     assert complaints == []

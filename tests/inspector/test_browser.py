@@ -30,8 +30,8 @@ SCREENS = {
 
 @pytest.fixture
 def page(browser: Any, running: Running) -> Iterator[Page]:
-    """A page of the inspector."""
-    with open_page(browser, running) as page:
+    """A page for the inspector."""
+    with open_page(browser, running, path=None) as page:
         yield page
 
 
@@ -39,11 +39,11 @@ def page(browser: Any, running: Running) -> Iterator[Page]:
 def test_every_screen_is_accessible(page: Page, running: Running, name: str) -> None:
     """In light and dark, axe finds nothing, and nothing is wider than a narrow screen."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    page.goto(running.key_url + SCREENS[name])
+    if name == "session":
+        page.wait_for_selector("#turn-view h2")
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)
-        page.goto(running.key_url + SCREENS[name])
-        if name == "session":
-            page.wait_for_selector("#turn-view h2")
         found = axe.run(page).response["violations"]
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
     page.set_viewport_size({"width": 400, "height": 800})
