@@ -1,4 +1,4 @@
-"""How fast the pages of the inspector are over a large store: first paint, search, a session, a turn."""
+"""How much processor time the pages of the inspector take over a large store, the first time and later."""
 
 from __future__ import annotations
 
@@ -17,10 +17,13 @@ from holdfast.messages import Message, Text
 from holdfast.server.app import create_app
 from holdfast.server.inspector.web import address
 from holdfast.settings import Embedding, Settings
-from holdfast.store.base import Scope
+from holdfast.store.base import FactRow, Scope
 
 BATCH = 500
 REPEATS = 9
+FACTS = 20
+"""Facts of each session."""
+FACT_CHARS = 90
 CHARS = 240
 """Characters of a message: most of those in a long session are short."""
 _TOKEN = "benchmark"  # noqa: S105 - of a server that nobody can reach
@@ -28,7 +31,7 @@ _TOKEN = "benchmark"  # noqa: S105 - of a server that nobody can reach
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageCost:
-    """Milliseconds of each page: the first request, and the median and the worst of those after it."""
+    """Milliseconds of the processor for each page: the first request, and the median and the worst after it."""
 
     messages: int
     sessions: int
@@ -46,8 +49,9 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
                     Message(role="user" if number % 2 else "assistant", parts=(Text(text=writer.text()[:CHARS]),))
                     for number in range(min(BATCH, messages - start))
                 ]
-                rows = make_rows(said, scope=Scope(session=f"session-{start // BATCH:05d}"))
-                engine._memory.store.add_messages(rows)
+                scope = Scope(session=f"session-{start // BATCH:05d}")
+                engine._memory.store.add_messages(make_rows(said, scope=scope))
+                engine._memory.store.add_facts(_make_facts(writer, scope))
                 progress(len(said))
             history = [{"role": "user", "content": writer.text()} for _ in range(60)]
             for stop in range(1, len(history)):
@@ -56,14 +60,26 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
             return PageCost(messages=messages, sessions=-(-messages // BATCH) + 1, pages=_time(engine, question))
 
 
+def _make_facts(writer: Writer, scope: Scope) -> list[FactRow]:
+    facts: list[FactRow] = []
+    for number in range(FACTS):
+        content = writer.text()[:FACT_CHARS]
+        fact_id = f"{scope.session}-{number}"
+        facts.append(FactRow(scope=scope, id=fact_id, type="decision", content=content, subject=fact_id, time=number))
+    return facts
+
+
 def _time(engine: Engine, question: str) -> dict[str, dict[str, float]]:
     paths = {
         "sessions": "",
+        "sessions by cost": "sessions?sort=cost",
         "search": f"search?q={question}",
         "session": "session?session=session-00000",
         "running session": "session?session=running",
-        "turn": "turn?session=running&turn=59",
+        "turn": "session?session=running&turn=59",
         "memory": "memory",
+        "overview": "overview",
+        "trends": "trends",
         "ask": f"ask?q={question}",
         "health": "health",
     }
@@ -73,9 +89,9 @@ def _time(engine: Engine, question: str) -> dict[str, dict[str, float]]:
     for name, path in paths.items():
         times = []
         for _ in range(REPEATS + 1):
-            start = time.perf_counter()
+            start = time.process_time()
             client.get(address(url, _TOKEN) + path).raise_for_status()
-            times.append((time.perf_counter() - start) * 1000)
+            times.append((time.process_time() - start) * 1000)
         later = sorted(times[1:])
         figures = (times[0], later[REPEATS // 2], later[-1])
         found[name] = dict(zip(("first_ms", "p50_ms", "max_ms"), (round(one, 1) for one in figures), strict=True))

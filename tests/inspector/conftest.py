@@ -29,7 +29,8 @@ HOSTILE = (
     * 1_000_000
 )
 HEALTH = Health(
-    findings=[("ok", "all is well"), ("wrong", "<b>broken</b>")], settings=[("recall.enabled", "true", "default")]
+    findings=[("ok", "all is well"), ("wrong", "<b>broken</b>: run `holdfast reindex`")],
+    settings=[("recall.enabled", "true", "default")],
 )
 NOTES = [Note(path="MEMORY.md", text="# Notes\n\n- the tide table is in `tides.csv`")]
 OUTSIDE = Outside(health=lambda is_thorough: replace(HEALTH, is_thorough=is_thorough), notes=lambda: NOTES)

@@ -44,6 +44,16 @@ def markdown(text: str) -> Markup:
     return Markup(_PARSER.render(clean(text)))  # noqa: S704 - raw HTML is off
 
 
+def mark_code(text: str) -> Markup:
+    """Show a sentence of ours: what is between backticks is code."""
+    parts = clean(text).split("`")
+    shown = Markup()
+    for place, part in enumerate(parts):
+        is_code = place % 2 == 1 and place < len(parts) - 1
+        shown += Markup("<code>{}</code>").format(part) if is_code else escape(part)
+    return shown
+
+
 def plain(text: str) -> Markup:
     """Show a text as plain text."""
     return Markup('<pre tabindex="0">{}</pre>').format(clean(text))

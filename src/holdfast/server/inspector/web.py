@@ -167,6 +167,7 @@ class Inspector:
             "plural": plural,
             "clean": markup.clean,
             "markdown": markup.markdown,
+            "mark_code": markup.mark_code,
             "plain": markup.plain,
             "short": trends.short,
             "dollars": dollars,
