@@ -30,6 +30,7 @@ from holdfast.messages import Message, Text, Usage
 from holdfast.server.app import create_app
 from holdfast.server.inspector.web import address
 from holdfast.settings import Settings
+from holdfast.shared import find_memory
 
 ROOT = Path(__file__).parent.parent
 TOKEN = "a token for pictures"  # noqa: S105 - of a server that runs for a minute
@@ -86,8 +87,9 @@ def fill_weeks(folder: Path, settings: Settings) -> None:
 @contextmanager
 def serve(engine: Engine) -> Iterator[str]:
     """Serve the inspector, and give its address."""
+    memory = find_memory(engine._memory.home, project=None)
     server = uvicorn.Server(
-        uvicorn.Config(create_app(engine, token=TOKEN, outside=look_outside(None)), port=0, log_level="warning")
+        uvicorn.Config(create_app(engine, token=TOKEN, outside=look_outside(memory)), port=0, log_level="warning")
     )
     thread = threading.Thread(target=server.run)
     thread.start()

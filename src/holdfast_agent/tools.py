@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import partial
 from threading import Event
 from typing import Annotated, Any, BinaryIO, Final
@@ -67,6 +68,8 @@ MAX_READ_LINES: Final = 2_000
 MAX_READ_BYTES: Final = 50_000
 """The maximum that one `read` shows."""
 MAX_EDIT_BYTES: Final = 32 << 20
+MAX_COMPARED_LINES: Final = 4_000
+"""Longer texts are not compared line by line, which takes too long."""
 MAX_PREVIEW_LINES: Final = 60
 """How many lines of a change the user sees before confirming it."""
 HEAD_CHARS: Final = 8_000
@@ -235,7 +238,7 @@ def _confirm(bounds: Bounds, confirm: Confirm, given: Write | Edit, *, change: l
 
 def _write(bounds: Bounds, confirm: Confirm, given: Write, _cancel: Event) -> Answer:
     data = _encode(given.content)
-    place = _confirm(bounds, confirm, given, change=[f"+ {line}" for line in given.content.splitlines()])
+    place = _confirm(bounds, confirm, given, change=list_changes(_read_text(bounds, given.path), given.content))
     paths.write_bytes(bounds, given.path, data, place=place)
     return Answer(text=f"Wrote {len(given.content):,} characters to {given.path}.")
 
@@ -262,12 +265,42 @@ def _edit(bounds: Bounds, confirm: Confirm, given: Edit, _cancel: Event) -> Answ
         times = max(2, content.count(old))  # `count` does not see occurrences that overlap
         raise InputError(f"oldText occurs {times} times in {given.path}: include lines around it until it occurs once")
     line = content.count(b"\n", 0, at) + 1
-    removed = [f"- {text}" for text in given.old_text.splitlines()]
-    added = [f"+ {text}" for text in given.new_text.splitlines()]
-    place = _confirm(bounds, confirm, given, change=[f"@ line {line}", *removed, *added])
+    change = list_changes(given.old_text, given.new_text, first_line=line)
+    place = _confirm(bounds, confirm, given, change=change)
     changed = content[:at] + new + content[at + len(old) :]
     paths.write_bytes(bounds, given.path, changed, expected=content, place=place)
     return Answer(text=f"Replaced the passage at line {line} of {given.path}.")
+
+
+def _read_text(bounds: Bounds, path: str) -> str:
+    """Read a file that is about to be replaced; empty if there is none, or it is no text."""
+    try:
+        return read_bytes(bounds, path, limit=MAX_EDIT_BYTES).decode()
+    except (InputError, UnicodeDecodeError):
+        return ""
+
+
+def list_changes(before: str, after: str, *, first_line: int = 1) -> list[str]:
+    """List the lines that differ, as `- old` and `+ new` under `@ line N`, with one line around them.
+
+    Texts that are too long to compare are listed as a whole.
+    """
+    old = before.splitlines()
+    new = after.splitlines()
+    if not old:
+        return [f"+ {line}" for line in new]
+    if len(old) + len(new) > MAX_COMPARED_LINES:
+        return [f"@ line {first_line}", *(f"- {line}" for line in old), *(f"+ {line}" for line in new)]
+    changes: list[str] = []
+    for group in SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(n=1):
+        changes.append(f"@ line {first_line + group[0][1]}")
+        for kind, old_start, old_end, new_start, new_end in group:
+            if kind == "equal":
+                changes += (f"  {line}" for line in old[old_start:old_end])
+                continue
+            changes += (f"- {line}" for line in old[old_start:old_end])
+            changes += (f"+ {line}" for line in new[new_start:new_end])
+    return changes or ["(only line breaks change)"]
 
 
 def _use_windows_line_breaks(text: bytes) -> bytes:
