@@ -106,6 +106,16 @@ def test_what_was_stored_before_the_page_followed_appears(page: Page, running: R
     page.wait_for_selector(".message:has-text('second words')")
 
 
+def test_a_pinned_message_shows_at_once(page: Page, running: Running) -> None:
+    """The menu closes, and the message has the mark."""
+    numbers = running.engine.session("pins").append([{"role": "user", "content": "Keep the yellow crane."}])
+    page.goto(running.key_url + "session?session=pins")
+    page.click(f"#m{numbers[0]} .menu summary")
+    page.click(f"#m{numbers[0]} [data-act='pin']")
+    page.wait_for_selector(f"#m{numbers[0]} .tag:has-text('pinned')")
+    assert page.query_selector(".menu[open]") is None
+
+
 def test_hostile_words_do_nothing(page: Page, running: Running) -> None:
     """Tags, links, pictures, terminal codes, direction marks and a line of a million characters are words."""
     page.goto(running.key_url + "session?session=hostile+%3Cb%3Ename%3C%2Fb%3E")

@@ -280,7 +280,6 @@ class TestBrowser:
         """The two are side by side before, and gone from the top afterwards; the page follows what is stored."""
         for name in ("Go", "Rust"):
             session_of(running).remember(f"The crane control is written in {name}.")
-        running.engine.session("wake").append([{"role": "user", "content": "hello"}])  # pages follow messages
         page.wait_for_selector(".conflict")
         left, right = (side.bounding_box() for side in page.locator(".side").all())
         assert left["y"] == right["y"]
@@ -299,6 +298,20 @@ class TestBrowser:
         assert "六点" in page.locator(".fact .content").first.inner_text()
         page.reload()
         assert "六点" in page.locator(".fact .content").first.inner_text()
+
+    def test_an_editor_a_menu_and_the_bar_are_accessible(self, page: Any) -> None:
+        """In light and dark, and in a narrow window."""
+        axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+        page.check(".fact:has-text('六点') [data-choose]")
+        open_menu(page, "7001")
+        page.click(".fact:has-text('7001') [data-edit]")
+        open_menu(page, "六点")
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            found = axe.run(page).response["violations"]
+            assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
+        page.set_viewport_size({"width": 390, "height": 800})
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
     def test_a_menu_is_never_cut_off(self, page: Any) -> None:
         """At the end of a narrow window it opens inside of it, and Escape closes it."""

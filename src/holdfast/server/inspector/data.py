@@ -6,7 +6,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
 
@@ -23,7 +23,7 @@ from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResul
 from holdfast.report import ContextReport
 from holdfast.session import Session
 from holdfast.settings import Settings
-from holdfast.store.base import Across, MessageRow, Scope, Select
+from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
 from holdfast.timeline import WINDOW, WindowSource
 
 PAGE: Final = 60
@@ -76,6 +76,15 @@ class Summary:
             self.time = max(self.time, row.message.timestamp or 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Newest:
+    """The numbers of the newest message and turn, and the newest versions of facts of each tenant."""
+
+    message: int = 0
+    turn: int = 0
+    facts: tuple[FactRow, ...] = ()
+
+
 class Sessions:
     """The list of stored sessions, with figures that are kept between two requests."""
 
@@ -95,16 +104,18 @@ class Sessions:
         """Return the tenants that have sessions."""
         return sorted({scope.tenant for scope in self.listed(age=age)}) or ["local"]
 
-    def newest(self) -> tuple[int, int]:
-        """Return the numbers of the newest message and the newest turn: they change when something is stored."""
+    def newest(self) -> Newest:
+        """Return what was stored last: it changes when something is stored."""
         store = self._engine._memory.store
-        selects = [
-            Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=1)
-            for tenant in self.tenants(age=15.0)
-        ]
-        messages = (row.id for select in selects for row in store.read_messages(select))
-        turns = (row.id for select in selects for row in store.read_records(select, kind=WINDOW))
-        return max(messages, default=0), max(turns, default=0)
+        newest = Newest()
+        for tenant in self.tenants(age=15.0):
+            select = Select(scope=Scope(tenant=tenant), across=EVERYTHING, newest=True, limit=1)
+            for message in store.read_messages(select):
+                newest = replace(newest, message=max(newest.message, message.id))
+            for record in store.read_records(select, kind=WINDOW):
+                newest = replace(newest, turn=max(newest.turn, record.id))
+            newest = replace(newest, facts=(*newest.facts, *store.read_facts(select)))
+        return newest
 
     def summary(self, scope: Scope) -> Summary:
         """Return the figures of one session."""

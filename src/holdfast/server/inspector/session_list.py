@@ -15,7 +15,7 @@ from holdfast.cache import LruCache
 from holdfast.engine import Engine
 from holdfast.figures import Totals
 from holdfast.memory.sessions import HOST_NAME, make_title
-from holdfast.server.inspector.data import EVERYTHING, PAGE, SPARK, Params, Sessions
+from holdfast.server.inspector.data import EVERYTHING, PAGE, SPARK, Newest, Params, Sessions
 from holdfast.store.base import Scope, Select
 from holdfast.timeline import WINDOW, WindowSource
 
@@ -113,7 +113,7 @@ SORTS: Final[Mapping[str, Callable[[Listed], object]]] = {
 class _Known:
     """What was read of all sessions: which message and turn were the newest, and until when it is used again."""
 
-    newest: tuple[int, int] = (-1, -1)
+    newest: Newest | None = None
     end: float = 0.0
     sessions: tuple[Listed, ...] = ()
     is_complete: bool = False

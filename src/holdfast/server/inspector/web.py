@@ -658,12 +658,12 @@ class Inspector:
             return await self.explain(request)
 
         async def changes() -> AsyncIterator[str]:
-            last: tuple[int, int] | None = None
+            last: data.Newest | None = None
             while not await request.is_disconnected():
                 marks = await to_thread.run_sync(self._sessions.newest)
                 if marks != last:
                     last = marks
-                    yield f"data: {json.dumps({'message': marks[0], 'turn': marks[1]})}\n\n"
+                    yield f"data: {json.dumps({'message': marks.message, 'turn': marks.turn})}\n\n"
                 await anyio.sleep(POLL_SECONDS)
 
         return StreamingResponse(changes(), media_type="text/event-stream", headers=HEADERS)
