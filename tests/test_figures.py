@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast import Engine, figures
+from holdfast.errors import ModelBusyError
+from holdfast.exchange import Exchanges, ModelRequest, complete
 from holdfast.messages import Message, Text, ToolCall, ToolResult, Usage
+from holdfast.models.scripted import Scripted, ScriptedReply
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
@@ -103,6 +106,29 @@ def test_the_time_of_tools_is_not_that_of_the_reply(engine: Engine, clock: Clock
     turn = read_turn(session, 1)
     assert turn.figures.usage == USAGE
     assert turn.figures.replying is None
+
+
+def test_a_measured_reply_has_its_time_though_it_comes_with_the_next_request(engine: Engine) -> None:
+    """As in a tool loop of `holdfast chat`."""
+    session = engine.session("s")
+    history = [ask("Which files?")]
+    model = Scripted([ScriptedReply(text="None.", usage=USAGE)])
+    request = ModelRequest(messages=history, format="anthropic", model=MODEL)
+    completion = complete(Exchanges().begin(session, request), model)
+    session.assemble([*history, completion.reply.message, ask("And now?")], limit=50_000)
+    turn = read_turn(session, 1).figures
+    assert turn.replying is not None
+    assert turn.usage == USAGE
+
+
+def test_a_model_that_fails_is_a_refused_turn(engine: Engine) -> None:
+    """The error is raised as before."""
+    session = engine.session("s")
+    request = ModelRequest(messages=[ask("Which files?")], format="anthropic", model=MODEL)
+    model = Scripted([ModelBusyError("overloaded")])
+    with pytest.raises(ModelBusyError):
+        complete(Exchanges().begin(session, request), model)
+    assert read_turn(session, 1).figures.is_refused
 
 
 def test_replies_of_overlapping_requests_belong_to_their_turns(engine: Engine, clock: Clock) -> None:

@@ -18,6 +18,7 @@ an asynchronous caller runs them in a thread.
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Event, Lock
@@ -641,6 +642,7 @@ def complete(
     while True:
         window = _expect_window(exchange, model)
         prompt = Prompt(messages=window.messages, tools=tools, max_tokens=max_tokens)
+        start = time.perf_counter()
         try:
             reply = model.ask(prompt, timeout=timeout, cancel=cancel, on_text=on_text)
             _check_usage(reply, model)
@@ -657,6 +659,8 @@ def complete(
             exchange.session._record_refusal(str(error), place=exchange.place)
             raise
         else:
+            milliseconds = round(1000 * (time.perf_counter() - start))
+            exchange.session._note_reply_time(milliseconds, place=exchange.place)
             return Completion(window=window, reply=reply, overflows=exchange.retries)
 
 

@@ -615,6 +615,11 @@ class Session:
                 lambda state: state.timeline.record_reply(messages, numbers, place=after, now=now), messages=0
             )
 
+    def _note_reply_time(self, milliseconds: int, *, place: str) -> None:
+        """Remember how long a model took for a reply that is archived later."""
+        with self._lock:
+            self._state.timeline.note_reply_time(milliseconds, place=place)
+
     def _record_refusal(self, error: str, *, place: str) -> None:
         """Record that a request got no reply, such as the status that the provider answered with."""
         with self._lock, suppress(HoldfastError):  # as above

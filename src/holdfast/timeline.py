@@ -136,10 +136,17 @@ class _RecordedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _WaitingTurn:
-    """A turn of this process whose reply has not come yet: the key of its record, and when it was made."""
+    """A turn of this process whose reply is not archived yet.
+
+    Attributes:
+        key: The key of its record.
+        time: When it was made, in Unix milliseconds.
+        milliseconds: How long its reply took, if that was measured.
+    """
 
     key: str
     time: int
+    milliseconds: int | None = None
 
 
 class ReplyRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -323,12 +330,18 @@ class Timeline:
                 continue
             turn = self._take_waiting(place)
             if turn is not None:
-                milliseconds = None
+                milliseconds = turn.milliseconds
                 # With results of tools among the messages, the time of the tools would be counted too.
-                if now is not None and all(other.role == "assistant" for other in messages):
+                if milliseconds is None and now is not None and all(other.role == "assistant" for other in messages):
                     milliseconds = max(0, now - turn.time)
                 self._add_reply(turn, ReplyRecord(message=number, milliseconds=milliseconds))
             return
+
+    def note_reply_time(self, milliseconds: int, *, place: str) -> None:
+        """Remember how long the reply to a turn took. It is recorded with the reply."""
+        turn = self._waiting.get(place)
+        if turn is not None:
+            self._waiting[place] = replace(turn, milliseconds=milliseconds)
 
     def record_refusal(self, error: str, *, place: str) -> None:
         """Record that a turn got no reply."""
