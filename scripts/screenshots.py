@@ -126,7 +126,7 @@ def shoot(browser: Browser, url: str, folder: Path, *, only: str | None) -> None
         page = browser.new_page(viewport={"width": 1360, "height": 860}, color_scheme=theme, device_scale_factor=1)
         page.goto(url)
         for name, path in SCREENS.items():
-            if only in {None, name}:
+            if only == name or (only is None and name != "trends"):
                 page.goto(url + path)
                 page.wait_for_selector("[data-busy], [data-reload]", state="detached", timeout=600_000)
                 page.wait_for_timeout(900)
@@ -187,20 +187,24 @@ def main() -> None:
     parser.add_argument("--only")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as home:
-        if options.only in {None, "trends"}:
-            fill_weeks(Path(home), Settings())
-        with (
-            Engine.open(home, settings=Settings(), background=False) as engine,
-            sync_playwright() as playwright,
-        ):
-            fill(engine)
-            with serve(engine) as url:
-                browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-                shoot(browser, url, options.folder, only=options.only)
-                if options.only in {None, "tour"}:
-                    record_tour(browser, url, options.folder / "tour.gif")
-                browser.close()
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
+        if options.only in {None, "trends"}:  # in a memory of its own: the others have all requests on one day
+            with tempfile.TemporaryDirectory() as home:
+                fill_weeks(Path(home), Settings())
+                with Engine.open(home, settings=Settings(), background=False) as engine, serve(engine) as url:
+                    shoot(browser, url, options.folder, only="trends")
+        if options.only != "trends":
+            with (
+                tempfile.TemporaryDirectory() as home,
+                Engine.open(home, settings=Settings(), background=False) as engine,
+            ):
+                fill(engine)
+                with serve(engine) as url:
+                    shoot(browser, url, options.folder, only=options.only)
+                    if options.only in {None, "tour"}:
+                        record_tour(browser, url, options.folder / "tour.gif")
+        browser.close()
 
 
 if __name__ == "__main__":

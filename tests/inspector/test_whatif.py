@@ -52,8 +52,9 @@ def test_a_smaller_window_sends_less_and_cuts_more(running: Running) -> None:
     assert int(after.replace(",", "")) < int(before.replace(",", ""))
     before, after, *_ = read_row(text, "Requests with a cut")
     assert int(after) > int(before)
-    assert read_row(text, "Cost of the requests, estimated")[0] == "unknown"
-    assert read_row(text, "Cost of the requests, estimated")[1].startswith("$")
+    before, after, *_ = read_row(text, "Cost of the requests, estimated")
+    assert before.startswith("$")  # the model of the session is not known: both have the same price
+    assert after.startswith("$")
     assert text.count('class="chart"') == 2
 
 

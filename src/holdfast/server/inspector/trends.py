@@ -306,8 +306,8 @@ def _draw(
     return Chart(
         title=title,
         drawing=drawing,
-        top=form(top) if top else "",
-        half=form(top / 2) if top > 1 or form is dollars else "",
+        top=form(top).replace(".0", "") if top else "",
+        half=form(top / 2).replace(".0", "") if top > 1 or form is dollars else "",
         labels=labels,
         series=[(each, total(sum(each.values))) for each in series],
         note=note,

@@ -237,6 +237,7 @@ class WhatIf:
         prices = self._engine.settings.model.prices
         if not model:
             model = next((turn.report.model or "" for turn in recorded if turn.report is not None), "")
+        model = model or run.wish.model  # nobody knows which one it was: both have the same price
         other = run.wish.model or model
         sides = (
             Side(turns=recorded, model=model, price=find_price(model, prices=prices)),
