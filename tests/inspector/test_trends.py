@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date
 from typing import Any
 
 import pytest
 
-from holdfast.figures import dollars
+from holdfast.figures import Totals, dollars
 from holdfast.messages import Message, Text, Usage
-from holdfast.server.inspector.trends import draw_charts, share, short, spent_time
+from holdfast.server.inspector.trends import draw_charts, make_bars, share, short, spent_time
+from holdfast.store.base import TurnSum
 from inspector.conftest import Running
 from support import patient
 from support.waiting import PATIENCE
@@ -110,6 +112,18 @@ def test_a_period_that_is_no_number_is_an_error_in_words(costly: Running) -> Non
 def test_no_days_make_empty_charts() -> None:
     """Nothing is divided by zero."""
     assert all(chart.top == "" for chart in draw_charts([]))
+
+
+@pytest.mark.parametrize(
+    ("cost", "top", "half"), [(1.8, "$2.00", "$1.00"), (17.0, "$20.00", "$10.00"), (0.0123, "$0.0200", "$0.0100")]
+)
+def test_the_axis_of_costs_has_the_right_dollars(cost: float, top: str, half: str) -> None:
+    """Tokens are shortened, dollars are not."""
+    sent = TurnSum(turns=1, sent=3_400_000)
+    bars = make_bars([(date(2026, 11, 17), Totals(cost=cost, replies=1, turns=sent))])
+    charts = {chart.title: chart for chart in draw_charts(bars)}
+    assert (charts["Cost"].top, charts["Cost"].half) == (top, half)
+    assert (charts["Tokens sent and saved"].top, charts["Tokens sent and saved"].half) == ("4M", "2M")
 
 
 def test_figures_are_short() -> None:

@@ -19,7 +19,7 @@ from holdfast.figures import Totals, TurnCost, dollars
 from holdfast.memory.sessions import make_title, read_title
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE, find_price
-from holdfast.server.inspector import data
+from holdfast.server.inspector import data, draw
 from holdfast.store.base import Scope
 
 PERIODS: Final = (7, 30, 90, 365)
@@ -306,12 +306,19 @@ def _draw(
     return Chart(
         title=title,
         drawing=drawing,
-        top=form(top).replace(".0", "") if top else "",
-        half=form(top / 2).replace(".0", "") if top > 1 or form is dollars else "",
+        top=_label_axis(top, form) if top else "",
+        half=_label_axis(top / 2, form) if top > 1 or form is dollars else "",
         labels=labels,
         series=[(each, total(sum(each.values))) for each in series],
         note=note,
     )
+
+
+def _label_axis(number: float, form: Format) -> str:
+    """Write a number of an axis: 4M, not 4.0M."""
+    if form is dollars:
+        return dollars(number)
+    return draw.shorten_number(number)
 
 
 def _round_up(number: float) -> float:
