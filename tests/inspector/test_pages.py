@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import httpx2 as httpx
 import pytest
 
+from holdfast.server.inspector.markup import breakable
 from inspector.conftest import Running
 from support import patient
 
@@ -174,3 +175,10 @@ class TestButtons:
     def test_an_unknown_action(self, client: httpx.Client) -> None:
         """It is refused."""
         assert act(client, action="explode").status_code == 400
+
+
+def test_a_path_breaks_after_its_separators() -> None:
+    """And what it contains is escaped."""
+    assert breakable("/srv/data-b/<x>") == "/<wbr>srv/<wbr>data-<wbr>b/<wbr>&lt;x&gt;"
+    assert breakable("C:\\Users\\ann") == "C:\\<wbr>Users\\<wbr>ann"
+    assert breakable("") == ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import MutableMapping, Sequence
 from typing import Any, Final
 
@@ -20,6 +21,11 @@ _DIRECTIONS: Final = dict.fromkeys((*range(0x202A, 0x202F), *range(0x2066, 0x206
 def clean(text: str) -> str:
     """Replace control characters, ANSI escapes among them, and marks that turn the direction of the text."""
     return text.translate(_CONTROLS | _DIRECTIONS)
+
+
+def breakable(path: str) -> Markup:
+    """Let a path break after its separators and hyphens, and not inside a name."""
+    return Markup("<wbr>").join(re.split(r"(?<=[/\\_-])(?=[^/\\_-])", clean(path)))
 
 
 class _Renderer(RendererHTML):

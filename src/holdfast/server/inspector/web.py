@@ -165,6 +165,7 @@ class Inspector:
             "age": facts.describe_age,
             "human": human,
             "plural": plural,
+            "breakable": markup.breakable,
             "clean": markup.clean,
             "markdown": markup.markdown,
             "mark_code": markup.mark_code,
