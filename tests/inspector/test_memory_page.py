@@ -11,10 +11,11 @@ import httpx2 as httpx
 import pytest
 
 from holdfast import Engine, Session
+from holdfast.server.inspector.facts import MAX_QUICK
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import FactRow
 from inspector.conftest import Running, open_page, serve
-from support.waiting import UNHURRIED
+from support.waiting import PATIENCE, UNHURRIED
 
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
 
@@ -275,6 +276,16 @@ class TestBrowser:
         assert len(session_of(running).exclusions().facts) == 2
         page.click("[data-bulk='none']")
         page.wait_for_selector("#bulk", state="hidden")
+
+    def test_contradictions_among_many_facts_are_shown_when_they_are_found(self, page: Any, running: Running) -> None:
+        """The table does not wait for them."""
+        for number in range(MAX_QUICK):
+            session_of(running).remember(f"Berth {number} is for boat {number * 17}.", subject=f"berth {number}")
+        for name in ("Go", "Rust"):
+            session_of(running).remember(f"The crane control is written in {name}.")
+        assert "Looking for facts that contradict" in httpx.get(running.key_url + "memory", timeout=PATIENCE).text
+        page.goto(running.key_url + "memory")
+        page.wait_for_selector(".conflict:has-text('Rust')")
 
     def test_both_hold_with_one_click(self, page: Any, running: Running) -> None:
         """The two are side by side before, and gone from the top afterwards; the page follows what is stored."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from itertools import zip_longest
 from typing import Final, Literal, TypeAlias, get_args
 
@@ -26,6 +27,8 @@ MAX_SESSIONS: Final = 8
 """The most lines of each section."""
 MIN_LINE_TOKENS: Final = 12
 """With less room than this, no further line is tried."""
+MAX_CACHED: Final = 2**14
+"""The facts that are known to be instructions or not: more than most memories have."""
 MAX_FACT_CHARS: Final = 300
 """Longer facts are left to recall: a fact is never shortened, so that it can be found if it is forgotten."""
 
@@ -230,9 +233,14 @@ def _rank(fact: FactRow, *, is_given: bool) -> int:
     """Return the place of a fact among those that hold: 0 comes first."""
     if fact.pinned:
         return 0
-    if is_given or signals.has_signal(fact.content, "preference", "rule", "remember"):
+    if is_given or _is_instruction(fact.content):
         return 1
     return 2
+
+
+@lru_cache(maxsize=MAX_CACHED)
+def _is_instruction(content: str) -> bool:
+    return signals.has_signal(content, "preference", "rule", "remember")
 
 
 def _keep_newest(rows: Iterable[FactRow]) -> list[FactRow]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,6 +45,8 @@ FactKey = tuple[Scope, str]
 NEVER: Final = FactRecalls()
 CONFLICT_SECONDS: Final = 0.05
 """How long a page looks for contradictions before it is shown without the rest."""
+MAX_QUICK: Final = 300
+"""Facts of one owner that are compared for a page; more are left to the request for contradictions alone."""
 
 
 # --- the list ----------------------------------------------------------------
@@ -181,7 +184,7 @@ class Facts:
             if known is not None and known[0] == key:
                 found += known[1]
                 continue
-            if time.monotonic() > end:
+            if time.monotonic() > end or (len(rows) > MAX_QUICK and seconds < math.inf):
                 is_complete = False
                 continue
             own = find_conflicts(rows, settled=settled)
