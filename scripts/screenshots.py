@@ -189,11 +189,6 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"))
-        if options.only in {None, "trends"}:  # in a memory of its own: the others have all requests on one day
-            with tempfile.TemporaryDirectory() as home:
-                fill_weeks(Path(home), Settings())
-                with Engine.open(home, settings=Settings(), background=False) as engine, serve(engine) as url:
-                    shoot(browser, url, options.folder, only="trends")
         if options.only != "trends":
             with (
                 tempfile.TemporaryDirectory() as home,
@@ -204,6 +199,11 @@ def main() -> None:
                     shoot(browser, url, options.folder, only=options.only)
                     if options.only in {None, "tour"}:
                         record_tour(browser, url, options.folder / "tour.gif")
+        if options.only in {None, "trends"}:  # last, in a memory of its own: the other has one day
+            with tempfile.TemporaryDirectory() as home:
+                fill_weeks(Path(home), Settings())
+                with Engine.open(home, settings=Settings(), background=False) as engine, serve(engine) as url:
+                    shoot(browser, url, options.folder, only="trends")
         browser.close()
 
 
