@@ -19,7 +19,7 @@ from holdfast_agent.commands import run
 from holdfast_agent.notes import Notes
 from holdfast_agent.paths import Bounds
 from holdfast_agent.session_notes import last_words, make_slug, write_session_note
-from holdfast_agent.settings import SessionSettings, Workspace
+from holdfast_agent.settings import SessionReset, SessionSettings, Workspace
 from support.agent_fixture import BASE, AgentFixture, change_agent, talker
 
 KEY = "AKIAQ3EGRLWM5N7PXJ2K"
@@ -121,6 +121,12 @@ class TestNote:
 
 
 class TestOtherEnds:
+    @pytest.fixture
+    def fixture(self, tmp_path: Path) -> AgentFixture:
+        """An agent whose conversations end with the day."""
+        session = SessionSettings(memory_file=True, reset=SessionReset(mode="daily"))
+        return AgentFixture(tmp_path, settings=change_agent(BASE, session=session))
+
     def test_the_day_ends(self, fixture: AgentFixture) -> None:
         """A conversation that the hour ends leaves its note, and the next one begins."""
         agent = fixture.agent(["One.", "first-day", "Two."])

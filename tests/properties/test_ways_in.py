@@ -336,12 +336,15 @@ def test_listings_of_all_tenants_name_them(memory: Memory, run: Callable[..., st
 @example(reader=replace(PLAIN, agent=""))
 @example(reader=Scope(tenant="local", session="a"))
 def test_pages_of_the_inspector(memory: Memory, reader: Scope) -> None:
-    """A page about a session shows that session, and a link to a session leads to no other."""
+    """A page about a session shows that session, and a link to a session leads to no other.
+
+    It also shows the block of its last turn, in which there may be facts of the agent.
+    """
 
     def text(path: str, **more: object) -> str:
         return str(memory.client.get(link(memory.pages + path, reader, **more)).text)
 
-    assert owners_in(text("session")) == of_session(reader)
+    assert of_session(reader) <= owners_in(text("session")) <= of_agent(reader)
     assert owners_in(text("session/messages", before=10_000)) == of_session(reader)
     assert owners_in(text("turn", turn=1, page=1)) <= of_agent(reader)
     for number in memory.all_numbers[:: max(1, len(memory.all_numbers) // 10)]:
@@ -370,4 +373,5 @@ def test_every_listed_session_is_reached_by_its_link(memory: Memory) -> None:
     answer = memory.client.get(
         memory.pages + "ask", params={"q": "the harbour", "in": choices[0].replace("&amp;", "&")}
     )
-    assert len(owners_in(answer.text)) == 1
+    without_choices = re.sub(r"<option.*?</option>", "", answer.text, flags=re.DOTALL)  # they have titles
+    assert len(owners_in(without_choices)) == 1
