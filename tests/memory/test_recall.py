@@ -13,6 +13,7 @@ from benchmarks.archive_rows import make_rows
 from holdfast.embed.base import CachedEmbedder
 from holdfast.embed.static import JointEmbedder, StaticEmbedder
 from holdfast.index.vectors import quantise
+from holdfast.memory.exclusion import exclude
 from holdfast.memory.passage_search import search
 from holdfast.memory.query import RecallQuery, Shown, order_of
 from holdfast.memory.recall import recall
@@ -20,7 +21,7 @@ from holdfast.messages import Message, Text, ToolCall, ToolResult
 from holdfast.search.fuse import Order, Recipe, Weighted
 from holdfast.search.relevance import GENEROUS, NORMAL, SHY
 from holdfast.settings import Settings
-from holdfast.store.base import FactRow, Scope, VectorRow
+from holdfast.store.base import FactRow, Scope, Select, VectorRow
 from holdfast.store.sqlite import SqliteStore
 from holdfast.tokens import count_text
 from support.conversations import MARKS
@@ -104,6 +105,33 @@ def test_a_question_about_something_else_gets_no_block(store: SqliteStore) -> No
         "no fact, and no passage of this conversation, matches the question (archive.cross_session"
     )
     assert recall(store, replace(question, across=True)).reason == "no stored fact or passage matches the question"
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("We deploy to Frankfurt on Tuesdays.", "When do we deploy to Frankfurt?"),
+        ("我们每周二部署到法兰克福。", "我们什么时候部署到法兰克福？"),
+        ("デプロイ先はフランクフルトです。", "デプロイ先はどこですか？"),
+        ("배포 서버는 프랑크푸르트에 있습니다.", "배포 서버는 어디에 있습니까?"),
+    ],
+)
+def test_a_match_in_the_window_is_the_reason_for_no_block(store: SqliteStore, said: str, question: str) -> None:
+    """The question itself is in the window too, and is no match; neither is a message that is never recalled."""
+    numbers = say(store, said, "Lunch was good today, thanks.", question)
+    query = asking(question, across=True, shown=Shown(messages=set(numbers)))
+    assert recall(store, query).reason == "the best match is already in the window"
+    rows = store.read_messages(Select(scope=SCOPE, ids=(numbers[0],)))
+    exclude(store, rows, excluded=True, time=MOMENT)
+    assert recall(store, query).reason == "no stored fact or passage matches the question"
+
+
+@pytest.mark.parametrize("question", ["How do whales breathe?", "Tell me everything about whales", "鲸鱼怎么呼吸？"])
+def test_a_question_is_no_match_for_itself(store: SqliteStore, question: str) -> None:
+    """It is archived and in the window before memory is asked."""
+    numbers = say(store, "We deploy to Frankfurt on Tuesdays.", question)
+    query = asking(question, across=True, shown=Shown(messages=set(numbers)))
+    assert recall(store, query).reason == "no stored fact or passage matches the question"
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Final
 
+import numpy as np
+
 from holdfast.calls import DeadlineError
 from holdfast.embed.base import Embedder
 from holdfast.memory import block, facts
@@ -30,9 +32,10 @@ from holdfast.memory.quoter import quote_all, quote_best
 from holdfast.memory.recall_facts import add_quotes, choose_facts
 from holdfast.memory.session_lines import SessionLine
 from holdfast.memory.session_questions import add_sessions
+from holdfast.search.arrays import Bools
 from holdfast.search.corrections import find_instructions
 from holdfast.search.pack import Quote
-from holdfast.search.relevance import SHY, find_relevant, measure_confidence
+from holdfast.search.relevance import SHY, find_relevant, measure_confidence, measure_matches
 from holdfast.store.base import FactRow, Store
 from holdfast.tokens import count_text
 
@@ -43,6 +46,7 @@ _NOTHING_HERE: Final = (
     "no fact, and no passage of this conversation, matches the question"
     " (archive.cross_session = true, or Engine.open(personal=True), includes the others)"
 )
+_IN_WINDOW: Final = "the best match is already in the window"
 _TOO_WEAK: Final = 'a weak match was left out, because recall.eagerness is "shy"'
 _SURE_ALONE: Final = 1.2
 """The confidence from which on a message says enough by itself (`python -m benchmarks followups`)."""
@@ -51,6 +55,8 @@ _BROAD_VARIETY: Final = 0.3
 (`python -m benchmarks broad`)."""
 _CORRECTION_TOKENS: Final = 250
 """The room for corrections of the system prompt if no passage matches the question."""
+_MAX_COMPARED: Final = 8
+"""The best matches that are read to tell whether one is in the window."""
 MAX_MISSED: Final = 5
 """The best passages outside the block that are listed with it."""
 
@@ -221,7 +227,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
     instructed = find_instructions(query.shown.instructions, found.quote_weights, asked=found.weights)
     may_be_corrected = bool(instructed) or _is_in_window(found)
     if not size and not fact_hits and not may_be_corrected and not query.sessions and not query.no_sessions:
-        return replace(nothing, reason=_explain_nothing(found))
+        return replace(nothing, reason=_explain_nothing(found, hidden=request.hidden.messages))
 
     listed = fit_lines(query, fact_hits)
     room = min(size - frame_tokens() if size else _CORRECTION_TOKENS, listed.room)
@@ -245,7 +251,7 @@ def _recall(request: _Request, query: RecallQuery) -> Recall:
             quotes = newest.insert(quotes, room=room, known=known, deadline=deadlines.end)
     deadlines.end.check()
     if not size and not listed.facts and not quotes and not listed.sessions and not query.no_sessions:
-        return replace(nothing, reason=_explain_nothing(found))
+        return replace(nothing, reason=_explain_nothing(found, hidden=request.hidden.messages))
     return _compose(listed, quotes, found, newest, query=query, marks=request.marks, nothing=nothing)
 
 
@@ -256,12 +262,36 @@ def _is_in_window(found: Found) -> bool:
     return found.signals.is_asking and bool(is_shown.any())
 
 
-def _explain_nothing(found: Found) -> str:
-    """Return why no passage is recalled."""
-    has_match = (find_relevant(found.signals) & found.candidates.eligible).any()
-    if has_match and found.query.eagerness == SHY:
+def _explain_nothing(found: Found, *, hidden: Collection[int]) -> str:
+    """Return why no passage is recalled. `hidden` are messages that are never recalled: they count as no match."""
+    is_relevant = find_relevant(found.signals)
+    if found.query.eagerness == SHY and (is_relevant & found.candidates.eligible).any():
         return _TOO_WEAK
+    if _is_best_in_window(found, is_relevant, hidden=hidden):
+        return _IN_WINDOW
     return _NOTHING if found.query.across else _NOTHING_HERE
+
+
+def _is_best_in_window(found: Found, is_relevant: Bools, *, hidden: Collection[int]) -> bool:
+    """Tell whether the best match is in the window. The question is in the window too, and is no match for itself."""
+    candidates = found.candidates
+    shown = found.query.shown
+    matches = measure_matches(found.signals) * is_relevant
+    best: list[int] = np.argsort(-matches, kind="stable")[:_MAX_COMPARED].tolist()
+    best = [place for place in best if is_relevant[place] and int(candidates.messages[place]) not in hidden]
+    found.read(best)
+    for place in best:
+        if place not in found.texts or _is_asked(found.texts[place].text, found.query):
+            continue
+        return int(candidates.messages[place]) in shown.messages or int(candidates.passages[place]) in shown.passages
+    return False
+
+
+def _is_asked(text: str, query: RecallQuery) -> bool:
+    """Tell whether a passage is the question, or a part of it; of a broad question only the subject is known."""
+    if query.is_broad and find_subject(text) == query.texts[-1]:
+        return True
+    return text.strip() in query.texts[-1]
 
 
 def _list_known(listed: Listed, query: RecallQuery) -> list[str]:
