@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
@@ -241,3 +241,47 @@ def test_a_store_without_figures_gets_them_when_they_are_asked_for(engine: Engin
     assert figures.sum_session(store, session.scope).turns.turns == 1
     assert figures.update(store, ["local"], seconds=60)
     assert figures.sum_session(store, session.scope).turns.turns == 1
+
+
+def test_a_host_that_appends_its_whole_history_has_the_usage_of_each_reply(engine: Engine, clock: Clock) -> None:
+    """A turn does not show the usage of the first reply again, and a reply with text alone keeps model and cache."""
+    session = engine.session("s")
+    history: list[dict[str, object]] = [{"role": "system", "content": "You fix bugs."}]
+    for number in (1, 2):
+        call = {"type": "tool_use", "id": f"c{number}", "name": "bash", "input": {"number": number}}
+        result = {"type": "tool_result", "tool_use_id": f"c{number}", "content": f"log 日志 {number}"}
+        history.append({"role": "user", "content": f"Run the tests. 运行测试 {number}"})
+        session.assemble(history, limit=16_000, model=MODEL, provider="anthropic")
+        history.append(make_reply(call, tokens=100 * number))
+        history.append({"role": "user", "content": [result]})
+        session.assemble(history, limit=16_000, model=MODEL, provider="anthropic")
+        history.append(make_reply({"type": "text", "text": f"Changed {number}."}, tokens=1_000 * number))
+        clock.now += 700
+        session.append(history)
+    turns = [read_turn(session, number).figures for number in (1, 2, 3, 4)]
+    assert [turn.usage for turn in turns] == [
+        Usage(input=tokens, cache_read=4 * tokens, output=60) for tokens in (100, 1_000, 200, 2_000)
+    ]
+    assert {turn.model for turn in turns} == {MODEL}
+    assert [turn.replying for turn in turns] == [None, 700, None, 700]
+
+
+def test_a_reply_without_usage_does_not_borrow_that_of_another_turn(engine: Engine) -> None:
+    """Though the whole history is appended, in which an earlier reply has usage."""
+    session = engine.session("s")
+    history = [ask("Which port?")]
+    session.assemble(history, limit=50_000)
+    history.append(answer("5433"))
+    session.append(history)
+    history.append(ask("And the host?"))
+    session.assemble(history, limit=50_000)
+    history.append(answer("db.example", usage=None))
+    session.append(history)
+    assert read_turn(session, 1).figures.usage == USAGE
+    assert read_turn(session, 2).figures.usage is None
+
+
+def make_reply(block: Mapping[str, object], *, tokens: int) -> dict[str, object]:
+    """Make a reply of Anthropic without its envelope, as hosts keep it in a history."""
+    usage = {"input_tokens": tokens, "cache_read_input_tokens": 4 * tokens, "output_tokens": 60}
+    return {"role": "assistant", "content": [block], "model": MODEL, "usage": usage}

@@ -325,7 +325,7 @@ class History:
         after: str | None = None,
         masks: Masks = NO_MASKS,
     ) -> tuple[AppendResult, list[Message]]:
-        """Archive messages that follow those of the session, such as a reply; return the numbers and messages.
+        """Archive messages that follow those of the session, such as a reply; return the numbers and the new messages.
 
         They follow the request with the place `after`, else a request of the caller. Messages that the session ends
         with already are not archived again. A user may say the same words twice: a single user message is always new,
@@ -348,7 +348,8 @@ class History:
             all_keys = [*before, *keys]
         self._remove_log(log)
         self._add_log(_Log(all_keys[-MAX_LOG_KEYS:]))
-        return AppendResult(numbers, stripped=stripped, place=self._logs[-1].place), own
+        result = AppendResult(numbers, stripped=stripped, place=self._logs[-1].place)
+        return result, own[_count_known(keys, log.keys) :]
 
     def exclude_broken(self, numbers: Sequence[int]) -> None:
         """Exclude an incomplete reply from recall until it is repeated.
@@ -564,3 +565,12 @@ def _copy(value: Any) -> Any:
     if isinstance(value, list):
         return [_copy(item) for item in value]
     return value
+
+
+def _count_known(keys: Sequence[Key], log: Sequence[Key]) -> int:
+    """Count the messages up to the last one that a history contains already."""
+    known = set(log)
+    for count in range(len(keys), 0, -1):
+        if keys[count - 1] in known:
+            return count
+    return 0

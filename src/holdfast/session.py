@@ -590,17 +590,17 @@ class Session:
         masks = self._state.history.mask_reply_ahead(messages, format=format)
 
         def append(state: _State) -> tuple[AppendResult, list[Message]]:
-            appended, own = state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
+            appended, new = state.history.append(messages, format=format, caller=caller, after=after, masks=masks)
             if is_broken:
                 state.history.exclude_broken(appended)
-            return appended, own
+            return appended, new
 
         with self._lock:
-            result, read = self._ask_memory(append, messages=len(messages))
-            self._state.timeline.calibrate(read)
-            self._record_reply(read, result, after=after)
+            result, new = self._ask_memory(append, messages=len(messages))
+            self._state.timeline.calibrate(new)
+            self._record_reply(new, result[len(result) - len(new) :], after=after)
             coming = 0
-            for message in read:
+            for message in new:
                 coming += count_message(message, count=self._resources.count)
             self._compact_if_due(coming=coming)
             self._mark_in_use()

@@ -310,3 +310,16 @@ class TestRenderForeign:
         message = Message(role="assistant", parts=(ToolCall(id="a", name="f", arguments=""),))
 
         assert render_one(message)["tool_calls"][0]["function"]["arguments"] == "{}"
+
+
+def test_the_usage_of_a_gateway_with_names_of_both_providers_has_cached_tokens_in_its_input() -> None:
+    """Without `prompt_tokens` they are counted on top of it, as Anthropic does."""
+    anthropic = {"input_tokens": 20, "output_tokens": 3, "cache_read_input_tokens": 80}
+    assert read_usage(anthropic) == Usage(input=20, output=3, cache_read=80)
+    both = {
+        "prompt_tokens": 100,
+        "completion_tokens": 3,
+        "prompt_tokens_details": {"cached_tokens": 80},
+        "cache_read_input_tokens": 80,
+    }
+    assert read_usage(both) == Usage(input=20, output=3, cache_read=80)

@@ -20,6 +20,7 @@ from holdfast.messages import (
     Usage,
 )
 from holdfast.providers import rules, shaping, wire
+from holdfast.providers.anthropic import USAGE as ANTHROPIC_USAGE
 from holdfast.providers.format import Format
 from holdfast.providers.rules import Turn, Violation, Wire, blocks, kind, quote
 from holdfast.providers.shaping import Log
@@ -33,6 +34,7 @@ _USAGE: Final = {
     "output": "completion_tokens output_tokens",
     "cache_read": "prompt_tokens_details.cached_tokens input_tokens_details.cached_tokens",
 }
+_ANTHROPIC_CACHE: Final = frozenset({ANTHROPIC_USAGE["cache_read"], ANTHROPIC_USAGE["cache_write"]})
 _THINKING_KEYS: Final = ("reasoning_content", "reasoning")
 _IMAGE_BELOW: Final = "(see the image below)"
 
@@ -51,7 +53,14 @@ def read(data: Json, where: str) -> Message:
         parts = (ToolResult(call_id=call_id, content=content, name=name).read_from(data, format=NAME),)
         return Message(role=role, parts=parts, usage=read_usage(data.get("usage"))).read_from(data, format=NAME)
     parts = (*_read_thinking(data), *content, *_read_calls(data, where))
-    message = Message(role=role, parts=parts, usage=read_usage(data.get("usage")), name=name)
+    model = data.get("model")
+    message = Message(
+        role=role,
+        parts=parts,
+        usage=read_usage(data.get("usage")),
+        model=model if isinstance(model, str) and model else None,
+        name=name,
+    )
     return message.read_from(data, format=NAME)
 
 
@@ -113,7 +122,13 @@ def _read_function(data: Json, where: str, *, call_id: str) -> ToolCall:
 
 
 def read_usage(data: Any) -> Usage | None:
-    """Read a usage object of Chat Completions or Responses; cached tokens are part of the input."""
+    """Read a usage object of Chat Completions or Responses; cached tokens are part of the input.
+
+    A reply of Anthropic with text alone looks like one of Chat Completions. The names in its usage tell them apart;
+    some gateways add them to the `prompt_tokens` of OpenAI.
+    """
+    if isinstance(data, Mapping) and "prompt_tokens" not in data and not _ANTHROPIC_CACHE.isdisjoint(data):
+        return wire.read_usage(data, ANTHROPIC_USAGE)
     return wire.read_usage(data, _USAGE, has_cached_input=True)
 
 
