@@ -191,7 +191,8 @@ class WhatIf:
             wish = read_wish(params, session.scope)
             data.override(session.settings, wish.changes)  # a wrong setting is an error here, and not in the thread
             run = self._find_run(wish, session)
-            values |= {"run": run, **self._compare(run, values["model"])}
+            reported = figures.sum_session(store, session.scope, prices=self._engine.settings.model.prices)
+            values |= {"run": run, "reported": reported, **self._compare(run, values["model"])}
         return values
 
     def _find_run(self, wish: Wish, session: Session) -> Run:
