@@ -115,6 +115,9 @@ class TestPages:
         assert "keyword" in text
         assert '<span class="state new">new</span>' in text
         assert "tokens by part" in text
+        assert "In this turn nothing left" not in text
+        quiet = client.get("/turn?session=harbour&turn=1").text
+        assert "In this turn nothing left the window, and nothing new was recalled." in quiet
 
     def test_a_turn_that_is_not_there(self, client: httpx.Client) -> None:
         """A page that says so."""

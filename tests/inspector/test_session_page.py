@@ -118,6 +118,16 @@ class TestWindowOfATurn:
         assert "Turn 15: " in chart
         assert ">8k</text>" in text[text.index('<svg class="axis"') : text.index('<svg class="chart"')]
 
+    def test_the_usable_limit_is_drawn_below_the_window(self, client: httpx.Client, running: Running) -> None:
+        """Cuts happen there, and not at the size of the window."""
+        text = client.get("/session?session=harbour").text
+        chart = text[text.index('<svg class="chart"') : text.index("</svg></div>")]
+        heights = dict(re.findall(r'<line class="(usable|limit)" [^>]*y1="([0-9.]+)"', chart))
+        assert float(heights["usable"]) > float(heights["limit"])
+        report = running.engine.session("harbour").window(15).report
+        assert f"{report.raw_max_tokens - report.reserved_tokens:,} are usable" in chart
+        assert "usable: the limit less the reserve" in text
+
 
 @pytest.mark.parametrize("conversation", TALKS.values(), ids=TALKS.keys())
 def test_every_turn_of_every_format_can_be_shown(conversation: Talk, tmp_path: Path) -> None:

@@ -70,7 +70,8 @@ def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
     The axis goes up to `at_least` tokens, so that two charts can have the same.
 
     Places across are shares of the width, so that texts keep their shape. If there are too many turns, each column is
-    the last of several, with the marks of all of them. The limit is drawn last, over the columns.
+    the last of several, with the marks of all of them. The limit, and the usable part of it without the reserve for the
+    reply, are drawn last, over the columns.
     """
     if not turns:
         return Markup()
@@ -105,12 +106,16 @@ def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
         f'<text x="46" y="{_height(value, top) + 4:.1f}" text-anchor="end">{shorten_number(value)}</text>'
         for value in _ticks(top)
     )
-    label = f"tokens of {len(turns)} requests by part; the limit is {turns[-1].source.window:,} tokens"
+    newest = turns[-1].source
+    limits = f"the limit is {newest.window:,} tokens, and {_usable(newest):,} are usable"
+    label = f"tokens of {len(turns)} requests by part; {limits}"
+    usable = _limit_line([_usable(group[-1].source) for group in groups], top, wide, kind="usable")
+    limit = _limit_line([group[-1].source.window for group in groups], top, wide, kind="limit")
     return Markup(  # noqa: S704 - numbers and our own names only
         f'<div class="plot"><svg class="axis" width="50" height="{CHART_HEIGHT}" aria-hidden="true">'
         f'<text class="unit" x="46" y="10" text-anchor="end">tokens</text>{axis}</svg>'
         f'<svg class="chart" height="{CHART_HEIGHT}" role="img" aria-label="{label}">{grid}{"".join(columns)}'
-        f"{_limit_line(groups, top, wide)}{_turn_labels(groups, wide)}</svg></div>"
+        f"{usable}{limit}{_turn_labels(groups, wide)}</svg></div>"
     )
 
 
@@ -134,6 +139,11 @@ def _used(source: WindowSource) -> int:
     return sum(source.sizes[:-2])
 
 
+def _usable(source: WindowSource) -> int:
+    """Return the tokens of the window without the reserve for the reply."""
+    return source.window - source.sizes[len(PARTS)]
+
+
 def _height(value: float, top: float) -> float:
     return PLOT_BOTTOM - value / top * PLOT_HEIGHT
 
@@ -153,17 +163,17 @@ def _ticks(top: float) -> list[float]:
     return [step * number for number in range(int(top / step) + 1)]
 
 
-def _limit_line(groups: Sequence[Sequence[PastTurn]], top: float, wide: float) -> str:
-    """Draw the window of the model over the turns; it changes with the model."""
+def _limit_line(limits: Sequence[int], top: float, wide: float, *, kind: str) -> str:
+    """Draw a limit over the turns; it changes with the model."""
     lines = ""
     begin = 0
-    for place, group in enumerate(groups):
-        is_last = place + 1 == len(groups)
-        if not is_last and groups[place + 1][-1].source.window == group[-1].source.window:
+    for place, limit in enumerate(limits):
+        is_last = place + 1 == len(limits)
+        if not is_last and limits[place + 1] == limit:
             continue
-        y = _height(group[-1].source.window, top)
+        y = _height(limit, top)
         ends = f'x1="{begin * wide:.3f}%" x2="{(place + 1) * wide:.3f}%" y1="{y:.1f}" y2="{y:.1f}"'
-        lines += f'<line class="limit-ground" {ends}/><line class="limit" {ends}/>'
+        lines += f'<line class="limit-ground" {ends}/><line class="{kind}" {ends}/>'
         begin = place + 1
     return lines
 
