@@ -17,7 +17,7 @@ from holdfast.server.inspector.past import Pasts, make_window, make_window_befor
 from holdfast.server.inspector.window_view import view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
-from inspector.conftest import Running
+from inspector.conftest import Running, serve, talk
 from support.waiting import PATIENCE, UNHURRIED
 from support.wire_conversations import TALKS, Talk
 
@@ -117,6 +117,33 @@ class TestWindowOfATurn:
         assert chart.rindex('class="limit"') > chart.rindex('<g class="turn"')
         assert "Turn 15: " in chart
         assert ">8k</text>" in text[text.index('<svg class="axis"') : text.index('<svg class="chart"')]
+
+    def test_a_message_of_the_conversation_leads_to_its_first_turn(
+        self, client: httpx.Client, running: Running
+    ) -> None:
+        """The turn in which it was new."""
+        number = running.engine.session("harbour").window(14).items[-1].id
+        text = unescape(client.get("/session?session=harbour").text)
+        message = text[text.index(f'id="m{number}"') :]
+        header = message[: message.index("</header>")]
+        assert re.search(r'href="session\?session=harbour&turn=14"[^>]*>turn 14</a>', header)
+
+    def test_only_the_turn_of_the_last_cut_offers_to_undo_it(self, tmp_path: Path) -> None:
+        """And no longer once it is undone: then the cut before it is the last one."""
+        settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+        with Engine.open(tmp_path, settings=settings, background=False) as engine:
+            talk(engine, "harbour", turns=14)
+            session = engine.session("harbour")
+            cuts = [report.turn for report in session.timeline() if "trimmed" in {one.kind for one in report.changes}]
+            pasts = Pasts(engine._memory.store)
+            assert pasts.read(session.scope).last_cut_turn == cuts[-1]
+            session.undo_trim()
+            assert pasts.read(session.scope).last_cut_turn < cuts[-1]
+            with serve(engine) as running, httpx.Client(base_url=running.key_url, timeout=PATIENCE) as client:
+                last = pasts.read(session.scope).last_cut_turn
+                for turn in range(1, 16):
+                    text = client.get(f"/turn?session=harbour&turn={turn}").text
+                    assert ("Undo the last cut" in text) == (turn == last)
 
     def test_the_usable_limit_is_drawn_below_the_window(self, client: httpx.Client, running: Running) -> None:
         """Cuts happen there, and not at the size of the window."""

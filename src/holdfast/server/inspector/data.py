@@ -160,7 +160,7 @@ class PartView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageView:
-    """A message with what has become of it."""
+    """A message with what has become of it; `turn` is the one in which it was sent first, 0 if that is not known."""
 
     id: int
     role: str
@@ -173,6 +173,7 @@ class MessageView:
     excluded: bool = False
     kind: str = "message"
     model: str = ""
+    turn: int = 0
 
 
 def full_text(part: object) -> str:
@@ -213,7 +214,9 @@ def _describe(part: object) -> str:
             return "thinking that only the provider can read"
 
 
-def view_message(row: MessageRow, *, states: Mapping[int, tuple[str, str]] | None = None) -> MessageView:
+def view_message(
+    row: MessageRow, *, states: Mapping[int, tuple[str, str]] | None = None, turns: Mapping[int, int] | None = None
+) -> MessageView:
     """Return what a page shows of an archived message."""
     state, reason = (states or {}).get(row.id, ("", ""))
     return MessageView(
@@ -226,6 +229,7 @@ def view_message(row: MessageRow, *, states: Mapping[int, tuple[str, str]] | Non
         pinned=row.pinned,
         excluded=row.excluded,
         model=row.message.model or "",
+        turn=(turns or {}).get(row.id, 0),
     )
 
 

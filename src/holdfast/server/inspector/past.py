@@ -56,6 +56,35 @@ class Past:
         """The edits by number."""
         return {past.number: past for past in self.edits}
 
+    @cached_property
+    def first_turns(self) -> dict[int, int]:
+        """The number of the turn in which each message was sent first."""
+        found: dict[int, int] = {}
+        for turn in self.turns:
+            for number in (*turn.source.system, *turn.source.added):
+                found.setdefault(number, turn.number)
+        return found
+
+    @cached_property
+    def last_cut_turn(self) -> int:
+        """The number of the turn with the last cut that can be undone, as `Session.undo_trim` does it; 0 for none."""
+        cuts: dict[int, set[int]] = {}
+        for past in self.edits:
+            if past.edit is None:
+                continue
+            match past.edit.kind:
+                case "trimmed":
+                    cuts[past.number] = {*past.edit.ids}
+                case "restored":
+                    cuts = {number: ids.difference(past.edit.ids) for number, ids in cuts.items()}
+                case "compacted":
+                    cuts = {}
+                case _:
+                    pass
+        last = max((number for number, ids in cuts.items() if ids), default=-1)
+        turn = self.find_turn_of(last) if last >= 0 else None
+        return turn.number if turn is not None else 0
+
     @property
     def last(self) -> int:
         """The number of the last turn; 0 if there is none."""

@@ -391,6 +391,7 @@ class Inspector:
             "stretches": view.stretches(unfolded=unfolded),
             "changes": why.list_changes(seen, turn, session.settings),
             "recall": recall_view.view_recall(session, seen, turn, window.report),
+            "can_undo": turn.number == seen.last_cut_turn,
             "formats": FORMATS,
             "format": form,
             "wire": _render_request(window, form) if params.get("tab") == "request" else "",
@@ -464,7 +465,7 @@ class Inspector:
         """Return messages of the conversation, with what has become of each; `window` is one that was made already."""
         last = self._make_last_window(session, seen, window)
         states = past.find_states(seen, last, [row.id for row in rows])
-        return [data.view_message(row, states=states) for row in rows]
+        return [data.view_message(row, states=states, turns=seen.first_turns) for row in rows]
 
     # --- memory ------------------------------------------------------------------
 
