@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -223,7 +224,7 @@ def test_days_add_up_what_happened_on_them(engine: Engine, clock: Clock) -> None
         Scope(agent="claude-code", session="s2"),
         Scope(session="unpriced"),
     }
-    hosts = figures.group(sessions, "agent")
+    hosts = figures.group(sessions, attrgetter("agent"))
     assert {name: count for name, (count, _) in hosts.items()} == {"claude-code": 2, "codex": 1, "main": 1}
     total = figures.add_all(sessions.values())
     assert total.replies == 4

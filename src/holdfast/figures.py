@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import date, datetime, timedelta
 from typing import Any, Final, TypeVar
@@ -259,11 +259,11 @@ def add_all(totals: Iterable[Totals]) -> Totals:
     return total
 
 
-def group(sessions: Mapping[Scope, Totals], part: str) -> dict[str, tuple[int, Totals]]:
-    """Return how many sessions there are of each agent, project or tenant, and their totals; the costliest first."""
+def group(sessions: Mapping[Scope, Totals], name_of: Callable[[Scope], str]) -> dict[str, tuple[int, Totals]]:
+    """Return how many sessions there are of each name, and their totals; the costliest first."""
     found: dict[str, tuple[int, Totals]] = {}
     for scope, totals in sessions.items():
-        name = getattr(scope, part)
+        name = name_of(scope)
         count, known = found.get(name, (0, Totals()))
         found[name] = (count + 1, known + totals)
     return dict(sorted(found.items(), key=lambda pair: (-pair[1][1].cost, -pair[1][1].prompt, pair[0])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import date
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.figures import Totals, dollars
+from holdfast.memory.sessions import record_host
 from holdfast.messages import Message, Text, Usage
 from holdfast.server.inspector.trends import draw_charts, make_bars, share, short, spent_time
 from holdfast.store.base import TurnSum
@@ -96,6 +98,17 @@ def test_a_model_without_a_price_has_an_unknown_cost(costly: Running) -> None:
     assert "&lt;b&gt;mine&lt;/b&gt;" in text
     assert "<b>mine" not in text
     assert "unknown" in text
+
+
+def test_a_session_whose_host_nobody_named_has_an_unknown_one(costly: Running) -> None:
+    """The default agent is not a host; a recorded host is."""
+    session = costly.engine.session("hosted 主机")
+    session.assemble([say("user", "Where are you? 你在哪里?")], limit=8_000)
+    record_host(costly.engine._memory.store, "harbour-ide", scope=session.scope, time=1)
+    hosts = get(costly, "trends").split("<h2>Hosts")[1].split("</table>")[0]
+    names = re.findall('<th scope="row">(.*?)</th>', hosts)
+    assert {"unknown", "codex", "harbour-ide"} <= set(names)
+    assert "main" not in names
 
 
 @pytest.mark.parametrize("days", ["", "7", "365", "9999", "-1"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from operator import attrgetter
 from typing import Any, Final
 
 from holdfast import figures
@@ -66,7 +67,7 @@ def read_spending(store: Store, *, now: int, prices: Sequence[str]) -> Spending:
     periods[ALL] = figures.add_all(sessions.values())
     return Spending(
         periods=periods,
-        hosts=figures.group(sessions, "agent"),
+        hosts=figures.group(sessions, attrgetter("agent")),
         models=figures.sum_models(store, tenants, prices=prices),
         is_complete=is_complete,
     )
