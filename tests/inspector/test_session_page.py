@@ -13,7 +13,9 @@ import httpx2 as httpx
 import pytest
 
 from holdfast import Engine
+from holdfast.context.edits import Edit, Relevance, Trimmed
 from holdfast.server.inspector.past import Pasts, make_window, make_window_before
+from holdfast.server.inspector.why import explain_rule
 from holdfast.server.inspector.window_view import view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
@@ -22,6 +24,7 @@ from support.waiting import PATIENCE, UNHURRIED
 from support.wire_conversations import TALKS, Talk
 
 Page = Any
+LEAST = "least to do with the question"
 ROW = re.compile(r'<article class="message row[^"]*" id="m(\d+)"')
 
 
@@ -223,6 +226,21 @@ class TestWhy:
         assert "What do we know about the mooring rope?" in text
         assert re.search(r"what could have left and stayed scored at least \d+\.\d\d", text)
         assert 'class="scale"' in text
+
+    @pytest.mark.parametrize(
+        ("reason", "relevance", "begins"),
+        [
+            ("oldest", None, "No message that could leave shared a word with the question, so the oldest left."),
+            (LEAST, Relevance(least_kept=0.0, best=0.4), "No message that left shared a word with the question: "),
+            (LEAST, Relevance(scores=((3, 0.1),), least_kept=0.2, best=0.4), "The window was too full. "),
+            (LEAST, None, "The window was too full. "),
+        ],
+    )
+    def test_the_rule_begins_with_what_decided(self, reason: str, relevance: Relevance | None, begins: str) -> None:
+        """If nothing that left has a word of the question, age decided."""
+        change = Trimmed(limit=5_000, relevance=relevance)
+        edit = Edit(change=change, ids=(3, 4), reason=reason, tokens_before=900, tokens_after=0)
+        assert explain_rule(edit, Settings()).startswith(begins)
 
     def test_a_message_that_never_left(self, client: httpx.Client, running: Running) -> None:
         """It says so."""

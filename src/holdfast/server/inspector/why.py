@@ -95,8 +95,8 @@ _TRIM_RULES: Final = {
         " {step:.0%} of the window was free again (trim.hysteresis)."
     ),
     "oldest": (
-        "The window was too full, and no message that could leave shares a word with the question. The newest {recent}"
-        " messages and the last request stay (trim.protected_recent); of the others, the oldest left."
+        "No message that could leave shared a word with the question, so the oldest left. The window was too full; the"
+        " newest {recent} messages and the last request stay (trim.protected_recent)."
     ),
     "too large to stay next to what is new": (
         "The newest messages alone did not fit, so the largest of them left, except those that the next reply answers."
@@ -106,6 +106,9 @@ _TRIM_RULES: Final = {
         "Blocks that were recalled earlier took the room for a new one. No message left."
     ),
 }
+_NO_SHARED_WORD: Final = (
+    "No message that left shared a word with the question: of the messages without such a word, the oldest left."
+)
 
 
 def explain_rule(edit: Edit, settings: Settings) -> str:
@@ -116,8 +119,10 @@ def explain_rule(edit: Edit, settings: Settings) -> str:
             done = "shortened to its beginning, its end and lines about errors" if keep else "cleared"
             sentence = rule.format(keep=settings.pruning.keep_last_assistants, soft=settings.pruning.soft_trim_ratio)
             return f"{sentence} It was {done}; the archive has all of it."
-        case Trimmed():
+        case Trimmed(relevance=relevance):
             rule = _TRIM_RULES.get(edit.reason, edit.reason)
+            if relevance is not None and not any(score for _, score in relevance.scores):
+                rule = f"{_NO_SHARED_WORD} {rule}"
             return rule.format(recent=settings.trim.protected_recent, step=settings.trim.hysteresis)
         case _:
             return {
