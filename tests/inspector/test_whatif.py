@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 
 from holdfast.errors import InputError
+from holdfast.figures import Totals
 from holdfast.messages import Message, Text, Usage
 from holdfast.providers.models import find_price
-from holdfast.report import Change, ContextReport
-from holdfast.server.inspector.whatif import ReplayedTurn, Side, compare, make_settings, read_wish
+from holdfast.report import NAMES, Change, ContextReport
+from holdfast.server.inspector.web import Inspector
+from holdfast.server.inspector.whatif import ReplayedTurn, Run, Side, Wish, compare, make_settings, read_wish
 from holdfast.settings import Embedding, Settings
 from holdfast.store.base import Scope, Select
 from holdfast.timeline import PastTurn, WindowSource
@@ -139,7 +141,7 @@ def make_side(*turns: tuple[int, float | None], model: str = "claude-sonnet-4-5"
             limit=9,
             provider="anthropic",
             window=9,
-            sizes=(),
+            sizes=(0,) * len(NAMES),
             changes=(),
         )
         report = ContextReport(
@@ -168,6 +170,38 @@ def test_the_unchanged_beginning_has_the_price_of_a_cache_read() -> None:
     change = {row.name: row.change for row in compare(side, make_side((1_750, None)))}
     assert change["Tokens sent"] == -0.5
     assert change["Requests that do not fit"] is None
+
+
+def test_a_replay_that_goes_on_is_shown_as_far_as_it_has_come(running: Running) -> None:
+    """The columns say so, and the page goes on by itself; without scripts one reloads it."""
+    first, second = make_side((1_000, None), (2_000, 1.0)).turns
+    wish = Wish(scope=Scope(), limit=4_000)
+    run = Run(wish=wish, total=2, recorded=[first, second], replayed=[first])
+    text = show(running, run)
+    assert "1 of 2 requests are replayed so far; the page follows." in text
+    assert "<noscript>Reload it to see more.</noscript>" in text
+    assert "As it was, so far" in text
+    assert "What if, so far" in text
+    run.replayed.append(second)
+    run.is_done = True
+    assert "so far" not in show(running, run)
+
+
+def test_a_replay_that_stopped_is_not_shown_as_a_whole_one(running: Running) -> None:
+    """It has the words of the problem, and says how far it came."""
+    first, second = make_side((1_000, None), (2_000, 1.0)).turns
+    run = Run(wish=Wish(scope=Scope()), total=2, recorded=[first, second], replayed=[first], is_done=True)
+    run.problem = "the memory was closed 内存已关闭"
+    text = show(running, run)
+    assert "The replay stopped after 1 of 2 requests: the memory was closed 内存已关闭" in text
+    assert "What if, so far" in text
+
+
+def show(running: Running, run: Run) -> str:
+    """Render the result of a replay as the page does."""
+    inspector = Inspector(running.engine, token="secret")
+    values = inspector._whatif._compare(run, "claude-sonnet-4-5")
+    return inspector._render("_whatif.html", run=run, reported=Totals(), **values)
 
 
 def test_nothing_leaves_the_machine() -> None:
