@@ -30,7 +30,10 @@ HOSTILE = (
 )
 HEALTH = Health(
     findings=[("ok", "all is well"), ("wrong", "<b>broken</b>: run `holdfast reindex`")],
-    settings=[("recall.enabled", "true", "default")],
+    settings=[
+        ("recall.enabled", "true", "default"),
+        ("pruning.protected_tools_of_every_host", "read_file,write_file,search_files," * 4, "default"),
+    ],
 )
 NOTES = [Note(path="MEMORY.md", text="# Notes\n\n- the tide table is in `tides.csv`")]
 OUTSIDE = Outside(health=lambda is_thorough: replace(HEALTH, is_thorough=is_thorough), notes=lambda: NOTES)

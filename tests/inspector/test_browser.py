@@ -50,6 +50,30 @@ def test_every_screen_is_accessible(page: Page, running: Running, name: str) -> 
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 
+@pytest.mark.parametrize("name", ["window", "memory", "ask", "health"])
+def test_words_stay_whole_on_a_phone(page: Page, running: Running, name: str) -> None:
+    """Tabs are in one row, a score is next to its name, and the source of a setting is not broken."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(running.key_url + SCREENS[name])
+    if name == "health":
+        page.wait_for_selector(".settings", state="attached")
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true; })")
+    tops = page.evaluate("[...document.querySelectorAll('.tabs a')].map(one => one.getBoundingClientRect().top)")
+    assert len(set(tops)) == (1 if name in {"window", "memory"} else 0)
+    parts = page.evaluate(
+        "[...document.querySelectorAll('.score dt')].map(one => [one, one.nextElementSibling]"
+        ".map(part => Math.round(part.getBoundingClientRect().top / 8)))"
+    )
+    assert bool(parts) == (name == "ask")
+    assert all(abs(left - right) <= 1 for left, right in parts)
+    lines = page.evaluate(
+        "[...document.querySelectorAll('.settings :is(th, td):last-child')].map(one => {"
+        " const range = document.createRange(); range.selectNodeContents(one); return range.getClientRects().length; })"
+    )
+    assert set(lines) == ({1} if name == "health" else set())
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
 def test_by_keyboard_alone(page: Page, running: Running) -> None:
     """Search, go to the hit, step through the turns, go to another page, change the theme."""
     page.clock.install()
