@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +78,25 @@ def open_menu(page: Any, words: str) -> None:
 
 class TestPages:
     def test_a_row_has_what_is_known_of_a_fact(self, client: httpx.Client) -> None:
-        """Its subject, the session that it is from, its age, and how often it was recalled."""
+        """Its subject, its age, and how often it was recalled."""
         text = client.get("/memory").text
         row = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", text[text.index("The ledger listens") :]))
         assert "ledger port" in row
-        assert "Which port does the ledger listen on?" in row  # the title of the session
         assert "1 time less than a minute ago" in row
         assert "港口账本每天六点导出。" in text
+
+    def test_only_a_fact_with_evidence_leads_to_its_source(self, client: httpx.Client, running: Running) -> None:
+        """A link to the end of the conversation would look like a proof."""
+        text = client.get("/memory").text
+        assert '<span class="meta">added by hand</span>' in text
+        assert 'href="session?' not in text
+        (message,) = session_of(running).messages()
+        row = replace(find(running, "The ledger listens"), evidence=(message.id,))
+        running.engine._memory.store.add_facts([row])
+        proven = unescape(client.get("/memory?q=listens").text)
+        assert f"message={message.id}#m{message.id}" in proven
+        assert "Which port does the ledger listen on?</a>" in proven  # the title of the session
+        assert "added by hand" not in proven
 
     def test_filters_and_orders(self, client: httpx.Client, running: Running) -> None:
         """By words, type, project and state; by each column, in both directions."""

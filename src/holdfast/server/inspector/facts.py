@@ -205,13 +205,15 @@ class Facts:
         return found
 
     def find_sources(self, facts: Sequence[FactRow]) -> dict[FactKey, Scope]:
-        """Return the session that each fact is from; facts that were added by hand are left out."""
+        """Return the session that each fact was said in; facts without evidence, added by hand, are left out."""
         found: dict[FactKey, Scope] = {}
         missing: dict[str, set[int]] = {}
         for row in facts:
+            if not row.evidence:
+                continue
             if row.scope.session:
                 found[row.scope, row.id] = row.scope
-            elif row.evidence:
+            else:
                 missing.setdefault(row.scope.tenant, set()).add(row.evidence[0])
         owners: dict[int, Scope] = {}
         for tenant, numbers in missing.items():
