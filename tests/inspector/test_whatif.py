@@ -258,3 +258,25 @@ def test_the_page_is_accessible(page: Page, running: Running) -> None:
         assert [(one["id"], one["nodes"][0]["html"]) for one in found] == []
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_long_names_of_models_fit_on_a_narrow_screen(page: Page, running: Running) -> None:
+    """They are broken within their column."""
+    page.set_viewport_size({"width": 390, "height": 800})
+    page.goto(running.key_url + HARBOUR + "&model=claude-sonnet-4-5-20250929&go=1")
+    page.wait_for_selector("[data-busy]", state="detached")
+    page.wait_for_selector("td.name:has-text('claude-sonnet-4-5-20250929') >> nth=0")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_every_mark_of_the_charts_is_in_their_key(running: Running) -> None:
+    """As on the page of a session."""
+    key = replay(running, "limit=4000").split("Key of the charts")[1].split("</ul>")[0]
+    for name, words in {
+        "pruned": "shortened",
+        "trimmed": "cut",
+        "compacted": "compaction",
+        "recalled": "recall",
+    }.items():
+        assert f"mark {name}" in key
+        assert f"</svg>{words}</li>" in key
