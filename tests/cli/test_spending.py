@@ -56,6 +56,7 @@ def test_the_tables_have_cost_tokens_and_hosts(home: Path) -> None:
         "codex": ["1", "unknown", "400k", "75%", "2.0k"],
         "pi": ["1", "-", "-", "-", "-"],
     }
+    assert "A + after a cost: models whose price is unknown are not in it." in " ".join(printed.split())
     assert "No price is known for: 一个" in printed
     assert "\x1b" not in printed
     tables = printed[printed.index("tokens ") : printed.index("No price")]

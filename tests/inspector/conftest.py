@@ -90,6 +90,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
             yield started
 
 
+@pytest.fixture
+def running_alone(tmp_path: Path) -> Iterator[Running]:
+    """A server over a memory of its own, whose costs no other test adds up."""
+    settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+    with Engine.open(tmp_path, settings=settings, background=False) as engine, serve(engine) as started:
+        yield started
+
+
 @contextmanager
 def serve(engine: Engine, *, outside: Outside = OUTSIDE) -> Iterator[Running]:
     """Run a server with the inspector over an engine."""

@@ -100,6 +100,19 @@ def test_a_model_without_a_price_has_an_unknown_cost(costly: Running) -> None:
     assert "unknown" in text
 
 
+def test_a_plus_after_a_cost_is_explained(running_alone: Running) -> None:
+    """In words on the page for a screen without a pointer, and in a title next to each; on the list of sessions too."""
+    session = running_alone.engine.session("partly priced 部分")
+    for model in (MODEL, "<b>mine</b>"):
+        window = session.assemble([say("user", f"And with {model}? 呢?")], limit=8_000)
+        session.append([say("assistant", "Two metres.", model=model)], after=window.place)
+    text = get(running_alone, "trends")
+    plus = '<abbr title="without models whose price is unknown">+</abbr>'
+    assert plus in text
+    assert "A + after a cost: models whose price is unknown are not in it." in text
+    assert f"{COST}{plus}" in get(running_alone, "")
+
+
 def test_a_session_whose_host_nobody_named_has_an_unknown_one(costly: Running) -> None:
     """The default agent is not a host; a recorded host is."""
     session = costly.engine.session("hosted 主机")

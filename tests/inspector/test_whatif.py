@@ -60,14 +60,14 @@ def test_a_smaller_window_sends_less_and_cuts_more(running: Running) -> None:
     assert text.count('class="chart"') == 2
 
 
-def test_the_reported_cost_is_next_to_the_estimates(running: Running) -> None:
+def test_the_reported_cost_is_next_to_the_estimates(running: Running, running_alone: Running) -> None:
     """The page says why they differ, and that nothing was reported if that is so."""
-    session = running.engine.session("reported 已报告")
+    session = running_alone.engine.session("reported 已报告")
     window = session.assemble([{"role": "user", "content": "How high is the tide? 潮水多高?"}], limit=8_000)
     usage = Usage(input=100_000, output=2_000, cache_read=300_000)
     reply = Message(role="assistant", parts=(Text(text="Two."),), model="claude-sonnet-4-5", usage=usage)
     session.append([reply], after=window.place)
-    text = replay(running, "limit=4000", page="whatif?session=reported+%E5%B7%B2%E6%8A%A5%E5%91%8A")
+    text = replay(running_alone, "limit=4000", page="whatif?session=reported+%E5%B7%B2%E6%8A%A5%E5%91%8A")
     assert "estimates of whole requests without their replies" in text
     assert "has cost <b>$0.42</b>, replies included" in text
     assert "no reply of this session has reported what it cost" in replay(running, "limit=4000")

@@ -92,6 +92,8 @@ def print_spending(spending: Spending) -> None:
     total = spending.periods[ALL]
     if total.unpriced:
         names = ", ".join(printable(name, one_line=True) or "no name" for name in total.unpriced)
+        if total.cost:
+            echo("\nA + after a cost: models whose price is unknown are not in it.")
         echo(f"\nNo price is known for: {names}. `model.prices` sets one; list prices are of {PRICES_DATE}.")
     if not spending.is_complete:
         echo("\nNot everything is added up yet: run the command again.")
