@@ -114,7 +114,7 @@ def _begin(folder: Path, provider: ScriptedProvider, wire: str) -> None:
     with talking(folder, provider, wire) as terminal:
         _talk(terminal, 1, SCREEN)
         terminal.type(line(SCREEN))
-        terminal.wait("bash runs")
+        terminal.wait("bash: echo asleep")
         terminal.interrupt()
         terminal.wait("Interrupted")
         terminal.wait(PROMPT)

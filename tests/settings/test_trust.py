@@ -31,6 +31,7 @@ CANDIDATES: tuple[Any, ...] = (
         0.25,
         "/evil",
         ["/evil"],
+        ["evil 1 2"],
         ["sessions"],
         "7m",
         "on",

@@ -356,7 +356,9 @@ class FolderStore:
                 finally:
                     self._state = None
                 if has_lines:
-                    self._catch_up(state)
+                    # The block is stored, and with it the lines: if the disk is full now, the next call appends them.
+                    with suppress(StorageError, OSError):
+                        self._catch_up(state)
 
     def _queue_lines(self, name: str, lines: Sequence[str]) -> None:
         assert self._state is not None
