@@ -19,7 +19,7 @@ from holdfast.server.inspector.why import explain_rule
 from holdfast.server.inspector.window_view import view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
-from inspector.conftest import Running, serve, talk
+from inspector.conftest import Running, open_page, serve, talk
 from support.waiting import PATIENCE, UNHURRIED
 from support.wire_conversations import TALKS, Talk
 
@@ -38,16 +38,8 @@ def client(running: Running) -> Iterator[httpx.Client]:
 @pytest.fixture
 def page(browser: Any, running: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about fails the test."""
-    context = browser.new_context(viewport={"width": 1200, "height": 800})
-    context.set_default_timeout(1000 * PATIENCE)
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(running.key_url)
-    yield page
-    context.close()
-    assert complaints == []
+    with open_page(browser, running) as page:
+        yield page
 
 
 def find_cut_turn(session: Session) -> int:

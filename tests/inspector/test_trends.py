@@ -14,9 +14,8 @@ from holdfast.memory.sessions import record_host
 from holdfast.messages import Message, Text, Usage
 from holdfast.server.inspector.trends import draw_charts, make_bars, share, short, spent_time
 from holdfast.store.base import TurnSum
-from inspector.conftest import Running
+from inspector.conftest import Running, open_page
 from support import patient
-from support.waiting import PATIENCE
 
 Page = Any
 MODEL = "claude-sonnet-4-5"
@@ -46,16 +45,8 @@ def say(role: Any, text: str, *, model: str | None = None) -> Message:
 @pytest.fixture
 def page(browser: Any, costly: Running) -> Iterator[Page]:
     """A page of the inspector; whatever the browser complains about fails the test."""
-    context = browser.new_context(viewport={"width": 1200, "height": 800})
-    context.set_default_timeout(1000 * PATIENCE)
-    page = context.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.goto(costly.key_url)
-    yield page
-    context.close()
-    assert complaints == []
+    with open_page(browser, costly) as page:
+        yield page
 
 
 def get(running: Running, path: str) -> str:
