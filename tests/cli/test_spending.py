@@ -77,3 +77,14 @@ def test_a_price_of_ones_own_is_used(home: Path) -> None:
 def test_an_empty_memory_has_no_tables(tmp_path: Path) -> None:
     """Only the counts."""
     assert "host" not in run_stats(tmp_path / "nothing")
+
+
+def test_a_session_that_no_host_named_is_of_an_unknown_host(tmp_path: Path) -> None:
+    """The default agent is no host."""
+    folder = tmp_path / "memory"
+    with Engine.open(folder, settings=QUIET, background=False) as engine:
+        fill(engine, "s1", agent="main", model="claude-sonnet-4-5")
+    lines = [line.split() for line in run_stats(folder).splitlines()]
+    assert ["unknown", "1"] in [line[:2] for line in lines]
+    assert "main" not in [line[0] for line in lines if line]
+    assert json.loads(run_stats(folder, "--json"))["hosts"][0]["host"] == ""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from operator import attrgetter
 from typing import Any, Final
 
 from holdfast import figures
 from holdfast.cli.output import echo
 from holdfast.figures import Totals, dollars
+from holdfast.memory.sessions import name_hosts
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE
 from holdfast.store.base import Scope, Store
@@ -67,7 +67,7 @@ def read_spending(store: Store, *, now: int, prices: Sequence[str]) -> Spending:
     periods[ALL] = figures.add_all(sessions.values())
     return Spending(
         periods=periods,
-        hosts=figures.group(sessions, attrgetter("agent")),
+        hosts=figures.group(sessions, name_hosts(store, tenants)),
         models=figures.sum_models(store, tenants, prices=prices),
         is_complete=is_complete,
     )
@@ -85,7 +85,7 @@ def print_spending(spending: Spending) -> None:
     print_table(["tokens", *columns], rows, right=columns)
     echo("")
     hosts = [
-        (printable(name, one_line=True), f"{count:,}", *_cells(totals))
+        (printable(name, one_line=True) or "unknown", f"{count:,}", *_cells(totals))
         for name, (count, totals) in spending.hosts.items()
     ]
     print_table(["host", "sessions", *columns], hosts, right=["sessions", *columns], fold=["host"])

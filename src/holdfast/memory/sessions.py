@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
@@ -213,3 +213,22 @@ def _cut(line: str, *, max_chars: int = MAX_TITLE_CHARS) -> str:
     if space > max_chars // 2:
         cut = cut[:space]
     return f"{cut.rstrip()}…"
+
+
+def name_hosts(store: Store, tenants: Iterable[str]) -> Callable[[Scope], str]:
+    """Return a function that names the host of a session: the recorded one, else an agent that a caller named.
+
+    The name is empty if neither is known.
+    """
+    hosts: dict[Scope, str] = {}
+    for tenant in tenants:
+        select = Select(scope=Scope(tenant=tenant), across=("project", "agent", "session"))
+        for record in store.read_records(select, kind=HOST_NAME):
+            hosts[record.scope] = str(record.data.get("name", ""))
+
+    def name(scope: Scope) -> str:
+        if hosts.get(scope):
+            return hosts[scope]
+        return "" if scope.agent == Scope().agent else scope.agent
+
+    return name

@@ -16,16 +16,15 @@ from holdfast import figures
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError
 from holdfast.figures import Totals, TurnCost, dollars
-from holdfast.memory.sessions import HOST_NAME, make_title, read_title
+from holdfast.memory.sessions import make_title, name_hosts, read_title
 from holdfast.moments import local
 from holdfast.providers.models import PRICES_DATE, find_price
 from holdfast.server.inspector import data, draw
-from holdfast.store.base import Scope, Select
+from holdfast.store.base import Scope
 
 PERIODS: Final = (7, 30, 90, 365)
 """Days that the page can show."""
 DEFAULT_DAYS: Final = 30
-DEFAULT_AGENT: Final = Scope().agent
 MAX_BARS: Final = 92
 """More days than these are drawn as weeks."""
 MAX_SESSIONS: Final = 12
@@ -171,26 +170,11 @@ class Figures:
             "charts": draw_charts(bars),
             "bars": bars[::-1],
             "models": sorted(models.items(), key=lambda pair: (-pair[1].cost, -pair[1].prompt, pair[0])),
-            "hosts": figures.group(sessions, self._read_hosts(tenants)),
+            "hosts": figures.group(sessions, name_hosts(store, tenants)),
             "sessions": [(scope, self._title(scope), totals) for scope, totals in costliest[:MAX_SESSIONS]],
             "prices_date": PRICES_DATE,
             "is_empty": everything == Totals(),
         }
-
-    def _read_hosts(self, tenants: Sequence[str]) -> Callable[[Scope], str]:
-        """Return what names the host of a session: the recorded one, else an agent that a caller named, else none."""
-        hosts: dict[Scope, str] = {}
-        for tenant in tenants:
-            select = Select(scope=Scope(tenant=tenant), across=figures.EVERYTHING)
-            for record in self._engine._memory.store.read_records(select, kind=HOST_NAME):
-                hosts[record.scope] = str(record.data.get("name", ""))
-
-        def name(scope: Scope) -> str:
-            if hosts.get(scope):
-                return hosts[scope]
-            return scope.agent if scope.agent != DEFAULT_AGENT else ""
-
-        return name
 
     def _title(self, scope: Scope) -> str:
         store = self._engine._memory.store
