@@ -16,7 +16,7 @@ import pytest
 from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from holdfast import Engine
+from holdfast import Engine, Window
 from holdfast.errors import StorageError, UnavailableError
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
@@ -142,16 +142,39 @@ def become_replica(engine: Engine, admin: Admin) -> Iterator[None]:
     store = engine._memory.store
     assert isinstance(store, PostgresStore)
     login = sql.Identifier(f"login_{store._schema}")
-
-    def end_connections() -> None:
-        for connection in list(store._pool._pool):
-            admin.execute("SELECT pg_terminate_backend(%s, 60000)", (connection.info.backend_pid,))
-
     admin.execute(sql.SQL("ALTER ROLE {} SET default_transaction_read_only = on").format(login))
-    end_connections()
+    for connection in list(store._pool._pool):
+        admin.execute("SELECT pg_terminate_backend(%s, 60000)", (connection.info.backend_pid,))
     yield
     admin.execute(sql.SQL("ALTER ROLE {} RESET default_transaction_read_only").format(login))
-    end_connections()
+
+
+PORTS = [{"role": "user", "content": f"The port of server {n} is {8000 + n}."} for n in range(3)]
+
+
+@pytest.fixture
+def engine(tmp_path: Path, admin: Admin, monkeypatch: pytest.MonkeyPatch) -> Iterator[Engine]:
+    """An engine with a login and tables of its own."""
+    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
+    login = f"login_{schema_of(tmp_path)}"
+    admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER".encode())
+    tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=300, timeout_seconds=300, connections=2)
+    settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
+    address = f"{start()}{'&' if '?' in start() else '?'}user={login}"
+    with ExitStack() as stack:
+        stack.callback(admin.execute, f"DROP ROLE {login}".encode())
+        stack.callback(admin.execute, f"DROP OWNED BY {login} CASCADE".encode())
+        yield stack.enter_context(Engine.open(address, settings=settings, background=False))
+
+
+def assemble_in_trouble(
+    engine: Engine, trouble: Callable[[Engine, Admin], AbstractContextManager[None]], admin: Admin
+) -> Window:
+    """Send the first message without trouble, and a second one while the server is in trouble."""
+    session = engine.session("s1")
+    session.assemble(PORTS[:1], limit=8000)
+    with trouble(engine, admin), hurried(engine._memory.store):
+        return session.assemble(PORTS[:2], limit=8000)
 
 
 @pytest.mark.parametrize(
@@ -160,37 +183,37 @@ def become_replica(engine: Engine, admin: Admin) -> Iterator[None]:
         (refuse_connections, "connections"),
         (lock_tenant, "timeout_seconds"),
         (fill_disk, "disk is full"),
-        (become_replica, "primary"),
     ],
 )
 def test_a_request_passes_while_the_server_is_in_trouble(
-    tmp_path: Path,
+    engine: Engine,
     admin: Admin,
-    monkeypatch: pytest.MonkeyPatch,
     trouble: Callable[[Engine, Admin], AbstractContextManager[None]],
     reason: str,
 ) -> None:
     """The window has every message, the report gives the reason nothing was archived, and the next turn archives it."""
-    monkeypatch.setenv("HOLDFAST_HOME", str(tmp_path))
-    login = f"login_{schema_of(tmp_path)}"
-    admin.execute(f"CREATE ROLE {login} LOGIN SUPERUSER".encode())
-    tables = Postgres(schema=schema_of(tmp_path), partitions=1, wait_seconds=300, timeout_seconds=300, connections=2)
-    settings = Settings(postgres=tables, embedding=Embedding(provider="none"))
-    messages = [{"role": "user", "content": f"The port of server {n} is {8000 + n}."} for n in range(3)]
-    address = f"{start()}{'&' if '?' in start() else '?'}user={login}"
-    with ExitStack() as stack:
-        stack.callback(admin.execute, f"DROP ROLE {login}".encode())
-        stack.callback(admin.execute, f"DROP OWNED BY {login} CASCADE".encode())
-        engine = stack.enter_context(Engine.open(address, settings=settings, background=False))
-        session = engine.session("s1")
-        session.assemble(messages[:1], limit=8000)
-        with trouble(engine, admin), hurried(engine._memory.store):
-            window = session.assemble(messages[:2], limit=8000)
-        assert "The port of server 1" in str(window.request("openai_chat"))
-        assert any(reason in warning for warning in window.report.warnings), window.report.warnings
-        session.assemble(messages, limit=8000)
-        assert [hit.message for hit in session.search("Which port has server 1?")][:1] == [2]
-        assert sum(info.messages for info in engine.sessions()) == 3
+    window = assemble_in_trouble(engine, trouble, admin)
+    assert "The port of server 1" in str(window.request("openai_chat"))
+    assert any(reason in warning for warning in window.report.warnings), window.report.warnings
+    session = engine.session("s1")
+    session.assemble(PORTS, limit=8000)
+    assert [hit.message for hit in session.search("Which port has server 1?")][:1] == [2]
+    assert sum(info.messages for info in engine.sessions()) == 3
+
+
+def test_a_connection_that_only_reads_is_replaced(engine: Engine, admin: Admin) -> None:
+    """After a failover, a connection to the server that only reads is not kept: the turns that follow archive again."""
+    window = assemble_in_trouble(engine, become_replica, admin)
+    assert "The port of server 1" in str(window.request("openai_chat"))
+    assert any("primary" in warning for warning in window.report.warnings), window.report.warnings
+    session = engine.session("s1")
+
+    def is_archived() -> bool:
+        session.assemble(PORTS, limit=8000)
+        return sum(info.messages for info in engine.sessions()) == 3
+
+    until(is_archived)
+    assert [hit.message for hit in session.search("Which port has server 1?")][:1] == [2]
 
 
 # --- messages -----------------------------------------------------------------------------------

@@ -282,6 +282,9 @@ class PostgresStore(TableStore):
                 if not transaction or not self._retry(lambda: self._has_committed(transaction)):
                     _roll_back(connection)
                     raise
+            except psycopg.errors.ReadOnlySqlTransaction:
+                connection.close()  # after a failover a new one may find the primary; this one never writes
+                raise
             except BaseException:
                 _roll_back(connection)
                 raise
