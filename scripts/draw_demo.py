@@ -8,8 +8,8 @@ from typing import Final
 
 from rich.cells import cell_len
 
-from holdfast.cli import demo
 from holdfast.cli.console import SafeConsole
+from holdfast.cli.demo import run_demo
 
 COLUMN: Final = 12.2
 """The width of a column in the drawing."""
@@ -28,8 +28,7 @@ def widen(drawn: str) -> str:
 
 if __name__ == "__main__":
     screen = SafeConsole(file=StringIO(), record=True, width=104, markup=False, highlight=False, emoji=False)
-    demo.open_console = lambda: screen
-    demo.run_demo(limit=32_000, save=None, as_json=False)
+    run_demo(limit=32_000, save=None, as_json=False, screen=screen)
     drawn = screen.export_svg(title="holdfast demo")
     drawn = re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)  # no font is loaded from anywhere
     Path(__file__).parents[1].joinpath("docs", "demo.svg").write_text(widen(drawn), "utf-8")

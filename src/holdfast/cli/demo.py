@@ -88,8 +88,8 @@ class _Answer:
         screen.print(Padding(passage, (0, 0, 1, 2)))
 
 
-def run_demo(*, limit: int, save: Path | None, as_json: bool) -> None:
-    """Run the demo, or save its session."""
+def run_demo(*, limit: int, save: Path | None, as_json: bool, screen: Console | None = None) -> None:
+    """Run the demo, or save its session. It is printed on the terminal unless another screen is given."""
     if save is not None:
         if save.exists():
             raise InputError(f"{save}: exists already: name a new file")
@@ -101,7 +101,8 @@ def run_demo(*, limit: int, save: Path | None, as_json: bool) -> None:
         file = Path(folder) / "long-session.jsonl"
         file.write_text("\n".join(session_lines()), "utf-8")
         messages = [Message(role="system", parts=(Text(text=_SYSTEM),)), *transcripts.read(file).messages]
-    screen = Console(quiet=True) if as_json else open_console()
+    if screen is None:
+        screen = Console(quiet=True) if as_json else open_console()
     stats = ReplayStats(files=1)
     with tempfile.TemporaryDirectory() as home, Engine.open(home, settings=make_settings(), background=False) as engine:
         run = _Run(engine, messages, limit, stats, screen)
