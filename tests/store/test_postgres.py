@@ -21,10 +21,11 @@ from holdfast.errors import InputError, StorageError, UnavailableError
 from holdfast.memory.learning import run_job
 from holdfast.memory.learning_queue import EXTRACT, OWN, queue_to_end
 from holdfast.memory.memory import Memory
+from holdfast.messages import Message, Text, Usage
 from holdfast.models.base import Prompt
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.schema import Postgres
-from holdfast.store.base import Job, Record, Scope, Select
+from holdfast.store.base import Job, Record, Scope, Select, Store
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.postgres_database import ROLE
 from holdfast.testing.rows import (
@@ -40,7 +41,7 @@ from holdfast.testing.rows import (
 )
 from support.learning_model import depot_model, extract_depots
 from support.postgres_server import open_postgres, require_hamming, schema_of, start
-from support.waiting import PATIENCE, until
+from support.waiting import PATIENCE, UNHURRIED, until
 
 OTHER = replace(HERE, tenant="other")
 
@@ -67,6 +68,37 @@ def drop_connections(admin: psycopg.Connection[tuple[object, ...]], store: Postg
         mine.append(db.connection.info.backend_pid)
     for pid in mine:
         admin.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+
+
+def make_settings(folder: Path) -> Settings:
+    """Settings of an engine over the tables of a test."""
+    tables = Postgres(schema=schema_of(folder), partitions=1, wait_seconds=round(PATIENCE))
+    return Settings(postgres=tables, embedding=Embedding(provider="none"), recall=UNHURRIED)
+
+
+def add_turns(engine: Engine, scope: Scope, *, turns: int) -> None:
+    """Let a session grow turn by turn, with replies that report their usage."""
+    session = engine._open_session(scope)
+    history: list[Message] = []
+    for number in range(turns):
+        history.append(Message(role="user", parts=(Text(text=f"请看第{number}部分。"),)))
+        session.assemble(history, limit=8_000)
+        usage = Usage(input=100, output=5)
+        history.append(Message(role="assistant", parts=(Text(text="好。"),), usage=usage, model="claude-sonnet-4-5"))
+        session.append(history)
+
+
+def sum_figures(store: Store, tenant: str) -> tuple[int, int, int]:
+    """Return the replies, the tokens that they read, and the turns of a tenant."""
+    while store.update_figures(tenant):
+        pass
+    usage = store.sum_usage(Scope(tenant=tenant), across=True, by="session")
+    turns = store.sum_turns(Scope(tenant=tenant), across=True, by="session")
+    return (
+        sum(one.replies for one in usage),
+        sum(one.usage.input for one in usage),
+        sum(one.turns for one in turns),
+    )
 
 
 def transaction_of(store: PostgresStore) -> str:
@@ -119,6 +151,29 @@ class TestTables:
         admin.execute(f"COMMENT ON SCHEMA {schema_of(tmp_path)} IS 'holdfast 99'".encode())
         with pytest.raises(StorageError, match="newer Holdfast"):
             open_postgres(tmp_path)
+
+    def test_a_schema_without_figures_of_turns_is_brought_up_to_date(
+        self, tmp_path: Path, admin: psycopg.Connection[tuple[object, ...]]
+    ) -> None:
+        """Schema 2 gets the tables of schema 3, and figures of the rows that it has, of each tenant its own."""
+        tenants = ("local", "other")
+        with Engine.open(start(), settings=make_settings(tmp_path), background=False) as engine:
+            for tenant in tenants:
+                add_turns(engine, Scope(tenant=tenant, session="老会话"), turns=len(tenant))
+            store = engine._memory.store
+            known = {tenant: sum_figures(store, tenant) for tenant in tenants}
+            kept = {tenant: store.read_messages(Select(scope=Scope(tenant=tenant), across=True)) for tenant in tenants}
+        assert known == {"local": (5, 500, 5), "other": (5, 500, 5)}
+        admin.execute("DROP TABLE usage, turns")
+        admin.execute("DELETE FROM counters WHERE name IN ('usage', 'turns')")
+        admin.execute(f"COMMENT ON SCHEMA {schema_of(tmp_path)} IS 'holdfast 2'".encode())
+        with Engine.open(start(), settings=make_settings(tmp_path), background=False) as engine:
+            store = engine._memory.store
+            assert {tenant: sum_figures(store, tenant) for tenant in tenants} == known
+            for tenant, rows in kept.items():
+                assert store.read_messages(Select(scope=Scope(tenant=tenant), across=True)) == rows
+            add_turns(engine, Scope(session="新会话"), turns=1)
+            assert [sum_figures(store, tenant) for tenant in tenants] == [(6, 600, 6), (5, 500, 5)]
 
     def test_an_append_reads_few_rows_before_the_server_analyzes(
         self, tmp_path: Path, admin: psycopg.Connection[tuple[object, ...]]
