@@ -6,6 +6,7 @@ This module is loaded before the first screen; slow modules are imported inside 
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -142,6 +143,10 @@ def _run_lines(options: Options) -> None:
     view = Plain()
     agent = open_agent(options, view=view)
     failed = False
+    from holdfast_agent.screen import describe_resumed  # noqa: PLC0415 - as above
+
+    for line in describe_resumed(agent, width=shutil.get_terminal_size().columns)[:1]:
+        view.notice(line)
     try:
         for line in sys.stdin:
             text = line.strip()

@@ -139,10 +139,18 @@ class TestLines:
         """Lines are said one after the other; another process continues where the first one ended."""
         done = home.chat("--model", home.script("One.", "Two."), "--plain", stdin="first\n\nsecond\n")
         assert done.stdout == "One.\nTwo.\n"
+        assert done.stderr == ""
         done = home.chat("--model", "echo", stdin="third\n")
         assert "I would have sent 6 messages" in done.stdout
         assert len(home.transcripts()) == 1
         assert len(read(home.transcripts()[0]).messages) == 6
+
+    def test_a_conversation_that_is_continued_is_named(self, home: Home) -> None:
+        """One line on stderr, as in the terminal, so that stdout has nothing but answers."""
+        home.chat("--model", home.script("5433."), "--plain", stdin="预发布 staging 用哪个端口？\n")
+        done = home.chat("--model", home.script("Yes."), "--plain", stdin="Sure?\n")
+        assert done.stdout == "Yes.\n"
+        assert done.stderr == "Continues “预发布 staging 用哪个端口？” · just now · /new begins another\n"
 
     def test_commands_work_in_a_pipe(self, home: Home) -> None:
         """Slash commands answer on stdout; /exit leaves what follows unsaid."""
