@@ -38,6 +38,8 @@ from holdfast_agent.workspace import local_time
 
 DEFAULT_IDLE_MINUTES: Final = 60
 """The pause that ends a conversation with `agent.session.reset.mode = "idle"` if none is set."""
+DEFAULT_RESET_HOUR: Final = 4
+"""The hour of a daily reset if none is set."""
 MAX_ERROR_CHARS: Final = 200
 MAX_HEADER_BYTES: Final = 65_536
 STORE_NAME: Final = "sessions.json"
@@ -250,9 +252,10 @@ def reset_reason(entry: SessionEntry, now: int, settings: AgentSettings) -> Lite
     last = entry.last_interaction_at or entry.updated_at
     if not last:
         return ""
-    if reset.mode == "daily":
+    if reset.is_daily:
         moment = local_time(now, timezone=settings.timezone)
-        last_reset = moment.replace(hour=reset.at_hour, minute=0, second=0, microsecond=0)
+        hour = DEFAULT_RESET_HOUR if reset.at_hour is None else reset.at_hour
+        last_reset = moment.replace(hour=hour, minute=0, second=0, microsecond=0)
         if last_reset > moment:
             last_reset -= timedelta(days=1)
         if last < round(last_reset.timestamp() * 1000):

@@ -31,9 +31,16 @@ class Workspace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class SessionReset(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a new conversation starts automatically."""
 
-    mode: Literal["daily", "idle", "never"] = "never"
-    at_hour: Annotated[int, Meta(ge=0, le=23)] = 4
+    mode: Literal["daily", "idle", "never"] | None = None
+    at_hour: Annotated[int, Meta(ge=0, le=23)] | None = None
     idle_minutes: Positive | None = None
+
+    @property
+    def is_daily(self) -> bool:
+        """Whether each day begins a new conversation: by the mode, or by an hour without a mode."""
+        if self.mode is None:
+            return self.at_hour is not None
+        return self.mode == "daily"
 
 
 class SessionSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -123,6 +123,14 @@ class TestDue:
         entry = SessionEntry(session_id="s", updated_at=at(last))
         assert reset_reason(entry, at(now), settings(mode="daily")) == ("daily" if due else "")
 
+    def test_an_hour_without_a_mode_means_daily(self) -> None:
+        """A mode that is named counts before the hour."""
+        entry = SessionEntry(session_id="s", updated_at=at("2026-02-10T04:59"))
+        assert reset_reason(entry, at("2026-02-10T05:00"), settings(at_hour=5)) == "daily"
+        assert reset_reason(entry, at("2026-02-10T05:00"), settings(at_hour=6)) == ""
+        for mode in ("never", "idle"):
+            assert not reset_reason(entry, at("2026-02-10T05:00"), settings(mode=mode, at_hour=5))
+
     def test_idle(self) -> None:
         """A pause longer than the limit ends it; the limit itself does not; unset, it is an hour."""
         entry = SessionEntry(session_id="s", updated_at=NOW)

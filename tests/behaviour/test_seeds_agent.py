@@ -163,6 +163,12 @@ class TestReset:
             assert (reset.mode, reset.at_hour) == ("never", 4)
             assert loaded.without_effect == ()
 
+    def test_an_hour_alone_resets_daily(self, tmp_path: Path) -> None:
+        """OpenClaw resets daily unless another mode is named, so its users set nothing but the hour."""
+        reset = read(tmp_path, {"session": {"reset": {"atHour": 5}}}).settings.agent.session.reset
+        assert (reset.is_daily, reset.at_hour) == (True, 5)
+        assert not read(tmp_path, {"session": {}}).settings.agent.session.reset.is_daily
+
     def test_settings_without_effect_are_reported_with_the_reason(self, shell: Shell) -> None:
         """One line each, at the start of `holdfast chat`; the settings next to them count."""
         openclaw(

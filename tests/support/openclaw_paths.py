@@ -64,8 +64,8 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     ("memory.qmd.update.interval", "10m", "agent.memory_search.qmd.update.interval", timedelta(minutes=5)),
     ("memory.qmd.limits.maxResults", 9, "agent.memory_search.qmd.limits.max_results", 6),
     ("memory.qmd.limits.timeoutMs", 9000, "agent.memory_search.qmd.limits.timeout_ms", 4_000),
-    ("session.reset.mode", "idle", "agent.session.reset.mode", "never"),
-    ("session.reset.atHour", 5, "agent.session.reset.at_hour", 4),
+    ("session.reset.mode", "idle", "agent.session.reset.mode", None),
+    ("session.reset.atHour", 5, "agent.session.reset.at_hour", None),
     ("session.reset.idleMinutes", 480, "agent.session.reset.idle_minutes", None),
     # the memory-context section; the defaults that differ: choosing Holdfast is the opting in (`enabled`), and its
     # index need not be bounded (`maxSegments`, `evictionDays`)
