@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: screenshots demo test nightly coverage test-hosts test-model frameworks fuzz check bench docs build fix clean
+.PHONY: screenshots demo test nightly coverage test-hosts test-model frameworks fuzz check bench docs build measure-install fix clean
 
 # What a user installs, and nothing else: the demo starts in seconds.
 $(DEMO_STAMP): pyproject.toml
@@ -81,6 +81,7 @@ check: $(STAMP)
 	$(BIN)/mypy  # no workers: on a busy machine they do not start in time
 	$(BIN)/lint-imports
 	$(BIN)/python -m holdfast.settings | diff --strip-trailing-cr docs/settings.md -  # stale? make docs
+	$(BIN)/python -m holdfast.settings --schema | diff --strip-trailing-cr docs/holdfast.schema.json -
 
 # The pictures and the tour of the inspector. Needs a Chromium.
 screenshots: $(STAMP)
@@ -105,15 +106,25 @@ bench: $(STAMP)
 # The pages that are generated, and the site in site/. A warning is an error.
 docs: $(STAMP)
 	$(BIN)/python -m holdfast.settings > docs/settings.md
+	$(BIN)/python -m holdfast.settings --schema > docs/holdfast.schema.json
 	$(BIN)/python scripts/api_pages.py
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
-# The files to publish: made, checked, and used from an empty environment.
+# The files to publish: made twice with the same bytes, checked, and used from an empty environment of each Python there is.
+# The time of the last commit is that of every file in them.
+build: export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 build: $(STAMP)
-	rm -rf dist
+	rm -rf dist build-again
 	$(BIN)/python -m build --quiet
+	$(BIN)/python -m build --quiet --outdir build-again
+	diff -r dist build-again
+	rm -rf build-again
 	$(BIN)/python -m twine check --strict dist/*
-	$(BIN)/python scripts/check_build.py
+	$(BIN)/python scripts/check_build.py $(CHECK_BUILD)
+
+# Time and size of an installation, for the table of extras in docs/getting-started.md.
+measure-install: build
+	$(BIN)/python scripts/measure_install.py
 
 clean:
-	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .coverage* dist site
+	rm -rf $(VENV) $(VENV)-* .mypy_cache .ruff_cache .pytest_cache .coverage* dist build-again site

@@ -137,7 +137,15 @@ class QmdSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     include_default_memory: bool = True
     paths: Annotated[
         tuple[QmdPath, ...],
-        Meta(extra={"kind": Kind(_read_paths, "list of paths, or of tables with `path`, `name` and `pattern`")}),
+        Meta(
+            extra={
+                "kind": Kind(
+                    _read_paths,
+                    "list of paths, or of tables with `path`, `name` and `pattern`",
+                    {"type": "array", "items": {"type": ["string", "object"]}},
+                )
+            }
+        ),
     ] = ()
     sessions: QmdSessions = QmdSessions()
     update: QmdUpdate = QmdUpdate()

@@ -23,8 +23,9 @@ def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text(encoding="utf-8") == render_reference(CHAT)
 
 
-def test_the_command_writes_the_page(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_writes_the_page(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """`python -m holdfast.settings` prints the page."""
+    monkeypatch.setattr("sys.argv", ["settings"])
     runpy.run_module("holdfast.settings", run_name="__main__")
     assert capsys.readouterr().out == render_reference(CHAT)
 

@@ -21,6 +21,9 @@ _UNITS: Final = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 60480
 _STEP: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*(ms|s|m|h|d|w)\s*", re.ASCII)
 _SIZES: Final = {"b": 1, "kb": 2**10, "mb": 2**20, "gb": 2**30, "tb": 2**40}
 _SIZE: Final = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)\s*([kmgt]?b)?", re.ASCII)
+_SIZE_PATTERN: Final = r"^\s*[0-9]{1,9}(\.[0-9]{1,6})?\s*([kKmMgGtT]?[bB])?\s*$"
+_DURATION_PATTERN: Final = r"^\s*([0-9]{1,9}(\.[0-9]{1,6})?\s*([mM][sS]|[smhdwSMHDW])?\s*)+$"
+"""As `_SIZE` and `_STEP`, in the words of JSON Schema, for editors."""
 _ENVIRONMENT: Final = re.compile(r"\$(\$?)\{(\w+)\}", re.ASCII)
 
 
@@ -102,10 +105,17 @@ def read_bytes(value: object) -> object:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of value: how it is parsed before the check, and its description if the type alone is not enough."""
+    """A kind of value: how it is parsed before the check, and its description if the type alone is not enough.
+
+    Attributes:
+        read: Parses a value.
+        words: The accepted values, in words.
+        schema: The accepted values, as JSON Schema.
+    """
 
     read: Callable[[object], object]
     words: str = ""
+    schema: Mapping[str, object] | None = None
 
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
@@ -113,11 +123,30 @@ Positive: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Chars: TypeAlias = Count
 Share: TypeAlias = Annotated[float, Meta(ge=0, le=1)]
 Bytes: TypeAlias = Annotated[
-    int, Meta(ge=0, le=2**50, extra={"kind": Kind(read_bytes, 'bytes, or a size such as "2mb"')})
+    int,
+    Meta(
+        ge=0,
+        le=2**50,
+        extra={
+            "kind": Kind(
+                read_bytes,
+                'bytes, or a size such as "2mb"',
+                {"type": ["integer", "string"], "minimum": 0, "pattern": _SIZE_PATTERN},
+            )
+        },
+    ),
 ]
 Duration: TypeAlias = Annotated[
     timedelta,
-    Meta(extra={"kind": Kind(read_duration, 'duration such as "5m", "1h30m" or "90s"; a bare number is minutes')}),
+    Meta(
+        extra={
+            "kind": Kind(
+                read_duration,
+                'duration such as "5m", "1h30m" or "90s"; a bare number is minutes',
+                {"type": ["number", "string"], "minimum": 0, "pattern": _DURATION_PATTERN},
+            )
+        }
+    ),
 ]
 Price: TypeAlias = Annotated[str, Meta(pattern=r"^\S+( [0-9]{1,6}(\.[0-9]{1,6})?){2,4}\Z")]
 Provider: TypeAlias = Annotated[

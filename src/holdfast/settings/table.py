@@ -67,14 +67,14 @@ class Setting:
     @property
     def kind(self) -> str:
         """The accepted values, in words."""
-        kind = _find_kind(self.type)
+        kind = find_kind(self.type)
         if kind is not None and kind.words:
             return kind.words
         return _describe_type(inspect.type_info(self.type))
 
     def read(self, value: object) -> object:
         """Parse a value as far as its kind needs it."""
-        kind = _find_kind(self.type)
+        kind = find_kind(self.type)
         if kind is None:
             return value
         return kind.read(value)
@@ -214,18 +214,19 @@ def as_dict(settings: Settings, *, schema: Schema[Any] = ENGINE, reveal: bool = 
         # Of two rivals only the one that was set may be written.
         is_set = value != row.default if row.rival else value is not None
         if is_set and (reveal or not row.secret):
-            table[name] = _encode(value)
+            table[name] = encode_value(value)
     return root
 
 
-def _encode(value: object) -> object:
+def encode_value(value: object) -> object:
+    """Return a value as `holdfast.toml` would hold it."""
     match value:
         case timedelta():
             return spell_duration(value)
         case Secret():
             return value.spell()
         case tuple():
-            return [_encode(item) for item in value]
+            return [encode_value(item) for item in value]
         case msgspec.Struct():
             return {name: item for name, item in structs.asdict(value).items() if item is not None}
         case _:
@@ -255,7 +256,7 @@ def _strip_annotation(annotation: Any) -> Any:
     return annotation
 
 
-def _find_kind(annotation: Any) -> Kind | None:
+def find_kind(annotation: Any) -> Kind | None:
     """Find the kind of an annotation, or of a part of it, such as that of `Duration | None`."""
     bare = annotation
     if get_origin(annotation) is Annotated:
@@ -265,7 +266,7 @@ def _find_kind(annotation: Any) -> Kind | None:
                 kind: Kind = meta.extra["kind"]
                 return kind
     for part in get_args(bare):
-        found = _find_kind(part)
+        found = find_kind(part)
         if found is not None:
             return found
     return None
