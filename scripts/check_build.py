@@ -1,4 +1,8 @@
-"""Check the sdist and the wheel in dist/: contents, metadata, and the README's commands from an empty environment."""
+"""Check the sdist and the wheel in dist/: contents, metadata, and the README's commands from empty environments.
+
+There is an environment for each supported Python that this machine has, and one for the sdist with the first of them.
+A Python that is missing is named with the reason; `--all` makes that an error.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,18 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import venv
 import zipfile
 from email.parser import Parser
 from pathlib import Path
 
+from interpreters import find_interpreters
+
 ROOT = Path(__file__).resolve().parents[1]
 DIST = ROOT / "dist"
 SOURCE = ROOT / "src"
-FORBIDDEN = re.compile(r"(^|/)(tests|benchmarks|\.venv|__pycache__)/|\.pyc$")
+FORBIDDEN = re.compile(r"(^|/)(tests|benchmarks|scripts|\.venv|__pycache__|\.github|\.ci)/|\.pyc$")
+PARTS = re.compile(r"(holdfast|holdfast_agent|holdfast_memory|holdfast_memory-[^/]+\.dist-info)/")
+"""What the wheel may consist of."""
 
 
 def main() -> None:
@@ -32,7 +39,7 @@ def main() -> None:
     require(not missing, f"{wheel.name} lacks {missing[:3]}")
     for package in ("holdfast", "holdfast_agent", "holdfast_memory"):
         require(f"{package}/py.typed" in names, f"{wheel.name} has no {package}/py.typed")
-    extra = [name for name in names if FORBIDDEN.search(name)]
+    extra = [name for name in names if FORBIDDEN.search(name) or not PARTS.match(name)]
     require(not extra, f"{wheel.name} has {extra[:3]}")
     require(metadata["Requires-Python"] == ">=3.11", "Requires-Python is not >=3.11")
     require("all" in metadata.get_all("Provides-Extra", []), "there is no extra `all`")
@@ -42,21 +49,44 @@ def main() -> None:
     for wanted in (
         "/src/holdfast/__init__.py",
         "/src/holdfast_agent/__init__.py",
-        "/tests/conftest.py",
-        "/benchmarks/__main__.py",
-        "/scripts/check_build.py",
+        "/docs/index.md",
+        "/CHANGELOG.md",
         "/LICENSE",
     ):
         require(any(name.endswith(wanted) for name in members), f"{sdist.name} has no {wanted}")
+    extra = [name for name in members if FORBIDDEN.search(name)]
+    require(not extra, f"{sdist.name} has {extra[:3]}")
+    interpreters = find_interpreters()
+    for interpreter in interpreters:
+        if interpreter.program:
+            with tempfile.TemporaryDirectory() as folder:
+                run_commands(wheel, Path(folder), program=interpreter.program)
+            print(f"Python {interpreter.version}: installed, README and demo run.", flush=True)
+        else:
+            print(f"Python {interpreter.version}: not checked, {interpreter.reason}.", flush=True)
+            require("--all" not in sys.argv, f"there is no Python {interpreter.version}")
+    program = next(interpreter.program for interpreter in interpreters if interpreter.program)
     with tempfile.TemporaryDirectory() as folder:
-        run_commands(wheel, Path(folder))
+        install_sdist(sdist, Path(folder), program=program)
     print(f"{wheel.name} and {sdist.name} are fine.")
 
 
-def run_commands(wheel: Path, folder: Path) -> None:
+def install_sdist(sdist: Path, folder: Path, *, program: str) -> None:
+    """Build and install the sdist in an empty environment: it has all that the wheel is made of."""
+    programs = make_environment(folder, program)
+    call([str(programs / "python"), "-m", "pip", "install", "--quiet", str(sdist)], folder)
+    call([str(programs / "holdfast"), "--version"], folder)
+
+
+def make_environment(folder: Path, program: str) -> Path:
+    """Make an empty environment, and return the folder of its programs."""
+    call([program, "-m", "venv", str(folder / "venv")], folder)
+    return folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
+
+
+def run_commands(wheel: Path, folder: Path, *, program: str) -> None:
     """Install the wheel into an empty environment; run the README's commands there, and check and run its Python."""
-    venv.create(folder / "venv", with_pip=True)
-    programs = folder / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
+    programs = make_environment(folder, program)
     python = str(programs / "python")
     call([python, "-m", "pip", "install", "--quiet", f"{wheel}[local,chat]"], folder)
     readme = (ROOT / "README.md").read_text("utf-8")

@@ -122,7 +122,7 @@ if TYPE_CHECKING:
     from holdfast.transcripts import Problem as Problem
     from holdfast.transcripts import Transcript as Transcript
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 _HOMES: Final = {
     "holdfast.aio": "AsyncEngine AsyncSession",

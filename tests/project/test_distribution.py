@@ -157,6 +157,21 @@ def test_the_project_names_itself() -> None:
     assert install_command("local", "chat") == "pip install 'holdfast-memory[local,chat]'"
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        "claude_code/.claude-plugin/plugin.json",
+        "hermes/plugin.yaml",
+        "openclaw/openclaw.plugin.json",
+        "openclaw/package.json",
+    ],
+)
+def test_a_plugin_has_the_version_of_the_package(file: str) -> None:
+    """`src/holdfast/__init__.py` has the version; the files of plugins repeat it, since hosts read them."""
+    text = (ROOT / "src" / "holdfast" / "hooks" / file).read_text("utf-8")
+    assert re.findall(r"""^\s*"?version"?:\s*"?([^",\s]+)""", text, re.MULTILINE) == [holdfast.__version__]
+
+
 def install(folder: Path) -> Path:
     """Install the package into a folder as pip would, and return the folder."""
     source = Path(holdfast.__file__).parent
