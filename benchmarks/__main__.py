@@ -177,6 +177,61 @@ def recall(*, dataset: str, path: Path, cap: int, limit: int | None, no_vectors:
 
 
 @bench.command()
+@click.option(
+    "--data",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    default=Path("../shared/data"),
+    show_default=True,
+    help="The folder with the public data sets.",
+)
+@click.option("--set", "sets", help="Data sets, with commas between them.  [default: all that are there]")
+@click.option("--only", help="Systems, with commas between them.  [default: all]")
+@click.option("--parts", type=click.IntRange(min=1), help="At most so many conversations of each set.")
+@click.option("--questions", type=click.IntRange(min=1), help="At most so many questions of each conversation.")
+@click.option("--results", type=click.Path(path_type=Path, file_okay=False), help="Save results here, and continue.")
+@click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw the shares, as SVG.")
+@as_json
+def peers(
+    *,
+    data: Path,
+    sets: str | None,
+    only: str | None,
+    parts: int | None,
+    questions: int | None,
+    results: Path | None,
+    plot: Path | None,
+    as_json: bool,
+) -> None:
+    """How much of what a question needs other memory systems put into a prompt of the same size, and at what cost.
+
+    Each system is installed in an environment of its own, in ~/.cache/holdfast-peers or $HOLDFAST_PEERS.
+    """
+    from benchmarks.peers import measure as comparison  # noqa: PLC0415 - as above
+    from benchmarks.peers import picture  # noqa: PLC0415 - as above
+    from benchmarks.peers.environments import choose_systems  # noqa: PLC0415 - as above
+
+    names = comparison.choose_sets(sets)
+    chosen = comparison.find_parts(data, sets=names, parts=parts, questions=questions)
+    found = comparison.measure(
+        chosen,
+        systems=choose_systems(only),
+        results=results,
+        progress=lambda line: click.echo(line, err=True),
+    )
+    if plot is not None:
+        plot.write_text(picture.draw(found), encoding="utf-8")
+    if as_json:
+        emit_json({**found, **machine()})
+        return
+    for name, figures in found["sets"].items():
+        echo(f"{name}: {found['parts'][name]['parts']} parts, {figures['questions']} questions")
+        print_table(comparison.make_rows(figures, versions=found["versions"]), first="system")
+        echo("")
+    for name, reason in found["not_measured"].items():
+        echo(f"{name} was not measured: {reason}")
+
+
+@bench.command()
 @click.option("--messages", type=click.IntRange(min=60), default=1_000, show_default=True, help="Messages around them.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json
