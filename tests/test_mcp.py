@@ -15,8 +15,10 @@ import pytest
 from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
+from mcp_types import Implementation
 
 from holdfast import Engine
+from holdfast.memory.sessions import read_host
 from holdfast.settings import Settings
 from support import patient
 from support.waiting import UNHURRIED, until
@@ -44,7 +46,8 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
     async def use() -> None:
         arguments = ["-m", "holdfast", "mcp", "--home", str(home), "--project", "shop"]
         parameters = StdioServerParameters(command=sys.executable, args=arguments, env=dict(os.environ))
-        async with stdio_client(parameters) as streams, ClientSession(*streams) as client:
+        about = Implementation(name="编辑器 editor", version="1")
+        async with stdio_client(parameters) as streams, ClientSession(*streams, client_info=about) as client:
             await client.initialize()
 
             async def call(tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -100,6 +103,9 @@ def test_the_tools_over_standard_input_and_output(home: Path) -> None:
             assert not (await call("memory_search", question))["excerpts"]
 
     anyio.run(use)
+    with Engine.open(home, settings=Settings(), background=False) as engine:
+        (fact,) = engine.session("s1", project="shop").facts()
+        assert read_host(engine._memory.store, fact.scope) == "编辑器 editor"
 
 
 def test_what_left_the_window_is_described_and_shown(tmp_path: Path) -> None:

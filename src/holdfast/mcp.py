@@ -10,6 +10,7 @@ from functools import wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from mcp.server import MCPServer
+from mcp.server.mcpserver import Context
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp_types import ToolAnnotations
 
@@ -17,6 +18,7 @@ from holdfast import __version__
 from holdfast.aio import AsyncSession
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
+from holdfast.hooks.hosts import name_product
 from holdfast.memory.passage_search import Hit
 from holdfast.session import Session
 from holdfast.store.base import FactRow, FactType, MessageRow, Scope
@@ -34,6 +36,8 @@ INSTRUCTIONS: Final = (
 )
 MAX_SESSIONS: Final = 200
 """The number of sessions that are listed, newest first."""
+MAX_NAME_CHARS: Final = 80
+"""Characters of the name of a client that are recorded."""
 _READ: Final = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 _WRITE: Final = ToolAnnotations(read_only_hint=False, destructive_hint=False, open_world_hint=False)
 _ERASE: Final = ToolAnnotations(
@@ -234,8 +238,18 @@ class _Tools:
                 return _fact(row)
         raise ToolError(f"no current fact has the id {fact}: memory_search lists ids")
 
-    async def memory_store(self, content: str, type: FactType = "decision") -> StoredFact:  # noqa: A002
+    async def memory_store(
+        self,
+        content: str,
+        type: FactType = "decision",  # noqa: A002
+        *,
+        context: Context[Any],
+    ) -> StoredFact:
         """Store one fact that must last, as one sentence that is understood without its conversation."""
+        client = context.session.client_params
+        if client is not None:
+            name = client.client_info.name[:MAX_NAME_CHARS]
+            await asyncio.to_thread(self._session.sync._record_host, name_product(name) or name)
         return _fact(await self._session.remember(content, type=type))
 
     async def memory_recall(self, question: str, max_tokens: int | None = None) -> RecallBlock:

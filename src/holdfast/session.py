@@ -283,6 +283,7 @@ class Session:
         self._limits: Budget | None = None  # of the last request
         self._compact_from = 0  # how long the history must be before a failed compaction is tried again
         self._summary_parts: dict[str, str] = {}  # finished parts of a summary whose compaction did not complete
+        self._has_host = False  # whether the program that it is from is known to be recorded
         self._marked_at: int | None = None  # when the session was last marked as being in use
         self._state = _State(
             history=History(scope, resources.memory, resources.count),
@@ -624,6 +625,14 @@ class Session:
         """Record that a request got no reply, such as the status that the provider answered with."""
         with self._lock, suppress(HoldfastError):  # as above
             self._ask_memory(lambda state: state.timeline.record_refusal(error, place=place), messages=0)
+
+    def _record_host(self, name: str) -> None:
+        """Record the program that the session is from, unless one is recorded."""
+        if not name or self._has_host:
+            return
+        with suppress(HoldfastError):  # as above
+            self._resources.ask_memory(lambda: self._memory.add_host(name, scope=self.scope), scope=self.scope)
+            self._has_host = True
 
     def count_tokens(
         self,

@@ -51,6 +51,17 @@ def page(browser: Any, running: Running) -> Iterator[Any]:
         yield page
 
 
+def test_a_fact_of_a_client_of_mcp_has_its_name(running: Running, client: httpx.Client) -> None:
+    """Its session has no messages; what a person corrects in a conversation is not the work of a program."""
+    tool = running.engine.session("mcp", project="/pier")
+    tool._record_host("Claude Code")
+    tool.remember("The tide gate opens at 5:20.")
+    session_of(running)._record_host("OpenClaw")
+    page = client.get("memory").text
+    assert page.count('<span class="meta">stored by Claude Code</span>') == 1
+    assert page.count('<span class="meta">added by hand</span>') == 2
+
+
 def session_of(running: Running) -> Session:
     """Return the session that the facts are of."""
     return running.engine.session("harbour", project="/pier")

@@ -126,6 +126,13 @@ def converse(host: Host, session: str, turns: int, first: str) -> list[dict[str,
     return history
 
 
+def test_its_sessions_have_its_name(host: Host) -> None:
+    """The list of sessions shows where a conversation is from."""
+    converse(host, "named", 1, "Which port?")
+    with Engine.open(host.home, settings=Settings(), background=False) as engine:
+        assert {one.host for one in engine.sessions() if one.id == "named"} == {"OpenClaw"}
+
+
 class TestTurns:
     def test_what_left_the_window_is_before_the_question(self, host: Host) -> None:
         history = converse(host, "recalled", 12, "The staging database listens on port 6543.")

@@ -35,6 +35,28 @@ def ask(server: Running, text: str, *, stream: bool = False) -> None:
             events.get_final_text()
 
 
+@pytest.mark.parametrize(
+    ("headers", "host"),
+    [
+        ({"x-claude-code-session-id": "s1"}, "Claude Code"),
+        ({"x-session-id": "s1", "user-agent": "codex_cli_rs/0.77.0 (Linux; x86_64)"}, "Codex"),
+        ({"x-session-id": "s1", "user-agent": "opencode/1.1.3"}, "OpenCode"),
+        ({"x-session-id": "s1"}, "proxy"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_session_has_the_host_that_sends_its_requests(start: Start, headers: dict[str, str], host: str) -> None:
+    """By its header or its `User-Agent`; a host that is known already stays."""
+    with start([ScriptedReply(text="5433"), ScriptedReply(text="5433")]) as server:
+        for agent in (headers.get("user-agent", "Anthropic/Python 1.0"), "other/1.0"):
+            sent = {**headers, **OWNER, "user-agent": agent}
+            with Anthropic(base_url=server.url, api_key="key", max_retries=0, default_headers=sent) as client:
+                client.messages.create(
+                    model="claude-x", max_tokens=100, messages=[{"role": "user", "content": "端口?"}], tools=[LS]
+                )
+        assert [(one.id, one.host) for one in server.engine.sessions()] == [("s1", host)]
+
+
 def read(server: Running) -> list[TurnFigures]:
     """Return the figures of all turns."""
     store = server.engine._memory.store

@@ -45,6 +45,16 @@ class TestForget:
         assert not engine.session("s1").get([1])
 
 
+class TestHosts:
+    def test_a_session_has_the_host_that_calls_name(self, engine: Engine) -> None:
+        """The first one stays: a session has one host."""
+        messages = [{"role": "user", "content": "端口是 5433。"}]
+        call(engine, "append", session="a", messages=messages, host="OpenClaw")
+        call(engine, "assemble", session="a", messages=messages, limit=4000, host="pi")
+        call(engine, "assemble", session="b", messages=messages, limit=4000, host="pi")
+        assert {one.id: one.host for one in engine.sessions()} == {"a": "OpenClaw", "b": "pi", "s1": ""}
+
+
 class TestQuestions:
     def test_a_question_after_the_window_is_not_archived_and_gets_its_block(self, engine: Engine) -> None:
         asked = "Which port is it?"

@@ -21,6 +21,36 @@ whose hook fails, whatever the reason is."""
 TRUST: Final = "{trust}"
 """Stands for the lines by which Codex trusts the hooks in `hooks.json`; it skips others without a word."""
 
+_PRODUCTS: Final = {
+    "aider": "Aider",
+    "claude-cli": "Claude Code",
+    "claude-code": "Claude Code",
+    "cline": "Cline",
+    "codex": "Codex",
+    "copilot": "Copilot",
+    "cursor": "Cursor",
+    "gemini-cli": "Gemini CLI",
+    "geminicli": "Gemini CLI",
+    "githubcopilot": "Copilot",
+    "goose": "Goose",
+    "hermes": "Hermes Agent",
+    "openclaw": "OpenClaw",
+    "opencode": "OpenCode",
+    "openhands": "OpenHands",
+    "qwen-code": "Qwen Code",
+    "qwencode": "Qwen Code",
+}
+"""How hosts begin the name of their product in a `User-Agent`, or as clients of MCP, and what they are called here."""
+
+
+def name_product(product: str) -> str:
+    """Return the name of the host behind a `User-Agent` or a client of MCP; empty if it is none that is known."""
+    words = product.strip().lower().replace("_", "-").replace(" ", "-")
+    for beginning, title in _PRODUCTS.items():
+        if words.startswith(beginning):
+            return title
+    return ""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Copy:

@@ -224,6 +224,13 @@ class Memory:
 
         record_host(self.store, name, scope=scope, time=self.clock())
 
+    def add_host(self, name: str, *, scope: Scope) -> None:
+        """Record the program that a session is from, unless one is recorded: a way in knows less than a transcript."""
+        from holdfast.memory.sessions import read_host, record_host  # noqa: PLC0415 - see above
+
+        if not read_host(self.store, scope):
+            record_host(self.store, name, scope=scope, time=self.clock())
+
     def embed(self, *, limit: int | None = None) -> int:
         """Embed passages that have no vectors yet, oldest first, and return how many.
 

@@ -136,7 +136,7 @@ def read_title(store: Store, scope: Scope) -> str:
 
 
 def record_host(store: Store, name: str, *, scope: Scope, time: int) -> None:
-    """Record the program that a session is from, unless it is known."""
+    """Record the program that a session is from."""
     if name and read_host(store, scope) != name:
         store.add_records([Record(scope=scope, kind=HOST_NAME, key="", data={"name": name}, time=time)])
 

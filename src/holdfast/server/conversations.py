@@ -29,9 +29,11 @@ from holdfast.store.base import Record, Scope, Select
 
 OWN_HEADER: Final = "x-holdfast-session"
 """The header in which a user names a session: every request with it belongs to the conversation."""
+CLAUDE_CODE_HEADER: Final = "x-claude-code-session-id"
+"""The header in which Claude Code names its session."""
 SESSION_HEADERS: Final = (
     OWN_HEADER,
-    "x-claude-code-session-id",
+    CLAUDE_CODE_HEADER,
     "session-id",
     "x-session-id",
     "agent-session-id",

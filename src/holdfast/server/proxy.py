@@ -40,12 +40,19 @@ from holdfast.exchange import (
     read_body,
 )
 from holdfast.hooks.host_summary import find_lost, is_summary_request
+from holdfast.hooks.hosts import name_product
 from holdfast.providers.models import context_tokens
 from holdfast.providers.overflow import Numbers
 from holdfast.providers.replies import ReplyCollector, is_stream
 from holdfast.server.bodies import Bodies, Decoder, Held, RefusedBodyError
 from holdfast.server.client_model import ClientModel
-from holdfast.server.conversations import OWN_HEADER, Conversation, Conversations, host_session
+from holdfast.server.conversations import (
+    CLAUDE_CODE_HEADER,
+    OWN_HEADER,
+    Conversation,
+    Conversations,
+    host_session,
+)
 from holdfast.server.forwarding import (
     ROUTES,
     Forwarder,
@@ -355,10 +362,15 @@ class Proxy:
         def compact(*, limit: int, reserve: int | None) -> None:
             session.sync.compact(messages, limit=limit, reserve=reserve, model=model, cancel=cancel)
 
+        asked = call.asked
+
+        def begin() -> Exchange:
+            exchange = self._exchanges.begin(session.sync, asked, compact=compact, warn=call.warnings.append)
+            session.sync._record_host(_name_host(request.headers))
+            return exchange
+
         start = time.perf_counter()
-        exchange = await in_thread(
-            self._exchanges.begin, session.sync, call.asked, compact=compact, warn=call.warnings.append
-        )
+        exchange = await in_thread(begin)
         call.milliseconds += 1000 * (time.perf_counter() - start)
         await self._set_exchange(call, exchange)
 
@@ -588,6 +600,13 @@ async def _record_refusal(call: _Call, error: str) -> None:
     """Record that a request got no reply, if its window was recorded."""
     if call.exchange is not None and call.exchange.place:
         await asyncio.to_thread(call.exchange.session._record_refusal, error, place=call.exchange.place)
+
+
+def _name_host(headers: Mapping[str, str]) -> str:
+    """Return the name of the host that sends a request."""
+    if CLAUDE_CODE_HEADER in headers:  # its SDK may name itself as the agent
+        return "Claude Code"
+    return name_product(headers.get("user-agent", "")) or "proxy"
 
 
 def _warn_unchanged(request: Request, error: Exception, *, session: str = "") -> None:

@@ -88,6 +88,7 @@ def assemble(
     tools: list[dict[str, Any]] | None = None,
     overhead: int = 0,
     question: str = "",
+    host: str = "",
 ) -> dict[str, Any]:
     """Make the window of the next request, and the block for a question that the host sends after it."""
     window = session.assemble(
@@ -101,6 +102,7 @@ def assemble(
         overhead=overhead,
         question=question,
     )
+    session._record_host(host)
     blocks = [window.block]
     with suppress(HoldfastError):  # the request continues without them
         blocks += session._resources.ask_memory(
@@ -148,12 +150,14 @@ def append(
     format: str | None = None,
     key: str = "",
     after: str | None = None,
+    host: str = "",
 ) -> dict[str, Any]:
     """Archive messages that follow those of the session, or the `place` of a window; those of a `key` only once."""
     store = session._memory.store
     if key and store.read_records(Select(scope=session.scope), kind=APPENDED, keys=[key]):
         return {"ids": [], "stripped": [], "is_duplicate": True}
     numbers = session.append(messages, format=format, after=after)
+    session._record_host(host)
     if key:  # after the messages: if this is not reached, they are archived again, which adds nothing
         time = session._memory.clock()
         store.add_records([Record(scope=session.scope, kind=APPENDED, key=key, data={}, time=time)])

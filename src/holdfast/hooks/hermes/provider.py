@@ -235,7 +235,7 @@ class HoldfastMemoryProvider(MemoryProvider):  # type: ignore[misc, unused-ignor
         """Archive messages; those that are archived already are not stored again."""
         said = [message for message in messages if message.get("role") != "system"]
         if said and self._is_archiving:
-            params = {**self._whose(session_id), "messages": said, "format": "openai_chat"}
+            params = {**self._whose(session_id), "messages": said, "format": "openai_chat", "host": "Hermes Agent"}
             self._try("append", params, seconds=ARCHIVE_SECONDS)
 
 

@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { Memory } from "./memory.js";
 import { estimateTokens, newestThatFit } from "./newest.js";
 
+const HOST = "OpenClaw";
 const COMPACT_TIMEOUT_MS = 180000;
 const MIN_REPLY_TOKENS = 4000;
 const MAX_UNSENT = 1000;
@@ -74,6 +75,7 @@ function createEngine({ workspaceDir }, log) {
       messages: turn.messages,
       format: "pi",
       provider: "pi",
+      host: HOST,
       question: params.prompt ?? "",
       limit,
       reserve: Math.min(limit - 1, turn.reserve + Math.floor(budget * (1 - share))),
@@ -120,7 +122,7 @@ function createEngine({ workspaceDir }, log) {
   }
 
   async function append(params, messages) {
-    const call = { ...owner(params), messages: isPrivate(params) ? [] : ownMessages(messages), format: "pi" };
+    const call = { ...owner(params), messages: isPrivate(params) ? [] : ownMessages(messages), format: "pi", host: HOST };
     return call.messages.length ? await memory.call("append", call) : { ids: [] };
   }
 

@@ -99,7 +99,7 @@ export const Holdfast = async ({ client, directory }) => {
       sent.set(owner.session, new Set(change.messages.map((message) => message.info.id)));
       const found = await limits(user.info).catch(() => ({}));
       const messages = change.messages.flatMap(read);
-      const call = { ...owner, messages, format: "pi", provider: "pi", ...found };
+      const call = { ...owner, messages, format: "pi", provider: "pi", host: "OpenCode", ...found };
       const window = (await attempt(() => memory.call("assemble", call)))?.messages;
       if (!window && !found.limit) return;
       const newest = window ?? newestThatFit(messages, Math.floor(found.limit * MESSAGES_SHARE));

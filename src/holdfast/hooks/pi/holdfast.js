@@ -34,6 +34,7 @@ export default function (pi) {
         messages: event.messages,
         format: "pi",
         provider: "pi",
+        host: "pi",
         ...(ctx.model ? { limit: ctx.model.contextWindow, model: ctx.model.id } : {}),
       });
       return { messages: window.messages };

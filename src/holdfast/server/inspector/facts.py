@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from threading import Lock
 from typing import Final
@@ -16,7 +16,7 @@ from holdfast.memory import facts as versions
 from holdfast.memory.conflicts import Conflict, find_conflicts
 from holdfast.memory.exclusion import exclude
 from holdfast.memory.fact_recalls import FactRecalls, read_recalls
-from holdfast.memory.sessions import make_title
+from holdfast.memory.sessions import make_title, read_host
 from holdfast.server.inspector.data import EVERYTHING, PAGE, Params, parse_scope
 from holdfast.store.base import FactRow, FactType, Scope, Select
 from holdfast.text import plural
@@ -223,6 +223,23 @@ class Facts:
         for row in facts:
             if row.evidence and row.evidence[0] in owners and not row.scope.session:
                 found[row.scope, row.id] = owners[row.evidence[0]]
+        return found
+
+    def find_hosts(self, facts: Sequence[FactRow], *, talked: Collection[Scope]) -> dict[FactKey, str]:
+        """Return the program that stored each fact by a tool of MCP.
+
+        Its session has a host and no messages. A fact of a session with messages, which `talked` has, may be one that a
+        person has corrected.
+        """
+        names: dict[Scope, str] = {}
+        found: dict[FactKey, str] = {}
+        for row in facts:
+            if row.evidence or not row.scope.session or row.scope in talked:
+                continue
+            if row.scope not in names:
+                names[row.scope] = read_host(self._engine._memory.store, row.scope)
+            if names[row.scope]:
+                found[row.scope, row.id] = names[row.scope]
         return found
 
     def find_title(self, scope: Scope) -> str:

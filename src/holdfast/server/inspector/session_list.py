@@ -14,7 +14,7 @@ from holdfast import figures
 from holdfast.cache import LruCache
 from holdfast.engine import Engine
 from holdfast.figures import Totals
-from holdfast.memory.sessions import HOST_NAME, make_title
+from holdfast.memory.sessions import make_title, name_hosts
 from holdfast.server.inspector.data import EVERYTHING, PAGE, SPARK, Newest, Params, Sessions
 from holdfast.store.base import Scope, Select
 from holdfast.timeline import WINDOW, WindowSource
@@ -173,7 +173,6 @@ class SessionList:
         totals = figures.sum_sessions(store, tenants, prices=self._engine.settings.model.prices)
         replies: dict[Scope, dict[str, int]] = {}
         times: dict[Scope, int] = {}
-        hosts: dict[Scope, str] = {}
         for tenant in tenants:
             scope = Scope(tenant=tenant)
             for usage in store.sum_usage(scope, across=EVERYTHING, by="session"):
@@ -181,8 +180,7 @@ class SessionList:
                     replies.setdefault(usage.scope, {})[usage.model] = usage.replies
             for span in store.read_sessions(scope, across=EVERYTHING, limit=FEW):
                 times[span.scope] = span.last_time
-            for record in store.read_records(Select(scope=scope, across=EVERYTHING), kind=HOST_NAME):
-                hosts[record.scope] = str(record.data.get("name", ""))
+        name_host = name_hosts(store, tenants)
         found: list[Listed] = []
         for scope, count in listed.items():
             own = totals.get(scope, Totals())
@@ -190,7 +188,7 @@ class SessionList:
             one = Listed(
                 scope=scope,
                 messages=count,
-                host=hosts.get(scope, ""),
+                host=name_host(scope),
                 model=max(counts, key=counts.__getitem__, default=""),
                 time=max(times.get(scope, 0), own.turns.last_time),
                 totals=own,

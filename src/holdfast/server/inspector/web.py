@@ -487,6 +487,7 @@ class Inspector:
             conflicts=[] if start else known.conflicts,
             is_complete=known.is_complete,
             sources=sources,
+            hosts=self._facts.find_hosts([fact.row for fact in shown], talked=self._sessions.listed()),
             successors=self._facts.find_successors([fact.row for fact in shown]),
             titles={scope: self._facts.find_title(scope) for scope in sources.values()},
             total=len(matching),
