@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from threading import Event
 
@@ -9,7 +10,7 @@ import pytest
 
 from holdfast.engine import Worker
 from holdfast.errors import StorageError
-from holdfast.files import only_process, only_process_by_library
+from holdfast.files import lock_by_library, only_process
 from support.waiting import PATIENCE
 
 
@@ -76,7 +77,7 @@ def test_one_that_was_never_started_can_be_stopped() -> None:
     Worker(lambda: False).stop()
 
 
-@pytest.mark.parametrize("lock", [only_process, only_process_by_library])
+@pytest.mark.parametrize("lock", [only_process, partial(lock_by_library, wait=False)])
 def test_only_one_holds_the_lock(tmp_path: Path, lock: Callable[[Path], AbstractContextManager[bool]]) -> None:
     """While one is at work another is told so; then it may. Windows has the lock of the library."""
     path = tmp_path / "lock"

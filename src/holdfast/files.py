@@ -62,11 +62,13 @@ def open_private(path: Path) -> IO[bytes]:
 def lock(file: IO[Any]) -> bool:
     """Lock an open file unless another process has, and return whether it is locked.
 
-    The lock ends when the file is closed, also by a process that has inherited it. On Windows no lock can be inherited,
-    and this returns True in every process: use `only_process` for work that must not be done twice.
+    The lock ends when the file is closed, also by a process that has inherited it.
+
+    Raises:
+        OSError: This is Windows, where no lock can be inherited. `only_process` works there too.
     """
     if sys.platform == "win32":
-        return True
+        raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP), str(file.name))
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -76,9 +78,12 @@ def lock(file: IO[Any]) -> bool:
 
 @contextmanager
 def only_process(path: Path) -> Iterator[bool]:
-    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it."""
+    """Lock a file unless another process has; yield whether it was locked. A process that dies releases it.
+
+    Use the file for nothing else: on Windows no other process can read or write it while it is locked.
+    """
     if sys.platform == "win32":
-        with only_process_by_library(path) as is_only:
+        with lock_by_library(path, wait=False) as is_only:
             yield is_only
         return
     with path.open("a") as file:
@@ -86,15 +91,35 @@ def only_process(path: Path) -> Iterator[bool]:
         yield lock(file)
 
 
+def is_process_running(path: Path) -> bool:
+    """Return whether another process is in a block of `only_process` for this file."""
+    with only_process(path) as is_only:
+        return not is_only
+
+
 @contextmanager
-def only_process_by_library(path: Path) -> Iterator[bool]:
-    """Lock a file with `filelock`, for platforms without `flock`.
+def lock_writers(path: Path) -> Iterator[None]:
+    """Wait until no other process is in this block for a file that all of them write; for platforms without `flock`.
+
+    The file itself stays unlocked, since nobody could write to it then. Its lock is a file next to it.
+    """
+    with lock_by_library(path.with_name(f"{path.name}.lock"), wait=True):
+        yield
+
+
+@contextmanager
+def lock_by_library(path: Path, *, wait: bool) -> Iterator[bool]:
+    """Lock a file with `filelock`, for platforms without `flock`; yield whether it is locked.
 
     Importing it takes 110 ms of processor time, which a hook before every prompt does not have.
+
+    Args:
+        path: The file, which is used for nothing else.
+        wait: Whether to wait until no other process has locked it.
     """
     from filelock import FileLock, Timeout  # noqa: PLC0415 - see above
 
-    lock_file = FileLock(path, mode=0o600, blocking=False)
+    lock_file = FileLock(path, mode=0o600, blocking=wait)
     try:
         lock_file.acquire()
     except Timeout:

@@ -4,10 +4,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+from support.waiting import PATIENCE
+
 SCRIPT = r'''
-import asyncio, importlib.abc, multiprocessing, os, signal, subprocess, sys, sysconfig
+import asyncio, importlib.abc, multiprocessing, os, signal, subprocess, sys, sysconfig, types
 import click, json5, msgspec, numpy, platformdirs, regex, rich.console, rich.live, rich.table  # decide for themselves
 
+from filelock import FileLock
+
+# The library has locks of every platform. Those of this one keep the calls that they need.
+whole_os = types.ModuleType("os")
+vars(whole_os).update(vars(os))
+for module in [module for name, module in sys.modules.items() if name.startswith("filelock")]:
+    if hasattr(module, "os"):
+        module.os = whole_os
 sysconfig.get_config_vars()
 POSIX = {"fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
 
@@ -76,14 +86,41 @@ for words in (
     assert run(*words) == 0, words
 """
 
+WRITERS = """
+import time
+from pathlib import Path
+from holdfast.transcripts import journal
+
+for _ in range(10):
+    with journal.locked(Path("numbers")) as descriptor:
+        lines = os.pread(descriptor, 1_000_000, 0).splitlines()
+        time.sleep(0.01)
+        journal.append(descriptor, b"%d\\n" % len(lines), durable=False)
+"""
+
+ONLY = """
+from pathlib import Path
+from holdfast.files import is_process_running, lock, only_process
+
+with only_process(Path("lock")) as is_only:
+    print(is_only, flush=True)
+    sys.stdin.read()
+if is_only:
+    print(is_process_running(Path("lock")))
+    try:
+        lock(open("log", "ab"))
+    except OSError:
+        print("no process is told that it has a lock that its children would inherit")
+"""
+
 AGENT = """
 print(run("chat", "--model", "echo", "-p", "Hello"))
 """
 
 
-def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
-    """Run code in an empty folder where the modules and calls of POSIX are missing."""
-    return subprocess.run(
+def start(folder: Path, code: str) -> subprocess.Popen[str]:
+    """Start code in an empty folder where the modules and calls of POSIX are missing."""
+    return subprocess.Popen(
         [sys.executable, "-c", SCRIPT + code],
         cwd=folder,
         env={
@@ -92,17 +129,46 @@ def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
             "HOLDFAST_RECALL__DEADLINE_MS": "600000",  # a busy machine recalls what any other does
             "PATH": "",
         },
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        check=False,
-        timeout=300,
     )
+
+
+def run(folder: Path, code: str) -> subprocess.CompletedProcess[str]:
+    """Run code in an empty folder where the modules and calls of POSIX are missing."""
+    with start(folder, code) as process:
+        output, errors = process.communicate(timeout=PATIENCE)
+    return subprocess.CompletedProcess(process.args, process.returncode, output, errors)
 
 
 def test_the_library_and_the_commands_work_without_posix_calls(tmp_path: Path) -> None:
     """A window with recall, a session file, and the commands that read and write the memory."""
     done = run(tmp_path, LIBRARY)
     assert done.returncode == 0, done.stderr
+
+
+def test_writers_of_a_file_take_turns_without_posix_calls(tmp_path: Path) -> None:
+    """Four processes write the number of lines that they have read, and no number twice."""
+    (tmp_path / "numbers").touch()
+    processes = [start(tmp_path, WRITERS) for _ in range(4)]
+    for process in processes:
+        with process:
+            _, errors = process.communicate(timeout=PATIENCE)
+        assert process.returncode == 0, errors
+    assert (tmp_path / "numbers").read_text() == "".join(f"{number}\n" for number in range(40))
+
+
+def test_one_process_has_the_lock_without_posix_calls(tmp_path: Path) -> None:
+    """The second one is told that it has not."""
+    with start(tmp_path, ONLY) as first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "True\n"
+        second = run(tmp_path, ONLY)
+        output, _ = first.communicate(timeout=PATIENCE)
+    assert second.stdout == "False\n"
+    assert output == "False\nno process is told that it has a lock that its children would inherit\n"
 
 
 def test_the_agent_is_refused_with_a_reason(tmp_path: Path) -> None:

@@ -15,13 +15,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import httpx2 as httpx
 import pytest
 
 from holdfast import Engine
 from holdfast.errors import HoldfastError
+from holdfast.files import only_process, write_private
 from holdfast.models.scripted import Hang, ScriptedReply
+from holdfast.server import process as process_module
 from holdfast.server.app import create_app
 from holdfast.server.guard import Activity
 from holdfast.server.process import Server, find, find_or_start, start
@@ -198,6 +201,22 @@ def test_a_server_that_ends_at_its_start_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(HoldfastError, match="did not start: see"):
         find_or_start(tmp_path)
     assert "holdfast.db" in (tmp_path / "server.log").read_text()
+
+
+def test_a_server_that_another_one_was_faster_than_is_no_error(tmp_path: Path) -> None:
+    """If the own server ends because another process serves the memory, that one is waited for."""
+    found: list[Server] = []
+    waiting = threading.Thread(target=lambda: found.append(find_or_start(tmp_path, options=["--no-such-option"])))
+    with only_process(tmp_path / "server.lock") as is_only:
+        assert is_only
+        waiting.start()
+        log = tmp_path / "server.log"
+        until(lambda: log.exists() and "--no-such-option" in log.read_text())  # the own server ends
+        until(lambda: process_module._started[tmp_path].poll() is not None)
+        description: dict[str, Any] = {"port": 1, "pid": 2, "token": "t"}
+        write_private(tmp_path / "server.json", json.dumps(description).encode())
+        waiting.join(PATIENCE)
+    assert found == [Server(**description)]
 
 
 def test_of_servers_that_start_at_once_one_serves(tmp_path: Path) -> None:

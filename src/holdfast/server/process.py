@@ -7,16 +7,17 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 from holdfast.errors import HoldfastError, InputError
-from holdfast.files import lock, only_process, open_private, write_private
+from holdfast.files import is_process_running, lock, only_process, open_private, write_private
 from holdfast.programs import own_command, search_path
 from holdfast.server import client
 
@@ -92,8 +93,6 @@ def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
     """Start a server for a memory that stops when idle, and do not wait for it; whether none was started before.
 
     The options of `holdfast serve` choose the memory; by default the one in the folder `home`.
-
-    The log stays locked as long as the server has it open: a second one would only wait to take the first one's place.
     """
     home = home.absolute()
     which = ("--home", str(home)) if options is None else options
@@ -101,7 +100,7 @@ def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
     environ = {**os.environ, "PATH": search_path(os.environ, project=Path.cwd())}
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open_private(home / "server.log") as output:
-        if not lock(output):
+        if _is_starting(home, output):
             return False
         _started[home] = subprocess.Popen(  # noqa: S603 - our own command
             command,
@@ -115,6 +114,17 @@ def start(home: Path, *, options: Sequence[str] | None = None) -> bool:
     return True
 
 
+def _is_starting(home: Path, log: IO[bytes]) -> bool:
+    """Return whether a server was started that has not ended: a second one would only wait to take its place.
+
+    The log stays locked as long as a server has it open. On Windows that cannot be, and a server counts when it has
+    its own lock. Of two that are started there at the same moment one ends, and its caller waits for the other.
+    """
+    if sys.platform == "win32":
+        return is_process_running(home / client.LOCK)
+    return not lock(log)
+
+
 def find_or_start(home: Path, *, options: Sequence[str] | None = None) -> Server:
     """Return the server of a memory; if none runs, one is started that stops when idle, as `start` does.
 
@@ -125,7 +135,8 @@ def find_or_start(home: Path, *, options: Sequence[str] | None = None) -> Server
     end = time.monotonic() + START_SECONDS
     is_started = False
     while (server := find(home)) is None:
-        has_failed = is_started and _started[home].poll() is not None
+        has_ended = is_started and _started[home].poll() is not None
+        has_failed = has_ended and not is_process_running(home / client.LOCK)  # else another one was faster
         if has_failed or time.monotonic() > end:
             raise HoldfastError(f"the server did not start: see {home / 'server.log'}")
         is_started = is_started or start(home, options=options)  # not while an earlier one stops

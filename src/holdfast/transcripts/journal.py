@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from holdfast.errors import StorageError
-from holdfast.files import sync_folder
+from holdfast.files import lock_writers, sync_folder
 from holdfast.transcripts.lines import Line, parse_line
 
 if sys.platform != "win32":
@@ -47,7 +47,9 @@ def storage(path: Path) -> Iterator[None]:
 @contextmanager
 def locked(path: Path) -> Iterator[int]:
     """Lock a file and yield a descriptor for reading and appending."""
-    with storage(path):
+    with storage(path), ExitStack() as held:
+        if sys.platform == "win32":
+            held.enter_context(lock_writers(path))
         while True:
             descriptor = os.open(path, os.O_RDWR | os.O_APPEND | _FLAGS)
             try:
@@ -61,7 +63,7 @@ def locked(path: Path) -> Iterator[int]:
 
 
 def _lock(descriptor: int) -> None:
-    if sys.platform == "win32":
+    if sys.platform == "win32":  # `lock_writers` did it
         return
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
