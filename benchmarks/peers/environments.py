@@ -131,9 +131,11 @@ def _commands(system: System, home: Path) -> list[list[str]]:
             [sys.executable, "-m", "venv", str(home)],
             [python, "-m", "pip", "install", "--quiet", *system.requirements],
         ]
+    # Copies, because NLTK refuses to read files that are hard links.
+    install = [uv, "pip", "install", "--quiet", "--link-mode", "copy", "--python", python]
     return [
         [uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(home)],
-        [uv, "pip", "install", "--quiet", "--python", python, *system.requirements],
+        [*install, *system.requirements],
     ]
 
 
