@@ -33,18 +33,19 @@ class InstallError(Exception):
 class System:
     """A memory system: its title, the module and class that use it, and what to install for it.
 
-    The first requirement is the system itself. Without requirements it is Holdfast, in this environment.
+    The first requirement is the system itself. Without requirements it runs in this environment, as Holdfast does.
     """
 
     title: str
     adapter: str
     requirements: tuple[str, ...] = ()
     class_name: str = "System"
+    folder: Path = FOLDER / "systems"
 
     @property
     def file(self) -> Path:
         """The file of the adapter."""
-        return FOLDER / "systems" / f"{self.adapter}.py"
+        return self.folder / f"{self.adapter}.py"
 
     @property
     def package(self) -> str:

@@ -131,9 +131,8 @@ def _fold(text: str) -> str:
 def compare(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
     """Return the mean difference of two systems on the same questions, and its 95 % interval by bootstrap."""
     differences = np.array(ours) - np.array(theirs)
-    chance = np.random.default_rng(1)
-    means = [
-        float(differences[chance.integers(0, len(differences), len(differences))].mean()) for _ in range(RESAMPLES)
-    ]
+    count = len(differences)
+    chosen = np.random.default_rng(1).integers(0, count, (RESAMPLES, count))
+    means = differences[chosen].mean(axis=1)
     low, high = np.percentile(means, [2.5, 97.5])
     return {"mean": float(differences.mean()), "low": float(low), "high": float(high)}

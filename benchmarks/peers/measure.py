@@ -150,9 +150,13 @@ class Worker:
         except BrokenPipeError:
             raise StoppedError(self._last_error()) from None
 
-    def close(self) -> None:
-        """End the process."""
+    def stop(self) -> None:
+        """Stop the process; a request that waits for it fails."""
         self._process.kill()
+
+    def close(self) -> None:
+        """Stop the process, and close its pipes."""
+        self.stop()
         self._process.communicate()
 
     def _last_error(self) -> str:
@@ -176,7 +180,7 @@ def measure_part(worker: Worker, part: Part) -> dict[str, Any]:
     asked: list[dict[str, Any]] = []
     done = 0
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        watch = threading.Timer(MAX_PART_SECONDS, worker.close)
+        watch = threading.Timer(MAX_PART_SECONDS, worker.stop)
         watch.start()
         try:
             worker.ask({"open": folder})

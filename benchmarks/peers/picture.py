@@ -50,7 +50,8 @@ def draw(found: Mapping[str, Any]) -> str:
     for place, (name, figures) in enumerate(sets.items()):
         x = place % _ACROSS * _WIDTH
         y = _HEAD + place // _ACROSS * height
-        title = f"{TITLES[name]}, {figures['questions']:,} questions"
+        plural = "" if figures["questions"] == 1 else "s"
+        title = f"{TITLES[name]}, {figures['questions']:,} question{plural}"
         panels.append(f'<g transform="translate({x},{y})">{"".join(_panel(title, figures, names, height))}</g>')
     width = across * _WIDTH
     total = _HEAD + lines * height

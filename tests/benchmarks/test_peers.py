@@ -12,7 +12,7 @@ from benchmarks.__main__ import bench
 from benchmarks.datasets import ANY_TURN, Conversation, Question, Session, Turn
 from benchmarks.peers.environments import SYSTEMS, InstallError, System, choose_systems, prepare
 from benchmarks.peers.evidence import Passage, compare, fill, find_share
-from benchmarks.peers.measure import choose_sets, find_parts, make_documents, make_rows, measure, read_passage
+from benchmarks.peers.measure import choose_sets, find_parts, make_documents, measure, read_passage
 from benchmarks.peers.picture import draw
 from holdfast.errors import InputError
 from holdfast.tokens import count_text
@@ -178,39 +178,83 @@ def test_a_system_that_cannot_be_installed_or_stops_is_listed_with_the_reason(
     assert ours["ingest_cpu_s_per_1000"] > 0
 
 
-def test_another_system_is_measured_in_an_environment_of_its_own(tmp_path: Path) -> None:
-    """bm25s, if it can be installed; the second run takes the saved results."""
-    try:
-        environment = prepare(SYSTEMS["bm25s"])
-    except InstallError as error:
-        pytest.skip(f"bm25s cannot be installed here: {error}")
-    assert environment.versions["bm25s"] == "0.3.16"
+ADAPTER = """
+class System:
+    def __init__(self, folder, embed):
+        self.embed = embed
+        self.rows = []
+
+    def add(self, documents):
+        print("a system may print")
+        vectors = self.embed([one["text"] for one in documents])
+        self.rows += list(zip(documents, vectors))
+
+    def search(self, question, limit):
+        vector = self.embed([question])[0]
+        scores = [sum(a * b for a, b in zip(vector, other)) for _, other in self.rows]
+        order = sorted(range(len(scores)), key=lambda number: -scores[number])
+        return [{"id": self.rows[number][0]["id"], "text": self.rows[number][0]["text"]} for number in order[:limit]]
+"""
+
+
+def test_a_system_gets_vectors_and_saved_results_are_not_measured_again(tmp_path: Path) -> None:
+    """The nearest messages by the vectors of Holdfast, from a process of its own."""
+    (tmp_path / "data").mkdir()
+    parts = find_parts(make_data(tmp_path / "data"), sets=["locomo"], parts=1)
+    adapter = tmp_path / "nearest.py"
+    adapter.write_text(ADAPTER, "utf-8")
+    systems = {"nearest": System(title="Nearest", adapter="nearest", folder=tmp_path)}
+    lines: list[str] = []
+    found = measure(parts, systems=systems, results=tmp_path / "results", progress=lines.append)
+    figures = found["sets"]["locomo"]["systems"]["nearest"]
+    assert found["not_measured"] == {}
+    assert figures["found"]["4000"] == 1
+    assert any(line.startswith("locomo 0 nearest [") for line in lines)
+    (saved,) = (tmp_path / "results").iterdir()
+    changed = json.loads(saved.read_text("utf-8"))
+    changed["questions"][0]["shares"] = [0, 0, 0]
+    saved.write_text(json.dumps(changed), "utf-8")
+    again = measure(parts, systems=systems, results=tmp_path / "results")
+    assert again["sets"]["locomo"]["systems"]["nearest"]["found"]["4000"] == 0.5
+    adapter.write_text(ADAPTER + "# another one", "utf-8")
+    once_more = measure(parts, systems=systems, results=tmp_path / "results")
+    assert once_more["sets"]["locomo"]["systems"]["nearest"]["found"]["4000"] == 1
+
+
+def test_the_command_prints_and_draws_the_comparison(tmp_path: Path) -> None:
+    """Full blocks next to those of the default settings."""
     (tmp_path / "data").mkdir()
     data = make_data(tmp_path / "data")
     picture = tmp_path / "peers.svg"
-    options = ["--data", f"{data}", "--only", "holdfast,bm25s", "--parts", "1"]
-    options += ["--results", f"{tmp_path / 'results'}"]
+    options = ["--data", f"{data}", "--only", "holdfast,holdfast-full", "--parts", "1", "--questions", "1"]
+    options += ["--results", f"{tmp_path / 'results'}", "--set", "locomo"]
     made = CliRunner().invoke(bench, ["peers", *options, "--json", "--plot", f"{picture}"], catch_exceptions=False)
     found = json.loads(made.stdout)
     figures = found["sets"]["locomo"]
-    assert figures["questions"] == 2
-    assert figures["systems"]["bm25s"]["holdfast_minus"]["1000"]["low"] <= 1
-    assert found["versions"]["bm25s"] == {"package": "bm25s", "version": "0.3.16"}
-    rows = make_rows(figures, versions=found["versions"])
-    assert list(rows) == ["holdfast", "bm25s"]
+    assert found["parts"]["locomo"]["questions"] == figures["questions"] == 1
+    assert set(figures["systems"]["holdfast-full"]["holdfast_minus"]["1000"]) == {"mean", "low", "high"}
     drawn = ET.fromstring(picture.read_text("utf-8"))  # noqa: S314 - ours
     texts = [element.text for element in drawn.iter()]
     assert "Holdfast" in texts
-    assert "LoCoMo, 2 questions" in texts
-    saved = sorted((tmp_path / "results").iterdir())
-    assert [file.name.split("-")[2] for file in saved] == ["bm25s", "holdfast"]
-    changed = json.loads(saved[0].read_text("utf-8"))
-    changed["messages"] = 1_000_000
-    saved[0].write_text(json.dumps(changed), "utf-8")
-    again = CliRunner().invoke(bench, ["peers", *options, "--json"], catch_exceptions=False)
-    assert json.loads(again.stdout)["sets"]["locomo"]["systems"]["bm25s"]["ingest_s_per_1000"] == 0
+    assert "LoCoMo, 1 question" in texts
     shown = CliRunner().invoke(bench, ["peers", *options], catch_exceptions=False)
-    assert "bm25s" in shown.stdout
+    assert shown.stdout.startswith("locomo: 1 parts, 1 questions\n")
+    assert "holdfast-full" in shown.stdout
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("name", [name for name, system in SYSTEMS.items() if system.requirements])
+def test_every_system_is_installed_and_measured(name: str, tmp_path: Path) -> None:
+    """In the folder of the environments, where later runs find it."""
+    try:
+        environment = prepare(SYSTEMS[name])
+    except InstallError as error:
+        pytest.skip(f"{name} cannot be installed here: {error}")
+    package, _, version = SYSTEMS[name].requirements[0].partition("==")
+    assert environment.versions[package] == version
+    found = measure(find_parts(make_data(tmp_path), sets=["locomo"]), systems={name: SYSTEMS[name]})
+    assert found["not_measured"] == {}
+    assert found["sets"]["locomo"]["systems"][name]["found"]["4000"] == 1
 
 
 def test_a_picture_leaves_out_what_was_not_measured() -> None:
