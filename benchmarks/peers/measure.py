@@ -38,6 +38,7 @@ SETS: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "beam": ("beam", ("beam/100K",)),
     "realmem": ("realmem", ("realmem",)),
     "longmemeval": ("longmemeval-s", ("longmemeval/*_s*.json", "longmemeval/*oracle*.json")),
+    "longmemeval-pool": ("longmemeval-pool", ("longmemeval/*oracle*.json",)),
 }
 """The data sets by the name used on the command line: their loader, and where they are in the folder of the data."""
 OURS: Final = "holdfast"
@@ -284,32 +285,23 @@ def measure(
     if embedder is None:
         raise InputError("the default embedder is not installed: pip install 'holdfast-memory[local]'")
     shared = Remembering(embedder)
-    environments: dict[str, Environment] = {}
-    reasons: dict[str, str] = {}
-    for name, system in systems.items():
-        try:
-            environments[name] = prepare(system)
-            progress(f"{name} {environments[name].versions[system.package]}")
-        except InstallError as error:
-            reasons[name] = str(error)
-            progress(f"{name}: {error}")
+    environments, reasons = _install(systems, progress)
     found: dict[str, dict[str, list[dict[str, Any]]]] = {}
     with ExitStack() as stack:
         workers: dict[str, Worker] = {}
         for part in parts:
             for name, environment in environments.items():
-                system = systems[name]
                 if name in reasons:
                     continue
-                file = None if results is None else _result_file(results, part, name, system)
+                file = None if results is None else _result_file(results, part, name, systems[name])
                 if file is not None and file.is_file():
                     row = json.loads(file.read_text("utf-8"))
                 else:
+                    if name not in workers:
+                        worker = Worker(systems[name], environment, shared, _make_folder(stack))
+                        stack.callback(worker.close)
+                        workers[name] = worker
                     try:
-                        if name not in workers:
-                            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-                            workers[name] = Worker(system, environment, shared, folder)
-                            stack.callback(workers[name].close)
                         row = measure_part(workers[name], part)
                     except StoppedError as error:
                         reasons[name] = f"{part.name} {part.number}: {error}"
@@ -320,17 +312,40 @@ def measure(
                 found.setdefault(part.name, {}).setdefault(name, []).append(row)
                 shares = np.mean([one["shares"] for one in row["questions"]], axis=0).round(3).tolist()
                 progress(f"{part.name} {part.number} {name} {shares} {row['ingest']['wall']:.1f} s")
+    counts = count_parts(parts)
     return {
         "budgets": BUDGETS,
         "embedder": shared.space.name,
-        "parts": count_parts(parts),
+        "parts": counts,
         "versions": {
             name: {"package": systems[name].package, "version": environment.versions[systems[name].package]}
             for name, environment in environments.items()
         },
-        "sets": {name: _sum_up(rows, skip=reasons) for name, rows in found.items()},
+        "sets": {name: _sum_up(rows, parts=counts[name]["parts"]) for name, rows in found.items()},
         "not_measured": reasons,
     }
+
+
+def _install(
+    systems: Mapping[str, System], progress: Callable[[str], None]
+) -> tuple[dict[str, Environment], dict[str, str]]:
+    """Return the environment of each system, or the reason why it has none."""
+    environments: dict[str, Environment] = {}
+    reasons: dict[str, str] = {}
+    for name, system in systems.items():
+        try:
+            environments[name] = prepare(system)
+        except InstallError as error:
+            reasons[name] = str(error)
+            progress(f"{name}: {error}")
+        else:
+            progress(f"{name} {environments[name].versions[system.package]}")
+    return environments, reasons
+
+
+def _make_folder(stack: ExitStack) -> Path:
+    """Make a folder that is removed at the end of a run."""
+    return Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
 
 
 def _result_file(folder: Path, part: Part, name: str, system: System) -> Path:
@@ -353,26 +368,26 @@ def _save(file: Path, row: Mapping[str, Any]) -> None:
     aside.replace(file)
 
 
-def _sum_up(rows: Mapping[str, Sequence[Mapping[str, Any]]], *, skip: Mapping[str, str]) -> dict[str, Any]:
+def _sum_up(rows: Mapping[str, Sequence[Mapping[str, Any]]], *, parts: int) -> dict[str, Any]:
     """Sum up the parts of a data set; systems that did not finish all of them are left out."""
     systems: dict[str, Any] = {}
     shares = {
-        name: np.array([one["shares"] for part in parts for one in part["questions"]])
-        for name, parts in rows.items()
-        if name not in skip
+        name: np.array([one["shares"] for row in own for one in row["questions"]])
+        for name, own in rows.items()
+        if len(own) == parts
     }
     for name, values in shares.items():
-        parts = rows[name]
-        asked = [one for part in parts for one in part["questions"]]
-        messages = sum(part["messages"] for part in parts)
+        asked = [one for row in rows[name] for one in row["questions"]]
+        messages = sum(row["messages"] for row in rows[name])
+        ingest = {key: sum(row["ingest"][key] for row in rows[name]) for key in ("wall", "cpu")}
         figures: dict[str, Any] = {
             "found": {str(budget): round(float(values[:, place].mean()), 4) for place, budget in enumerate(BUDGETS)},
             "tokens": {
                 str(budget): round(float(np.mean([one["tokens"][place] for one in asked])))
                 for place, budget in enumerate(BUDGETS)
             },
-            "ingest_s_per_1000": round(1000 * sum(part["ingest"]["wall"] for part in parts) / messages, 3),
-            "ingest_cpu_s_per_1000": round(1000 * sum(part["ingest"]["cpu"] for part in parts) / messages, 3),
+            "ingest_s_per_1000": round(1000 * ingest["wall"] / messages, 3),
+            "ingest_cpu_s_per_1000": round(1000 * ingest["cpu"] / messages, 3),
             "query_ms_p50": round(1000 * float(np.median([one["wall"] for one in asked])), 2),
             "query_cpu_ms_p50": round(1000 * float(np.median([one["cpu"] for one in asked])), 2),
         }

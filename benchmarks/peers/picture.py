@@ -12,7 +12,8 @@ __all__ = ["draw"]
 
 TITLES: Final = {
     "locomo": "LoCoMo",
-    "longmemeval": "LongMemEval",
+    "longmemeval": "LongMemEval S-like",
+    "longmemeval-pool": "LongMemEval pool",
     "beam": "BEAM 100K",
     "realmem": "RealMem",
 }
