@@ -232,6 +232,112 @@ def peers(
 
 
 @bench.command()
+@click.argument("dataset")
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--reader", required=True, help="The model that answers: openai/NAME, or http://host:port/v1#NAME.")
+@click.option("--judge", help="The model that judges. Without one, only words are compared.")
+@click.option(
+    "--official",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="A checkout of the data set's repository: use the prompts of its authors.",
+)
+@click.option("--contexts", default="holdfast,bm25,whole", show_default=True, help="What the reader gets.")
+@click.option("--cap", type=click.IntRange(min=1), default=4000, show_default=True, help="Tokens of a block.")
+@click.option(
+    "--window", type=click.IntRange(min=1000), default=128_000, show_default=True, help="Tokens of the reader."
+)
+@click.option("--questions", type=click.IntRange(min=1), help="Only about so many, spread over the data.")
+@click.option("--runs", type=click.IntRange(min=1), default=3, show_default=True, help="How often each is asked.")
+@click.option("--parallel", type=click.IntRange(min=1), default=4, show_default=True, help="Requests at a time.")
+@click.option("--default-sampling", is_flag=True, help="Send no temperature, for models that refuse one.")
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path, dir_okay=False),
+    default=Path("qa.jsonl"),
+    show_default=True,
+    help="Answers, one a line; a run that was interrupted goes on there.",
+)
+@click.option("--yes", is_flag=True, help="Begin without asking, whatever it costs.")
+@as_json
+def qa(
+    *,
+    dataset: str,
+    path: Path,
+    reader: str,
+    judge: str | None,
+    official: Path | None,
+    contexts: str,
+    cap: int,
+    window: int,
+    questions: int | None,
+    runs: int,
+    parallel: int,
+    default_sampling: bool,
+    save: Path,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Questions of DATASET at PATH, answered by a model from what was recalled, and judged."""
+    from benchmarks import qa as answering  # noqa: PLC0415 - as above
+    from benchmarks.qa_prompts import official_prompts, own_prompts  # noqa: PLC0415 - as above
+
+    names = [name.strip() for name in contexts.split(",") if name.strip()]
+    unknown = [name for name in names if name not in answering.CONTEXTS]
+    if unknown or not names:
+        raise InputError(f"--contexts {contexts!r}: name some of {', '.join(answering.CONTEXTS)}")
+    temperature = None if default_sampling else 0.0
+    reading = answering.Endpoint(reader, temperature=temperature)
+    judging = None if judge is None else answering.Endpoint(judge, temperature=temperature)
+    prompts = own_prompts() if official is None else official_prompts(dataset, official)
+    conversations = answering.load(dataset, path, most=questions)
+    embedder, notes = _embedder(no_vectors=False)
+    total = sum(len(conversation.questions) for conversation in conversations)
+    with Progress(total) as progress:
+        tasks = answering.prepare(
+            conversations,
+            prompts=prompts,
+            embedder=embedder,
+            contexts=names,
+            cap=cap,
+            window=window,
+            progress=lambda n: progress.advance(n, "questions prepared"),
+        )
+    expected = answering.estimate(tasks, prompts=prompts, runs=runs, reader=reader, judge=judge)
+    price = "price not known" if expected.dollars is None else f"about {expected.dollars:.2f} dollars"
+    size = f"{expected.requests:,} requests, {expected.input:,} tokens to read, about {expected.output:,} to write"
+    echo(f"{size}: {price}", err=True)
+    if not yes and expected.dollars != 0:
+        click.confirm("Begin?", abort=True, err=True)
+    about = {"dataset": dataset, "questions": total, "reader": reader, "judge": judge, "prompts": prompts.source}
+    about |= {"cap": cap, "window": window, "temperature": temperature}
+    with Progress(len(tasks) * runs) as progress:
+        answers, failures = answering.ask_all(
+            tasks,
+            prompts=prompts,
+            reader=reading,
+            judge=judging,
+            runs=runs,
+            file=save,
+            about=about,
+            parallel=parallel,
+            progress=lambda n: progress.advance(n, "answers"),
+        )
+    figures = answering.summarise(answers)
+    for failure in failures[:5]:
+        echo(f"failed: {failure}", err=True)
+    if failures:
+        echo(f"{len(failures)} failed: run the same command again to ask them", err=True)
+    if as_json:
+        emit_json({**about, "contexts": figures, "failed": len(failures), "embedder": notes, **machine()})
+        return
+    echo(f"{dataset}: {total} questions, {runs} runs, {reader}, prompts: {prompts.source}")
+    print_table(
+        {name: {key: row[key] for key in row if key != "by_kind"} for name, row in figures.items()}, first="context"
+    )
+    print_table({name: row["by_kind"] for name, row in figures.items()}, first="by kind")
+
+
+@bench.command()
 @click.option("--messages", type=click.IntRange(min=60), default=1_000, show_default=True, help="Messages around them.")
 @click.option("--seed", type=int, default=1, show_default=True)
 @as_json

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from holdfast.errors import InputError
 
-__all__ = ["DATASETS", "Conversation", "Question", "Session", "Turn", "load"]
+__all__ = ["DATASETS", "Conversation", "Question", "Session", "Turn", "load", "load_all"]
 
 ANY_TURN: Final = -1
 """In a question's evidence: any turn of the session counts."""
@@ -43,13 +43,19 @@ class Session:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """A question, where its evidence stands, and which sessions (the first `limit`) may be searched."""
+    """A question, where its evidence stands, and which sessions (the first `limit`) may be searched.
+
+    `kind` is the category that the data set names, with `_abs` at its end if the conversation has no answer. `rubric`
+    is what a judge looks for, if the data set says so.
+    """
 
     text: str
     evidence: frozenset[tuple[int, int]]
     date: datetime | None = None
     answer: str = ""
     limit: int | None = None
+    kind: str = ""
+    rubric: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,18 +67,27 @@ class Conversation:
 
 
 def load(name: str, path: Path) -> list[Conversation]:
-    """Load a data set by name from its public file or folder."""
+    """Load the questions with evidence of a data set, by name from its public file or folder."""
+    found: list[Conversation] = []
+    for conversation in load_all(name, path):
+        questions = [each for each in conversation.questions if each.evidence and not each.kind.endswith("_abs")]
+        if questions:
+            found.append(replace(conversation, questions=tuple(questions)))
+    if not found:
+        raise InputError(f"{path}: no questions with evidence found; is this the {name} data?")
+    return found
+
+
+def load_all(name: str, path: Path) -> list[Conversation]:
+    """Load every question of a data set, also those without an answer."""
     if name not in DATASETS:
         raise InputError(f"data set {name!r} is not one of {', '.join(DATASETS)}")
     if not path.exists():
         raise InputError(f"{path}: no such file or folder. Download the public data first.")
     try:
-        found = DATASETS[name](path)
+        return DATASETS[name](path)
     except (KeyError, TypeError, ValueError, OSError) as error:
         raise InputError(f"{path}: this does not look like the public files of {name} ({error!r})") from error
-    if not any(conversation.questions for conversation in found):
-        raise InputError(f"{path}: no questions with evidence found; is this the {name} data?")
-    return found
 
 
 # --- conversations -------------------------------------------------------------
@@ -97,8 +112,8 @@ def _locomo_one(item: Mapping[str, Any]) -> Conversation:
         found = re.findall(r"D:?(\d+):(\d+)", " ".join(map(str, question.get("evidence") or [])))
         evidence = frozenset(places[key] for a, b in found if (key := f"D{int(a)}:{int(b)}") in places)
         answer = str(question.get("answer", question.get("adversarial_answer", "")))
-        if evidence:
-            questions.append(Question(text=question["question"], evidence=evidence, answer=answer))
+        kind = str(question.get("category", ""))
+        questions.append(Question(text=question["question"], evidence=evidence, answer=answer, kind=kind))
     return Conversation(tuple(sessions), tuple(questions))
 
 
@@ -113,11 +128,7 @@ def _longmemeval_s(path: Path) -> list[Conversation]:
     data = _json(path)
     pool = _longmemeval_pool_of(data)
     oracle = "oracle" in path.name
-    return [
-        conversation
-        for item in data
-        if (conversation := _longmemeval(_haystack(item, pool, mixed=oracle), pool, [item])).questions
-    ]
+    return [_longmemeval(_haystack(item, pool, mixed=oracle), pool, [item]) for item in data]
 
 
 def _longmemeval_pool(path: Path) -> list[Conversation]:
@@ -164,10 +175,14 @@ def _longmemeval(ids: Sequence[str], pool: Mapping[str, Any], items: Iterable[Ma
             for index, turn in enumerate(pool[name][1])
             if turn.get("has_answer")
         )
-        if evidence and not item["question_id"].endswith("_abs"):
-            date = _longmemeval_date(item.get("question_date"))
-            question = Question(text=item["question"], evidence=evidence, date=date, answer=str(item["answer"]))
-            questions.append(question)
+        question = Question(
+            text=item["question"],
+            evidence=evidence,
+            date=_longmemeval_date(item.get("question_date")),
+            answer=str(item["answer"]),
+            kind=item.get("question_type", "") + ("_abs" if item["question_id"].endswith("_abs") else ""),
+        )
+        questions.append(question)
     return Conversation(sessions, tuple(questions))
 
 
@@ -189,9 +204,10 @@ def _beam_one(folder: Path) -> Conversation:
         messages = [message for group in batch["turns"] for message in group]
         places.update((message["id"], (len(sessions), index)) for index, message in enumerate(messages))
         sessions.append(_beam_session(batch, messages))
-    items = [item for group in _beam_questions(folder).values() for item in group]
-    questions = [_beam_question(item, places) for item in items]
-    return Conversation(tuple(sessions), tuple(question for question in questions if question.evidence))
+    questions: list[Question] = []
+    for kind, items in _beam_questions(folder).items():
+        questions += [_beam_question(item, places, kind) for item in items]
+    return Conversation(tuple(sessions), tuple(questions))
 
 
 def _beam_session(batch: Mapping[str, Any], messages: Sequence[Mapping[str, Any]]) -> Session:
@@ -200,11 +216,12 @@ def _beam_session(batch: Mapping[str, Any], messages: Sequence[Mapping[str, Any]
     return Session(_date(anchor, "%B-%d-%Y"), turns)
 
 
-def _beam_question(item: Mapping[str, Any], places: Mapping[int, tuple[int, int]]) -> Question:
+def _beam_question(item: Mapping[str, Any], places: Mapping[int, tuple[int, int]], kind: str) -> Question:
     evidence = frozenset(places[number] for number in _numbers(item.get("source_chat_ids")) if number in places)
     keys = ("answer", "ideal_answer", "ideal_summary", "ideal_response")
     answer = next((item[key] for key in keys if item.get(key)), " ".join(item.get("rubric") or []))
-    return Question(text=item["question"], evidence=evidence, answer=str(answer))
+    rubric = tuple(str(each) for each in item.get("rubric") or ())
+    return Question(text=item["question"], evidence=evidence, answer=str(answer), kind=kind, rubric=rubric)
 
 
 def _beam_questions(folder: Path) -> dict[str, list[Any]]:
