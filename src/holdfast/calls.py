@@ -6,6 +6,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Hashable
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache
 from threading import Lock, Thread
@@ -115,7 +116,8 @@ def start_thread(call: Callable[[], T], *, name: str) -> Future[T]:
     from concurrent.futures import Future  # noqa: PLC0415 - imports logging, and is rarely needed
 
     future: Future[T] = Future()
-    Thread(target=_run, args=(call, future), name=name, daemon=True).start()
+    # The thread belongs to the same trace as its caller.
+    Thread(target=copy_context().run, args=(_run, call, future), name=name, daemon=True).start()
     return future
 
 

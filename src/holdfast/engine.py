@@ -13,6 +13,7 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar, get_args
 from weakref import WeakValueDictionary
 
+from holdfast import otel
 from holdfast import settings as configuration
 from holdfast.arguments import make_error, require_count, require_text, require_type
 from holdfast.cache import LruCache
@@ -117,6 +118,7 @@ class Engine:
             take_warnings=self._take_warnings,
             end_request=self._drop_sessions,
         )
+        otel.install()
         self._worker: Worker | None = None
         if background and not memory.store.readonly:
             self._worker = Worker(self._work_in_background)

@@ -67,6 +67,7 @@ from holdfast.report import ContextReport, Window, categories, workspace_files
 from holdfast.settings import Settings
 from holdfast.signals import without_questions
 from holdfast.store.base import FactRow, FactType, Job, MessageRow, Scope, Select
+from holdfast.telemetry import observe
 from holdfast.timeline import (
     MAX_CUT_CHARS,
     Cut,
@@ -373,7 +374,18 @@ class Session:
             reason = "archive: another request of the conversation does not end"
             return self._assemble_without_memory(messages, request, format=format, reason=reason)
         try:
-            return self._assemble(messages, request, format=format, masks=masks, caller=_get_caller())
+            with observe("assemble", session=self.id, model=request.model or "") as operation:
+                window = self._assemble(messages, request, format=format, masks=masks, caller=_get_caller())
+                report = window.report
+                operation.set(
+                    tokens=report.total_tokens,
+                    whole_tokens=report.whole_tokens,
+                    limit=report.raw_max_tokens,
+                    edits=tuple(change.kind for change in report.changes),
+                    warnings=len(report.warnings),
+                    failures=report.failures,
+                )
+                return window
         finally:
             self._lock.release()
             self._resources.end_request()
@@ -923,17 +935,19 @@ class Session:
             count=self._resources.count,
             report=self._warnings.append,
         )
-        summary = writer.write(
-            plan,
-            limits,
-            instructions=instructions,
-            cancel=cancel,
-            on_progress=on_progress,
-            finished_parts=self._summary_parts,
-        )
-        with self._lock:
-            self._record_compaction(state, plan, summary, instructions=instructions, known_edits=known_edits)
-            tokens_after = tokens(self._select_compactable(state, limits))
+        with observe("compact", session=self.id, tokens_before=plan.tokens_before) as operation:
+            summary = writer.write(
+                plan,
+                limits,
+                instructions=instructions,
+                cancel=cancel,
+                on_progress=on_progress,
+                finished_parts=self._summary_parts,
+            )
+            with self._lock:
+                self._record_compaction(state, plan, summary, instructions=instructions, known_edits=known_edits)
+                tokens_after = tokens(self._select_compactable(state, limits))
+            operation.set(tokens=summary.tokens, tokens_after=tokens_after, way=summary.rung, calls=summary.calls)
         writer.announce(plan, tokens_after=tokens_after)
         return Compaction(
             plan=plan,

@@ -32,6 +32,7 @@ from holdfast.store.base import (
     Store,
 )
 from holdfast.store.opening import open_memory_store
+from holdfast.telemetry import observe
 from holdfast.text import plural, terms
 from holdfast.tokens import TokenCounter, count_text
 
@@ -537,7 +538,12 @@ class Memory:
             facts=facts,
             max_facts=max_facts,
         )
-        return self._answer(query, automatic=automatic)
+        with observe("recall", session=scope.session) as operation:
+            found = self._answer(query, automatic=automatic)
+            operation.set(
+                tokens=found.tokens, passages=len(found.hits), facts=len(found.facts), confidence=found.confidence
+            )
+            return found
 
     def make_overview(
         self,

@@ -18,6 +18,7 @@ from holdfast.aio import AsyncEngine
 from holdfast.engine import Engine
 from holdfast.server.bodies import RefusedBodyError, read_body
 from holdfast.server.guard import Activity, Guard, has_token, refuse_token
+from holdfast.server.metrics import Metrics
 from holdfast.server.rpc import Rpc
 from holdfast.server.upstreams import Upstreams
 
@@ -39,6 +40,7 @@ def create_app(
     outside: Outside | None = None,
     rpc: Rpc | None = None,
     is_on_demand: bool = False,
+    metrics: Metrics | None = None,
 ) -> Starlette:
     """Make the server as an ASGI application.
 
@@ -55,6 +57,7 @@ def create_app(
         rpc: Answers the calls; by default with the engine alone.
         is_on_demand: Whether the server was started for calls. The proxy and the inspector are loaded with the first
             request for them then, otherwise at its start.
+        metrics: What is shown at `/metrics`; None if nothing is.
     """
     calls = Rpc(engine) if rpc is None else rpc
     pages = _Pages(engine, token=token, owner_token=owner_token, upstreams=upstreams, shadow=shadow, outside=outside)
@@ -77,9 +80,11 @@ def create_app(
         yield
         await pages.close()
 
-    app = Starlette(
-        routes=[Route("/holdfast/rpc", call, methods=["POST"]), Route("/{path:path}", pages)], lifespan=lifespan
-    )
+    routes = [Route("/holdfast/rpc", call, methods=["POST"])]
+    if metrics is not None:
+        routes.append(Route("/metrics", metrics.answer, methods=["GET"]))
+    routes.append(Route("/{path:path}", pages))
+    app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False  # a path that is not exactly one of these is not found
     app.add_middleware(Guard, activity=activity or Activity())
     return app

@@ -253,6 +253,8 @@ def _describe(error: httpx.HTTPError) -> str:
 
 def warn(text: str, *, session: str) -> None:
     """Write a line to the log, about a session if there is one."""
+    fields: dict[str, object] = {}
     if session:
+        fields["session"] = session
         text = f"session {session}: {text}"
-    log.warning("%s", printable(redact(text), one_line=True))
+    log.warning("%s", printable(redact(text), one_line=True), extra={"fields": fields})

@@ -64,6 +64,11 @@ class Activity:
         self._last = self._clock()
 
     @property
+    def open_requests(self) -> int:
+        """The requests that are answered now."""
+        return self._open
+
+    @property
     def idle_seconds(self) -> float:
         """The time since the last request."""
         return 0.0 if self._open else self._clock() - self._last

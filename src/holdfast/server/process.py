@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from holdfast.errors import HoldfastError, InputError
 from holdfast.files import is_process_running, lock, only_process, open_private, write_private
 from holdfast.programs import own_command, search_path
 from holdfast.server import client
+from holdfast.telemetry import Observer, add_observer
 
 if TYPE_CHECKING:
     from holdfast.engine import Engine
@@ -203,6 +204,8 @@ def run(
         load_token,
         make_token,
     )
+    from holdfast.server.logs import log_operation, start_log  # noqa: PLC0415 - as above
+    from holdfast.server.metrics import Metrics  # noqa: PLC0415 - as above
     from holdfast.server.rpc import Rpc  # noqa: PLC0415 - as above
 
     _allow_open_files(MAX_OPEN_FILES)
@@ -212,6 +215,14 @@ def run(
     rpc = Rpc(engine, home=home)
     store = engine._memory.store
     identity = _identify(store.path)
+    settings = engine.settings.server
+    observers: list[Observer] = []
+    metrics = None
+    if settings.metrics:
+        metrics = Metrics(lambda: {"holdfast_open_requests": activity.open_requests})
+        observers.append(metrics)
+    if settings.log_format == "json":
+        observers.append(log_operation)
     app = create_app(
         engine,
         token=token,
@@ -222,11 +233,12 @@ def run(
         outside=outside,
         rpc=rpc,
         is_on_demand=idle is not None,
+        metrics=metrics,
     )
     server = uvicorn.Server(
         make_config(
             app,
-            limits=Limits(connections=engine.settings.server.max_connections),
+            limits=Limits(connections=settings.max_connections),
             log_config=None,
             lifespan="on",
             timeout_graceful_shutdown=STOP_SECONDS,
@@ -234,8 +246,7 @@ def run(
     )
 
     log = logging.getLogger("holdfast.server")
-    logging.Formatter.converter = time.gmtime
-    logging.basicConfig(format="%(asctime)sZ %(message)s", datefmt="%Y-%m-%dT%H:%M:%S")
+    start_log(settings.log_format)
     # The proxy logs why it has ended a reply in its middle.
     logging.getLogger("uvicorn.error").addFilter(lambda record: "without completing" not in record.msg)
 
@@ -266,7 +277,11 @@ def run(
                 server.should_exit = True
         await task
 
-    with _only_server(home, on_demand=idle is not None), _listen(port, socket_path) as bound:
+    with ExitStack() as stack:
+        for observer in observers:
+            stack.enter_context(add_observer(observer))
+        stack.enter_context(_only_server(home, on_demand=idle is not None))
+        bound = stack.enter_context(_listen(port, socket_path))
         # uvicorn raises the signal again once it has stopped, inside of its task.
         signal.signal(signal.SIGTERM, lambda *_: setattr(server, "should_exit", True))
         try:

@@ -70,6 +70,7 @@ from holdfast.server.transport import Body, chain_chunks, read_up_to
 from holdfast.server.upstreams import Upstreams, hide_keys
 from holdfast.session import Session
 from holdfast.store.base import Scope
+from holdfast.telemetry import observe
 
 log = logging.getLogger("holdfast.server")
 
@@ -248,6 +249,15 @@ class Proxy:
         """Assemble the window of a model request, send it, and archive the reply."""
         content = await self._bodies.read(request, held=held)
         call = _Call(format=ROUTES[request.url.path], given=content, content=content)
+        provider = "anthropic" if call.format == "anthropic" else "openai"
+        with observe("chat", format=call.format, provider=provider) as operation:
+            response = await self._exchange(request, call, held)
+            model = "" if call.asked is None else call.asked.model
+            operation.set(session=call.session_id, model=model, status=response.status_code)
+            return response
+
+    async def _exchange(self, request: Request, call: _Call, held: Held) -> Response:
+        """Do what `_handle_model_request` does, after the body was read."""
         await self._begin(request, call, held)
         try:
             return await while_connected(request, self._answer(request, call))

@@ -382,6 +382,8 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     max_reply_bytes: Bytes = 64 * 2**20
     max_open_bytes: Bytes = 2**30
     max_session_bytes: Bytes = 256 * 2**20
+    metrics: bool = False
+    log_format: Literal["text", "json"] = "text"
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
