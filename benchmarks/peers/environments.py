@@ -10,10 +10,10 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Final
 
+from holdfast import __version__
 from holdfast.errors import InputError
 
 __all__ = ["SYSTEMS", "Environment", "InstallError", "System", "prepare"]
@@ -91,7 +91,7 @@ def prepare(system: System, *, folder: Path | None = None) -> Environment:
         InstallError: A package cannot be installed here.
     """
     if not system.requirements:
-        return Environment(python=Path(sys.executable), versions={system.package: metadata.version(system.package)})
+        return Environment(python=Path(sys.executable), versions={system.package: __version__})
     place = folder or find_folder()
     # Another pin or another Python is another environment.
     described = "\n".join((sys.version, *system.requirements))
