@@ -20,11 +20,11 @@ from holdfast.messages import Message, Text
 from holdfast.models.base import Prompt
 from holdfast.models.retry import Fallback, Retrying
 from holdfast.models.scripted import Answer, Scripted
-from holdfast.settings import Embedding, Knowledge, Settings
+from holdfast.settings import Embedding, Knowledge, Recall, Settings
 from holdfast.store.base import Job, Select
 from holdfast.testing.processes import child
 from support.learning_model import count_extractions, depot_model, extract_depots
-from support.waiting import PATIENCE
+from support.waiting import PATIENCE, UNHURRIED
 
 MINUTE = 60_000
 HOUR = 60 * MINUTE
@@ -42,9 +42,15 @@ class Clock:
         return self.now
 
 
-def open_engine(folder: Path, model: Scripted | None, clock: Clock, *, hosts: bool = False, **knowledge: Any) -> Engine:
+def open_engine(
+    folder: Path, model: Scripted | None, clock: Clock, *, hosts: bool = False, recalls: bool = False, **knowledge: Any
+) -> Engine:
     """Open an engine without a thread of its own, so that the test decides when work is done."""
-    settings = Settings(embedding=Embedding(provider="none"), knowledge=Knowledge(**knowledge))
+    settings = Settings(
+        embedding=Embedding(provider="none"),
+        knowledge=Knowledge(**knowledge),
+        recall=UNHURRIED if recalls else Recall(automatic=False),  # most of a turn would be the search
+    )
     return Engine.open(folder, settings=settings, model=model, background=False, clock=clock, auto="off", hosts=hosts)
 
 
@@ -77,6 +83,11 @@ def talk(session: Session, turns: range, *, limit: int = 20_000, history: list[M
     return messages
 
 
+def archive(session: Session, turns: range) -> None:
+    """Archive a conversation at once: for what is read of it, it does not matter how it came."""
+    session.append([message for number in turns for message in make_turn(number)])
+
+
 def count_facts(session: Session) -> Counter[str]:
     """Count the facts that were ever stored, by their words."""
     rows = session._memory.store.read_facts(Select(scope=session.scope, across=True))
@@ -95,23 +106,23 @@ class TestWhatLeavesTheWindow:
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
             session = engine.session("s")
-            for first in range(0, 92, 4):
-                talk(session, range(first, first + 4), history=session_history(session))
+            for first in range(0, 48, 4):
+                talk(session, range(first, first + 4), limit=10_000, history=session_history(session))
                 engine.work()
             assert not any(edit.kind == "compacted" for edit in session.edits())
             learned = len(count_facts(session))
-            assert learned >= 60  # the rest is in the window still
+            assert learned >= 24  # the rest is in the window still
             assert count_extractions(model) <= learned // 6
             clock.now += 11 * MINUTE
             engine.work()
-            assert count_facts(session) == expect(range(92))
+            assert count_facts(session) == expect(range(48))
 
     def test_a_message_alone_is_not_worth_a_call(self, tmp_path: Path) -> None:
         """What has left is read together, once it is a batch."""
         model = depot_model()
         with open_engine(tmp_path, model, Clock()) as engine:
             session = engine.session("s")
-            talk(session, range(26))
+            talk(session, range(14), limit=10_000)
             assert any(edit.kind == "trimmed" for edit in session.edits())
             engine.work()
             assert count_extractions(model) <= 2
@@ -121,7 +132,7 @@ class TestWhatLeavesTheWindow:
         model = depot_model()
         with open_engine(tmp_path, model, Clock()) as engine:
             session = engine.session("s")
-            talk(session, range(40), limit=200_000)
+            archive(session, range(40))
             assert session.learn() == 80
             assert session.learn() == 0  # it waits already
             engine.work()
@@ -200,7 +211,7 @@ class TestTheEnd:
         """The switch holds for every reason to learn."""
         clock = Clock()
         with open_engine(tmp_path, depot_model(), clock, extraction=False) as engine:
-            talk(engine.session("s"), range(40))
+            talk(engine.session("s"), range(16), limit=10_000)
             clock.now += HOUR
             assert engine.work() == 0
         with open_engine(tmp_path, depot_model(), clock, extraction=False) as engine:
@@ -233,13 +244,13 @@ class TestFailures:
         model = depot_model(answer)
         with open_engine(tmp_path, model, clock) as engine:
             session = engine.session("s")
-            messages = talk(session, range(40))
+            messages = talk(session, range(20), limit=10_000)
             warnings: list[str] = []
             for minute in range(6 * 60):
                 clock.now += MINUTE
                 engine.work()
                 if minute % 30 == 0:
-                    report = session.assemble([*messages, *make_turn(0)[:1]], limit=20_000).report
+                    report = session.assemble([*messages, *make_turn(0)[:1]], limit=10_000).report
                     warnings += [warning for warning in report.warnings if "fact extraction" in warning]
             assert count_facts(session) == Counter()
             assert 3 <= count_extractions(model) <= 14
@@ -251,7 +262,7 @@ class TestFailures:
             is_down = False
             clock.now += HOUR
             engine.work()
-            assert count_facts(session) == expect(range(40))
+            assert count_facts(session) == expect(range(20))
             assert engine.stats().learning.problems == ()
 
     def test_a_model_that_is_back_reads_before_the_pause_of_others_ends(self, tmp_path: Path) -> None:
@@ -310,7 +321,7 @@ class TestBudget:
         model = depot_model()
         with open_engine(tmp_path, model, clock, max_calls_per_hour=1) as engine:
             session = engine.session("s")
-            talk(session, range(40), limit=200_000)
+            archive(session, range(40))
             session.learn()
             calls: list[int] = []
             for _ in range(8):
@@ -333,7 +344,7 @@ class TestBudget:
         model = depot_model()
         with open_engine(tmp_path, model, clock, max_tokens_per_day=30_000) as engine:
             session = engine.session("s")
-            talk(session, range(40), limit=200_000)
+            archive(session, range(40))
             session.learn()
             for _ in range(24 * 8):
                 engine.work()
@@ -349,7 +360,7 @@ class TestBudget:
         model = depot_model()
         with open_engine(tmp_path, model, Clock(), max_tokens_per_day=0, max_calls_per_hour=0) as engine:
             session = engine.session("s")
-            talk(session, range(40), limit=200_000)
+            archive(session, range(40))
             session.learn()
             engine.work()
             assert count_facts(session) == expect(range(40))
@@ -442,7 +453,7 @@ class TestSeveralProcesses:
         models = [depot_model(), depot_model()]
         with open_engine(tmp_path, models[0], clock) as one, open_engine(tmp_path, models[1], clock) as two:
             for number, engine in enumerate((one, two, one, two)):
-                talk(engine.session(f"s{number}"), range(number * 30, number * 30 + 30))
+                talk(engine.session(f"s{number}"), range(number * 10, number * 10 + 10), limit=10_000)
             clock.now += HOUR
             threads = [Thread(target=engine.work) for engine in (one, two) for _ in range(2)]
             for thread in threads:
@@ -450,7 +461,7 @@ class TestSeveralProcesses:
             for thread in threads:
                 thread.join()
             one.work()
-            assert count_facts(one.session("s0")) == expect(range(120))
+            assert count_facts(one.session("s0")) == expect(range(40))
 
     def test_two_processes_read_everything_once(self, tmp_path: Path) -> None:
         """Real ones, which begin at the same time."""
@@ -503,7 +514,7 @@ class TestForgottenAndRecalled:
 
             with open_engine(tmp_path, depot_model(answer), clock) as engine:
                 session = engine.session("s")
-                talk(session, range(6), limit=200_000)
+                archive(session, range(6))
                 rows = session.messages()
                 session.forget([row.id for row in rows if "d2 " in row.message.text])
                 session.learn()
@@ -518,7 +529,7 @@ class TestForgottenAndRecalled:
         model = depot_model()
         with open_engine(tmp_path, model, clock) as engine:
             session = engine.session("s")
-            talk(session, range(40))
+            talk(session, range(20), limit=10_000)
             session.forget()
             clock.now += HOUR
             engine.work()
@@ -529,7 +540,7 @@ class TestForgottenAndRecalled:
         """A block that comes back in the client's history proves nothing."""
         clock = Clock()
         model = depot_model()
-        with open_engine(tmp_path, model, clock) as engine:
+        with open_engine(tmp_path, model, clock, recalls=True) as engine:
             engine.session("a").remember("Depot d7 closes at 00:07")
             session = engine.session("b")
             question = Message(role="user", parts=(Text(text="Until when is depot d7 open, when does it close?"),))
@@ -583,7 +594,7 @@ class TestSmallBudgets:
         model = depot_model()
         with open_engine(tmp_path, model, clock, max_tokens_per_day=9_000) as engine:
             session = engine.session("s")
-            talk(session, range(12), limit=200_000)
+            archive(session, range(12))
             session.learn()
             for _ in range(48):
                 before = len(model.prompts)
@@ -600,7 +611,7 @@ class TestSmallBudgets:
         clock.now -= clock.now % HOUR
         with open_engine(tmp_path, depot_model(), clock, max_calls_per_hour=1) as engine:
             session = engine.session("s")
-            talk(session, range(20), limit=200_000)
+            archive(session, range(20))
             session.learn()
             for _ in range(5):
                 engine.work()
@@ -642,7 +653,7 @@ class TestNonsense:
         model = depot_model(answer)
         with open_engine(tmp_path, model, clock) as engine:
             session = engine.session("s")
-            talk(session, range(23), limit=200_000)
+            archive(session, range(23))
             session.learn()
             for _ in range(60):
                 engine.work()
