@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from hypothesis import HealthCheck, settings
 
-from support.paths import FIXTURES
+from support.paths import FIXTURES, TESTS
 
 pytest_plugins = ["holdfast.testing.fixtures"]
 
@@ -63,9 +63,23 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY_DISK))
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one worker more than there are processors: many tests wait for other processes, and for time to pass."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.hookimpl(wrapper=True)
-def pytest_collection() -> Generator[None, object, object]:
-    """Leave the tests themselves out of every garbage collection: they are a million objects that stay."""
+def pytest_collection(session: pytest.Session) -> Generator[None, object, object]:
+    """Leave the tests themselves out of every garbage collection: they are a million objects that stay.
+
+    Each worker begins with other files. In a fresh checkout the first to read a file compiles it for all.
+    """
+    if session.config.args == session.config.getini("testpaths") and "PYTEST_XDIST_WORKER" in os.environ:
+        paths = sorted(str(path) for path in TESTS.iterdir() if path.name.startswith("test_") or _has_tests(path))
+        number = int(os.environ["PYTEST_XDIST_WORKER"].removeprefix("gw"))
+        first = len(paths) * number // int(os.environ["PYTEST_XDIST_WORKER_COUNT"])
+        session.config.args = paths[first:] + paths[:first]
     gc.disable()
     try:
         return (yield)
@@ -73,6 +87,15 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.collect()
         gc.freeze()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the tests into one order for all workers."""
+    items.sort(key=lambda item: item.path.parts)
+
+
+def _has_tests(folder: Path) -> bool:
+    return next(folder.rglob("test_*.py"), None) is not None
 
 
 def pytest_make_parametrize_id(val: object) -> str | None:
