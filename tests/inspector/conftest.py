@@ -26,7 +26,7 @@ HOSTILE = (
     "<script>window.hacked = 1</script><img src=x onerror='window.hacked = 2'> "
     "[link](javascript:window.hacked=3) ![picture](http://198.51.100.7/track.png) \x1b[31mred\x1b[0m \u202egnp.exe "
     + "x"
-    * 1_000_000
+    * 200_000
 )
 HEALTH = Health(
     findings=[("ok", "all is well"), ("wrong", "<b>broken</b>: run `holdfast reindex`")],
@@ -134,13 +134,24 @@ def open_page(browser: Any, running: Running, *, width: int = 1200, path: str | 
     assert complaints == []
 
 
+def find_violations(page: Any) -> list[tuple[str, str]]:
+    """Return what axe finds in a page, in light and dark. In dark, only the contrast can be another one."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed").Axe()
+    page.emulate_media(color_scheme="light")
+    found = axe.run(page).response["violations"]
+    page.emulate_media(color_scheme="dark")
+    options = {"resultTypes": ["violations"], "runOnly": ["color-contrast"]}
+    found += axe.run(page, options=options).response["violations"]
+    return [(one["id"], one["nodes"][0]["html"]) for one in found]
+
+
 def find_chromium() -> str | None:
     """Find the system's Chromium; best the one without windows, which takes half of the processor time."""
     names = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome", "chrome")
     return next((path for name in names if (path := shutil.which(name))), None)
 
 
-@pytest.fixture(scope="module")  # its event loop must not run on beside the tests of other modules
+@pytest.fixture(scope="package")  # its event loop must not run on during the tests of other folders
 def browser() -> Iterator[object]:
     """A real Chromium."""
     playwright = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
