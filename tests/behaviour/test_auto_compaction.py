@@ -16,11 +16,13 @@ from holdfast.models.base import Prompt
 from holdfast.models.scripted import Scripted
 from holdfast.providers import check, read
 from holdfast.report import Window
-from holdfast.settings import Compaction, Embedding, MemoryFlush, Settings
+from holdfast.settings import Compaction, Embedding, MemoryFlush, Recall, Settings
 from holdfast.tokens import count_messages
-from support.waiting import PATIENCE, SHY, until
+from support.waiting import PATIENCE, until
 
 LIMIT = 32_000
+NO_QUESTIONS = Recall(min_query_chars=10**6)
+"""Trimming as with recall, without its searches, which would be most of a turn."""
 EARLY = MemoryFlush(soft_threshold=0.4)
 """Compaction is due long before anything is trimmed, however late the thread of the engine comes to it."""
 SUMMARY = "## Goal\nLook at every module.\n"
@@ -29,7 +31,7 @@ FACTS = '{"facts": []}'
 
 def settings(**compaction: Any) -> Settings:
     """Search by words alone, and compaction as it is said."""
-    return Settings(embedding=Embedding(provider="none"), recall=SHY, compaction=Compaction(**compaction))
+    return Settings(embedding=Embedding(provider="none"), recall=NO_QUESTIONS, compaction=Compaction(**compaction))
 
 
 def make_message(role: str, text: str) -> dict[str, str]:

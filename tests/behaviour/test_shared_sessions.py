@@ -23,7 +23,7 @@ from support.conversations import reply, user
 from support.waiting import UNHURRIED
 
 QUIET = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
-LIMIT = 8_000
+LIMIT = 4_000
 THREADS = 6
 
 
@@ -76,7 +76,7 @@ class TestThreads:
 
     def test_a_session_that_is_cut_is_the_same_for_all(self, tmp_path: Path) -> None:
         """Threads that send the same growing conversation in a small window see the same cuts."""
-        messages = conversation(40)
+        messages = conversation(20)
         with open_engine(tmp_path) as engine:
             for stop in range(2, len(messages) + 1, 4):
                 windows = at_once(partial(sent, engine, messages[:stop]), 3)
@@ -89,13 +89,13 @@ class TestThreads:
         with open_engine(tmp_path) as engine:
 
             def run(number: int) -> None:
-                for session in range(number % 2, 140, 2):
+                for session in range(number % 2, 80, 2):
                     messages = [{"role": "user", "content": f"session {session}"}]
                     engine.session(f"s{session}").assemble(messages)
                     engine.session(f"s{session}").append([{"role": "assistant", "content": "ok"}])
 
             at_once(run, 4)
-            for session in range(140):
+            for session in range(80):
                 assert [row.message.text for row in archived(engine, f"s{session}")] == [f"session {session}", "ok"]
 
     def test_a_task_that_times_out_and_tries_again_adds_nothing(self, tmp_path: Path) -> None:
@@ -152,8 +152,8 @@ def processes(path: Path, messages: Sequence[dict[str, Any]], count: int) -> lis
 
 def test_processes_share_a_session(tmp_path: Path) -> None:
     """Processes at the same session always send the newest message; nothing is archived twice, no edit is lost."""
-    messages = conversation(40)
-    processes(tmp_path, messages, 4)
+    messages = conversation(20)
+    processes(tmp_path, messages, 3)
     with open_engine(tmp_path / "store") as engine, open_engine(tmp_path / "store") as other:
         assert len(archived(engine)) == len(messages)
         assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
@@ -267,7 +267,7 @@ class TestBranches:
 
     def test_going_back_keeps_the_question(self, tmp_path: Path) -> None:
         """Wherever a client goes back to, its newest message is sent whole, in this process and in another one."""
-        messages = conversation(40)
+        messages = conversation(20)
         with open_engine(tmp_path) as engine, open_engine(tmp_path) as other:
             self.drive(engine, messages)
             assert any(edit.kind == "trimmed" for edit in engine.session("s").edits())
@@ -278,7 +278,7 @@ class TestBranches:
 
     def test_another_branch_is_not_cut_by_edits_of_the_first(self, tmp_path: Path) -> None:
         """What was cut for a long branch is there again in a short one, and the long one is as it was."""
-        messages = conversation(60)
+        messages = conversation(30)
         with open_engine(tmp_path) as engine:
             self.drive(engine, messages)
             before = engine.session("s").assemble(messages, limit=LIMIT).render()

@@ -1,6 +1,6 @@
 """Turns of work, in which nothing is asked, get small blocks or none; questions between them are answered.
 
-Every way in makes the same 60 turns in a project whose earlier session did the same work and states some facts.
+Every way in makes the same turns in a project whose earlier session did the same work and states some facts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from holdfast.tokens import count_text
 from support.waiting import UNHURRIED
 from support.work_turns import FACTS, answer_work, list_work, make_earlier_session
 
-TURNS = 60
+TURNS = 24
 PROJECT = "/srv/shop"
 BLOCK = re.compile(r"<recalled-context.*?</recalled-context[^>]*>", re.DOTALL)
 
