@@ -40,7 +40,7 @@ coverage: $(STAMP)
 
 # Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about twenty minutes.
 test-hosts: $(STAMP)
-	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest tests/hosts
+	HOLDFAST_TEST_HOSTS=1 $(BIN)/python -m pytest -m "" tests/hosts
 
 # Summaries, notes, facts and a chat by a real model: the one at $HOLDFAST_TEST_MODEL_URL, called $HOLDFAST_TEST_MODEL_NAME,
 # or SmolLM2 135M on this machine, from the package index (140 MB). Takes about ten minutes without a GPU.

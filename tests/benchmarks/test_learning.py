@@ -27,6 +27,7 @@ def test_facts_are_counted() -> None:
     assert compare(stored, 3) == {"stated": 3, "stored": 2, "lost": 1, "twice": 1}
 
 
+@pytest.mark.nightly
 def test_questions_in_other_words_find_most_facts(printed: Any) -> None:
     """With the questions that each fact answers, and without facts for what is unrelated."""
     found = printed["questions"]
@@ -43,6 +44,7 @@ def test_an_outage_loses_nothing() -> None:
     assert found["calls_while_down"] <= 10
 
 
+@pytest.mark.nightly
 def test_everything_is_printed(printed: Any) -> None:
     """The facts of the chat, and those after a kill."""
     assert (printed["chat"]["stored"], printed["chat"]["lost"], printed["chat"]["twice"]) == (4, 0, 0)

@@ -1,5 +1,7 @@
 """The benchmark of facts in single lines."""
 
+import pytest
+
 from benchmarks.lines import make_facts, make_messages, measure
 from holdfast.embed.static import StaticEmbedder
 
@@ -13,6 +15,7 @@ def test_sixty_facts_are_made_the_same_way_each_time() -> None:
     assert all(sum(fact.line in text.split("\n") for text in texts) == 1 for fact in facts)
 
 
+@pytest.mark.nightly
 def test_nearly_all_are_recalled() -> None:
     """58 of 60 at least, and with vectors no fewer than by words alone."""
     found = measure(messages=60, embedder=StaticEmbedder.from_wordllama())

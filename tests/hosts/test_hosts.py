@@ -1,7 +1,7 @@
 """Real hosts against a scripted model: `make test-hosts`.
 
 Three turns with tools, a compaction with a useless summary, then a question whose answer only the archive has. pi is
-fast enough for `make test`, where it is in the cache.
+fast enough for `make nightly`, if it is in the cache.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from holdfast import Engine
 from holdfast.models.scripted import ScriptedReply
 from holdfast.settings import Settings
@@ -19,6 +21,7 @@ from support.host_model import Model, shown, shown_without_recall
 from support.host_programs import Program
 from support.waiting import until
 
+pytestmark = pytest.mark.nightly
 IS_ASKED = bool(os.environ.get("HOLDFAST_TEST_HOSTS"))
 RECORDINGS = os.environ.get("HOLDFAST_RECORDINGS")
 """A folder for the requests that scripts/draw_hosts.py draws."""

@@ -143,7 +143,8 @@ def test_no_text_of_ours_installs_another_project() -> None:
         str(path.relative_to(ROOT)): lines
         for path in texts()
         if path != Path(__file__)
-        and (lines := list(find_install_lines_of_the_stranger(path.read_text("utf-8", "replace"))))
+        and STRANGER in (text := path.read_text("utf-8", "replace"))
+        and (lines := list(find_install_lines_of_the_stranger(text)))
     }
     assert not found
 
