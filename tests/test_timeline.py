@@ -42,7 +42,9 @@ def test_each_past_request_is_the_one_that_was_sent(conversation: Talk, tmp_path
     ):
         for number, step in enumerate(conversation.steps(30)):
             sent += step.wires
-            if number == 45:
+            if number % 4 in {1, 2}:  # one request a turn, after the question or after the results
+                continue
+            if number == 44:
                 first.session("s").compact(sent, limit=8_000)
             engine = second if number % 9 == 5 else first
             window = engine.session("s").assemble(sent, limit=8_000)

@@ -112,7 +112,7 @@ def test_a_session_that_was_dropped_continues_as_before(tmp_path: Path) -> None:
 def test_the_estimate_is_near_what_a_session_takes(tmp_path: Path, kind: str) -> None:
     """By less than a factor of two, for many small messages and for a few large ones."""
     messages: list[dict[str, Any]] = []
-    for number in range(100):
+    for number in range(50):
         letters = random.Random(number).choices("abcdefgh 港口", k=2_000)  # noqa: S311 - for tests
         words = "".join(letters)
         match kind:

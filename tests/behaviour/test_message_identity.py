@@ -202,7 +202,7 @@ class TestOverlappingRequests:
         assert asyncio.run(run()) == texts(messages)
 
     def test_processes_go_through_one_conversation(self, tmp_path: Path) -> None:
-        messages = conversation(30)
+        messages = conversation(16)
         history = tmp_path / "history.json"
         history.write_text(json.dumps(messages), encoding="utf-8")
         command = [sys.executable, "-c", PROCESS, str(tmp_path / "store"), str(history)]
@@ -270,7 +270,7 @@ class TestIdenticalMessages:
     def test_work_grows_with_the_length_of_a_history(self, tmp_path: Path, dropped: int) -> None:
         """After a restart, also if the client has dropped its first message: twice the history, twice the calls."""
         counts = []
-        for length in (500, 1000):
+        for length in (200, 400):
             messages = [
                 {"role": "user" if index % 2 == 0 else "assistant", "content": "ok"} for index in range(length + 1)
             ]

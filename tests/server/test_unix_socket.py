@@ -17,6 +17,7 @@ import pytest
 
 from holdfast.server.process import find
 from holdfast.testing.provider import ScriptedProvider
+from support.command import run_command
 from support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sockets")
@@ -32,15 +33,11 @@ def folder() -> Iterator[Path]:
         yield Path(made)
 
 
-def command(home: Path, *options: str) -> list[str]:
-    """Return the command of a server."""
-    return [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--json", *options]
-
-
 @contextmanager
 def running(home: Path, path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a server on a socket."""
-    process = subprocess.Popen(command(home, "--socket", str(path), *options), stdout=subprocess.PIPE)
+    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--json", "--socket", str(path)]
+    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert json.loads(process.stdout.readline())["url"] == f"unix:{path}"
@@ -53,7 +50,7 @@ def running(home: Path, path: Path, *options: str) -> Iterator[subprocess.Popen[
 
 def refuse(home: Path, *options: str) -> str:
     """Return what a server says that does not start."""
-    done = subprocess.run(command(home, *options), capture_output=True, text=True, check=False, timeout=PATIENCE)
+    done = run_command("serve", "--home", str(home), "--json", *options, folder=home, environ={"HOME": str(home)})
     assert done.returncode in {1, 2}
     return done.stderr
 
@@ -145,11 +142,8 @@ def test_a_path_that_cannot_be_a_socket_is_refused_with_advice(tmp_path: Path, f
 def test_the_inspector_refuses_a_socket(tmp_path: Path, folder: Path) -> None:
     """It does not start a second server."""
     with running(tmp_path, folder / "holdfast.sock"):
-        shown = subprocess.run(
-            [sys.executable, "-m", "holdfast", "ui", "--home", str(tmp_path), "--no-open"],
-            capture_output=True,
-            text=True,
-            check=False,
+        shown = run_command(
+            "ui", "--home", str(tmp_path), "--no-open", folder=tmp_path, environ={"HOME": str(tmp_path)}
         )
     assert shown.returncode == 1
     assert "which no browser can open" in shown.stderr
