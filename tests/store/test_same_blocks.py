@@ -44,6 +44,7 @@ def test_small_archives(name: str, path: str, tmp_path: Path) -> None:
     compare(load(name, FILES / path)[0], tmp_path)
 
 
+@pytest.mark.nightly
 @needs_data("locomo")
 def test_a_real_conversation(tmp_path: Path) -> None:
     """The longest conversation of the public LoCoMo data that is there."""
