@@ -10,7 +10,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Read and write UTF-8 also where the system has another encoding.
 export PYTHONUTF8 := 1
 
-.PHONY: screenshots demo test nightly coverage test-hosts test-model frameworks fuzz check bench docs build measure-install fix clean
+.PHONY: screenshots demo test nightly coverage test-hosts test-model frameworks fuzz check lint types bench docs build measure-install fix clean
 
 # What a user installs, and nothing else: the demo starts in seconds.
 $(DEMO_STAMP): pyproject.toml
@@ -75,10 +75,14 @@ fuzz: $(STAMP)
 	$(BIN)/python -m benchmarks fuzz --windows 10000 --seed $(SEED)
 	HOLDFAST_E2E_TURNS=300 $(BIN)/python -m pytest tests/e2e/test_long.py
 
-check: $(STAMP)
+check: lint types
+
+types: $(STAMP)
+	$(BIN)/mypy  # no workers: on a busy machine they do not start in time
+
+lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy  # no workers: on a busy machine they do not start in time
 	$(BIN)/lint-imports
 	$(BIN)/python -m holdfast.settings | diff --strip-trailing-cr docs/settings.md -  # stale? make docs
 	$(BIN)/python -m holdfast.settings --schema | diff --strip-trailing-cr docs/holdfast.schema.json -
