@@ -115,6 +115,18 @@ def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:
         assert find(tmp_path) is None
 
 
+def test_a_running_server_is_checked(tmp_path: Path) -> None:
+    """For health checks of containers and supervisors: 0 if it answers, 1 and the fix if none runs."""
+    command = [sys.executable, "-m", "holdfast", "serve", "--check", "--home", str(tmp_path)]
+    with running(tmp_path) as (process, url):
+        assert subprocess.check_output(command, text=True) == f"{url}\n"
+        process.terminate()
+        process.wait()
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "start one with holdfast serve" in done.stderr
+
+
 def test_the_owner_s_token_is_printed_and_stays(tmp_path: Path) -> None:
     """It is in a file that others cannot read, and the same for every server; the token of calls is another."""
     command = [sys.executable, "-m", "holdfast", "token", "--home", str(tmp_path)]

@@ -12,9 +12,12 @@ import click
 from holdfast.cli.opening import print_warnings, require
 from holdfast.cli.options import as_json, home_option, tenant_option
 from holdfast.cli.output import echo, print_result
+from holdfast.errors import HoldfastError
 from holdfast.settings import folder_of
 from holdfast.settings.loading import project_file
 
+CHECK_SECONDS: Final = 5.0
+"""How long a server may take to answer a check."""
 _folder_option: Final = click.option(
     "--project",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -39,6 +42,7 @@ _folder_option: Final = click.option(
 )
 @click.option("--shadow", is_flag=True, help="Send every request unchanged; only record what would have been done.")
 @click.option("--idle", type=click.FloatRange(min=1), default=None, help="Stop after this many seconds without use.")
+@click.option("--check", is_flag=True, help="Only check that the server of this memory runs and answers.")
 @_folder_option
 @home_option
 @as_json
@@ -49,6 +53,7 @@ def serve(
     upstreams: tuple[str, ...],
     shadow: bool,
     idle: float | None,
+    check: bool,
     project: Path | None,
     home: Path | None,
     as_json: bool,
@@ -63,6 +68,9 @@ def serve(
     from holdfast.shared import find_memory  # noqa: PLC0415 - takes time
 
     memory = find_memory(home, project=None if project is None else project.absolute())
+    if check:
+        _check(memory.folder, as_json=as_json)
+        return
     targets = Upstreams.parse(upstreams)
     print_warnings(memory.warnings)
     own = project_file(Path())
@@ -90,6 +98,21 @@ def serve(
             on_start=announce,
             outside=look_outside(memory),
         )
+
+
+def _check(folder: Path, *, as_json: bool) -> None:
+    """Print the address of the server of a memory.
+
+    Raises:
+        HoldfastError: None runs, or it does not answer.
+    """
+    from holdfast.server.process import find  # noqa: PLC0415 - an extra
+
+    server = find(folder)
+    if server is None:
+        raise HoldfastError(f"no server runs for {folder}: start one with holdfast serve")
+    server.call("ping", timeout=CHECK_SECONDS)
+    print_result({"url": server.url, "pid": server.pid, "home": str(folder)}, server.url, as_json=as_json)
 
 
 @click.command()
