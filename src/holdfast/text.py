@@ -306,6 +306,11 @@ def printable(text: str, *, one_line: bool = False) -> str:
     return shown.replace("\n", " ").replace("\t", " ") if one_line else shown
 
 
+def percent(score: float, best: float) -> str:
+    """Format a score relative to the best one, which is 100 %; scores themselves have no upper limit."""
+    return f"{100 * score / best:.0f}\u00a0%" if best > 0 else "0\u00a0%"
+
+
 def plural(count: int, what: str) -> str:
     """Format a count with its noun: `1 cut`, `2 cuts`."""
     return f"{count:,} {what}" if count == 1 else f"{count:,} {what}s"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from html import unescape
@@ -60,6 +61,49 @@ def test_a_fact_of_a_client_of_mcp_has_its_name(running: Running, client: httpx.
     page = client.get("memory").text
     assert page.count('<span class="meta">stored by Claude Code</span>') == 1
     assert page.count('<span class="meta">added by hand</span>') == 2
+
+
+def test_an_edit_can_be_undone_after_the_page_is_loaded_again(
+    running: Running, client: httpx.Client, page: Any
+) -> None:
+    """The store has the fact that was replaced: another page, or another server, offers to go back to it."""
+    old = find(running, "账本每天六点")
+    assert act(client, "correct", old, content="港口账本每天七点导出。").status_code == 200
+    page.goto(running.key_url + "memory")
+    row = page.locator("tr.fact:has(.content:has-text('七点'))")
+    row.locator(".menu summary").click()
+    row.get_by_role("button", name="Go back to what it replaced").click()
+    page.wait_for_selector("tr.fact .content:has-text('六点')")
+    assert page.locator("tr.fact .content", has_text="七点").count() == 0
+    assert find(running, "账本每天六点").id == old.id
+
+
+def test_a_contradiction_that_was_settled_can_be_reported_again(running: Running, page: Any) -> None:
+    """Also after the page is loaded again."""
+    session = session_of(running)
+    first = session.remember("The tide gate opens at 5:20.", subject="tide gate")
+    second = session.remember("The tide gate opens at 6:40, says Ann.", subject="tide gate")
+    session.keep_all_facts([first.id, second.id])
+    page.goto(running.key_url + "memory")
+    row = page.locator("tr.fact:has(.content:has-text('5:20'))")
+    row.locator(".more-about summary").click()
+    row.get_by_role("button", name="Report the contradiction again").click()
+    page.wait_for_selector("#said.on")
+    assert not running.engine._memory.exclusions(scope=session.scope).pairs
+
+
+def test_the_age_of_a_replaced_fact_is_that_of_its_words(tmp_path: Path) -> None:
+    """The version that says that it was replaced is younger, and says when that was."""
+    hour = 3_600_000
+    now = [int(time.time() * 1000) - 50 * hour]
+    with Engine.open(tmp_path, settings=SETTINGS, background=False, clock=lambda: now[0]) as engine:
+        session = engine.session("harbour")
+        session.remember("The ledger listens on port 7001.", subject="ledger", slot="port")
+        now[0] += 47 * hour
+        session.remember("The ledger listens on port 7002.", subject="ledger", slot="port")
+        with serve(engine) as running, httpx.Client(base_url=running.key_url) as client:
+            text = re.sub(r"<[^>]+>", "", client.get("memory?state=over&rows=1").text)
+    assert "2 days old, replaced 3 hours ago" in text
 
 
 def session_of(running: Running) -> Session:
@@ -168,8 +212,9 @@ class TestActions:
         second = find(running, "opens at seven")
         assert second.subject == "harbour"
         text = client.get("/memory").text
-        assert "opens at six" not in text
-        assert "opens at six" in client.get("/memory?state=over").text
+        assert '<p class="content">The harbour opens at six' not in text
+        assert "Replaced:</p><ul><li>The harbour opens at six." in text
+        assert '<p class="content">The harbour opens at six' in client.get("/memory?state=over").text
         assert act(client, "retire", second).status_code == 200
         assert "opens at seven" not in client.get("/memory").text
         assert act(client, "restore", second).status_code == 200
@@ -288,7 +333,7 @@ class TestBrowser:
         field.fill("The ledger listens on port 9443.")
         field.press("Enter")
         page.wait_for_selector(".fact:has-text('9443')")
-        page.wait_for_selector(".fact:has-text('7001')", state="detached")
+        page.wait_for_selector(".fact .content:has-text('7001')", state="detached")
         assert find(running, "9443").subject == "ledger"
 
     def test_facts_are_chosen_and_changed_together(self, page: Any, running: Running) -> None:

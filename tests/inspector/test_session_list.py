@@ -146,3 +146,15 @@ def test_a_session_that_begins_appears(running: Running, browser: Any) -> None:
         running.engine.session("fresh").append([{"role": "user", "content": "Paint the crane yellow."}])
         page.wait_for_selector("#sessions .row:has-text('Paint the crane yellow.')")
     running.engine.session("fresh").forget()
+
+
+def test_a_search_marks_and_counts_what_it_finds(running: Running, client: httpx.Client) -> None:
+    """Words are marked in any of their forms, Chinese ones as a whole, and text of a message is never HTML."""
+    session = running.engine.session("marked")
+    session.append([{"role": "user", "content": "x " * 900 + "<b>quays</b> 泊位分配表在这里"}])
+    text = client.get("/search?q=quay").text
+    assert "&lt;b&gt;<mark>quays</mark>&lt;/b&gt;" in text
+    total = sum(running.engine._memory.store.sessions().values())
+    assert f"1 of {total} messages matches" in text
+    assert "<mark>泊位分配</mark>" in client.get("/search?q=泊位分配").text
+    assert f"None of {total} messages matches" in client.get("/search?q=zeppelin").text

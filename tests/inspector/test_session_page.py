@@ -14,11 +14,13 @@ import pytest
 
 from holdfast import Engine
 from holdfast.context.edits import Edit, Relevance, Trimmed
+from holdfast.search.relevance import EAGERNESS
 from holdfast.server.inspector.past import Pasts, make_window, make_window_before
 from holdfast.server.inspector.why import explain_rule
 from holdfast.server.inspector.window_view import view_window
 from holdfast.session import Session
 from holdfast.settings import Embedding, Settings
+from holdfast.text import percent
 from inspector.conftest import Running, open_page, serve, talk
 from support.waiting import PATIENCE, UNHURRIED
 from support.wire_conversations import TALKS, Talk
@@ -216,7 +218,7 @@ class TestWhy:
         with httpx.Client(base_url=running.key_url, timeout=PATIENCE) as client:
             text = unescape(client.get(f"/why?session=scored&edit={edit.number}").text)
         assert "What do we know about the mooring rope?" in text
-        assert re.search(r"what could have left and stayed scored at least \d+\.\d\d", text)
+        assert re.search(r"what could have left and stayed scored at least \d+\s%", text)
         assert 'class="scale"' in text
 
     @pytest.mark.parametrize(
@@ -272,13 +274,14 @@ class TestRecall:
         text = unescape(client.get("/session?session=harbour&turn=15").text)
         recall = text[text.index("<h3>Recall</h3>") :]
         assert "Which port has part 1 of the ledger?" in recall
-        assert f"{report.recall_confidence:.2f}: " in recall
+        sure = EAGERNESS["normal"].high
+        assert f"{percent(min(report.recall_confidence, sure), sure)} of a sure match: " in recall
         assert f"{report.recall_size:,} of the {report.recall_cap:,} tokens" in recall
         assert report.missed
         assert recall.index("where it was said") < recall.index("cut-off:")
         scores = [hit.score for hit in report.recalled] + [missed.score for missed in report.missed]
         for score in scores:
-            assert f'<td class="number">{score:.2f}</td>' in recall
+            assert f'<td class="number">{percent(score, max(scores))}</td>' in recall
 
 
 class TestInABrowser:

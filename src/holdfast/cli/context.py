@@ -25,7 +25,7 @@ from holdfast.messages import Message
 from holdfast.moments import minute
 from holdfast.report import Change, ContextReport, breakdown
 from holdfast.store.base import Select
-from holdfast.text import plural, printable
+from holdfast.text import percent, plural, printable
 from holdfast.tokens import count_message, human_tokens
 
 _WIDE, _NARROW, _ROWS = 20, 10, 10
@@ -161,8 +161,9 @@ def _print_changes(screen: Console, report: ContextReport) -> None:
         line.append(f" {what}")
         line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
         screen.print(line.append(f": {change.reason}", style="dim"))
+        best = max((hit.score for hit in report.recalled), default=0.0)
         for hit in report.recalled if change.kind == "recalled" else ():
-            screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
+            screen.print(format_hit(hit, best=best), no_wrap=True, overflow="ellipsis")
     if report.recall_reason:
         screen.print(Styled(f"No block: {report.recall_reason}", style="dim"))
     _print_repairs(screen, report.repairs)
@@ -179,11 +180,11 @@ def _print_repairs(screen: Console, repairs: Sequence[str]) -> None:
         screen.print(Styled(f"repaired for the provider: {first}{more}", style="dim"))
 
 
-def format_hit(hit: Hit) -> Styled:
-    """Format a recalled passage in one line: its score, the parts of the score, and its first words."""
+def format_hit(hit: Hit, *, best: float) -> Styled:
+    """Format a recalled passage in one line: its score relative to the best, its parts, and the first words."""
     parts = asdict(hit.parts)
-    scores = " ".join(f"{name} {parts[name]:.2f}" for name in _PARTS if parts[name] and parts[name] != 1.0)
-    line = Styled(f"    {hit.score:.2f} ", style="magenta").append(f"[{scores}] ", style="dim")
+    scores = " ".join(f"{name} {percent(parts[name], 1)}" for name in _PARTS if parts[name] and parts[name] != 1.0)
+    line = Styled(f"    {percent(hit.score, best)} ", style="magenta").append(f"[{scores}] ", style="dim")
     line.append(f"{minute(hit.time)} {printable(hit.speaker, one_line=True)} ", style="dim")
     return line.append(" ".join(printable(hit.text).split())[:200])
 
@@ -294,8 +295,9 @@ def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None
     screen.print()
     for (status, _, _), group in groupby(entries, key=lambda entry: (entry.status, entry.turn, entry.reason)):
         _print_group(screen, status, list(group), full=full)
+    best = max((hit.score for hit in report.recalled), default=0.0)
     for hit in report.recalled:
-        screen.print(format_hit(hit), no_wrap=True, overflow="ellipsis")
+        screen.print(format_hit(hit, best=best), no_wrap=True, overflow="ellipsis")
 
 
 # --- the comparison ----------------------------------------------------------------

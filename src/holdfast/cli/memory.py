@@ -43,7 +43,7 @@ from holdfast.errors import InputError
 from holdfast.memory.sessions import SessionInfo, list_sessions, make_title
 from holdfast.moments import minute
 from holdfast.store.base import MIN_ID_CHARS, FactRow, FactType, MessageRow, Scope, Select
-from holdfast.text import plural, printable, term_spans, terms
+from holdfast.text import percent, plural, printable, term_spans, terms
 
 if TYPE_CHECKING:
     from holdfast.memory.conflicts import Conflict
@@ -90,18 +90,20 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
         echo(f"Nothing found: {EMPTY}" if is_empty else "Nothing found.", err=True)
         return
     query_terms = set(terms(query))
+    best = max(hit.score for hit in hits)
     for hit in hits:
-        echo_styled(_heading(hit, owner[hit.message], NOT_RECALLED * (hit.message in hidden)), indent=2)
+        note = NOT_RECALLED * (hit.message in hidden)
+        echo_styled(_heading(hit, owner[hit.message], note, best=best), indent=2)
         echo_styled(_excerpt(hit.text, query_terms))
         if explain:
-            parts = "  ".join(f"{name} {value:.2f}" for name, value in asdict(hit.parts).items())
+            parts = "  ".join(f"{name} {percent(value, 1)}" for name, value in asdict(hit.parts).items())
             echo_styled(click.style(parts, dim=True))
         echo()
 
 
-def _heading(hit: Hit, owner: Mapping[str, str], note: str) -> str:
+def _heading(hit: Hit, owner: Mapping[str, str], note: str, *, best: float) -> str:
     """Describe the message that a passage is from: its number, time and speaker, and how well it matches."""
-    fields = [minute(hit.time or None), hit.speaker, f"{hit.score:.2f}", owner["session"], owner["project"]]
+    fields = [minute(hit.time or None), hit.speaker, percent(hit.score, best), owner["session"], owner["project"]]
     fields += [owner["title"], note]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)

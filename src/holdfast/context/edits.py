@@ -125,6 +125,10 @@ class Relevance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     least_kept: float | None = None
     best: float = 0.0
 
+    def top(self, score: float | None = None) -> float:
+        """Return the highest of all scores, that of a message which is shown among them: it is 100 %."""
+        return max([self.best, score or 0.0, *(one for _, one in self.scores)])
+
 
 class Trimmed(msgspec.Struct, frozen=True, kw_only=True, tag="trimmed", tag_field="kind", omit_defaults=True):
     """Messages, and all blocks recalled before, left the window.

@@ -21,6 +21,7 @@ from holdfast.memory.recall import Recall
 from holdfast.memory.sessions import make_title
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from holdfast.report import ContextReport
+from holdfast.search.relevance import EAGERNESS
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
@@ -132,7 +133,7 @@ class Sessions:
             return summary
 
 
-def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int = 20) -> list[tuple[Hit, Scope]]:
+def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int) -> list[tuple[Hit, Scope]]:
     """Search all sessions of all projects and agents; return each passage with the session it is from."""
     hits: list[tuple[Hit, Scope]] = []
     for tenant in tenants:
@@ -247,13 +248,14 @@ def read_messages(session: Session, *, before: int | None = None, around: int | 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """A block that would be recalled, and the passages that just missed it."""
+    """A block that would be recalled, and the passages that just missed it; `sure` is that of a sure match."""
 
     title: str
     recall: Recall
     missed: tuple[Hit, ...]
     milliseconds: float
     problem: str = ""
+    sure: float = 1.0
 
 
 def override(settings: Settings, text: str) -> Settings:
@@ -291,7 +293,8 @@ def ask(engine: Engine, question: str, *, scope: Scope, cap: int | None, changes
         missed = tuple(hit for hit in found if hit.passage not in shown)[:MISSED]
     except HoldfastError as error:
         return Answer(title=title, recall=Recall(), missed=(), milliseconds=0.0, problem=str(error))
-    return Answer(title=title, recall=recall, missed=missed, milliseconds=spent)
+    sure = EAGERNESS[memory.settings.recall.eagerness].high
+    return Answer(title=title, recall=recall, missed=missed, milliseconds=spent, sure=sure)
 
 
 # --- health ------------------------------------------------------------------

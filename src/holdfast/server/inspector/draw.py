@@ -11,6 +11,7 @@ from markupsafe import Markup
 
 from holdfast.context.edits import Item, Relevance
 from holdfast.report import NAMES, categorise
+from holdfast.text import percent
 from holdfast.timeline import PastTurn, WindowSource
 
 PARTS: Final = NAMES[:-2]
@@ -279,21 +280,21 @@ def _place(kind: str, at: float, size: int, per_row: float, scale: float, *, tit
 
 def confidence_scale(confidence: float, low: float, high: float) -> Markup:
     """Draw a confidence on a scale from no match to a sure one, with the limits of a weak and a sure match."""
-    top = max(2.0, confidence)
-    label = f"confidence {confidence:.2f}; weak up to {low}, sure from {high}"
-    marks = [(low, "weak"), (high, "sure")]
-    return _scale(confidence, top, marks, label=label)
+    value = min(confidence, high)
+    weak = percent(low, high)
+    label = f"confidence {percent(value, high)} of a sure match; weak up to {weak}"
+    return _scale(value, high, [(low, f"weak {weak}"), (high, "sure 100\u00a0%")], label=label)
 
 
 def relevance_scale(relevance: Relevance, score: float | None) -> Markup:
     """Draw the score of what left against the lowest score of what stayed and the best of all."""
     if score is None:
         score = relevance.scores[0][1] if relevance.scores else 0.0
-    top = max(relevance.best, score, 0.01)
+    top = max(relevance.top(score), 0.01)
     marks: list[tuple[float, str]] = []
     if relevance.least_kept is not None:
-        marks.append((relevance.least_kept, "stayed"))
-    return _scale(score, top, marks, label=f"score {score:.2f} of {top:.2f}")
+        marks.append((relevance.least_kept, f"stayed {percent(relevance.least_kept, top)}"))
+    return _scale(score, top, marks, label=f"score {percent(score, top)} of the best")
 
 
 def _scale(value: float, top: float, marks: Sequence[tuple[float, str]], *, label: str) -> Markup:
@@ -303,5 +304,5 @@ def _scale(value: float, top: float, marks: Sequence[tuple[float, str]], *, labe
         x = 100 * max(0.0, at) / top
         anchor = "end" if x > SCALE_TURN else "start"
         body += f'<line class="tick" x1="{x:.2f}%" x2="{x:.2f}%" y1="0" y2="16"/>'
-        body += f'<text x="{x:.2f}%" y="27" text-anchor="{anchor}">{name} {at:g}</text>'
+        body += f'<text x="{x:.2f}%" y="27" text-anchor="{anchor}">{name}</text>'
     return Markup(f'<svg class="scale" height="32" role="img" aria-label="{label}">{body}</svg>')  # noqa: S704 - numbers

@@ -58,6 +58,10 @@ class FactView:
 
     Attributes:
         row: Its newest version.
+        since: When it was learned in its present words, in Unix milliseconds; 0 if that is not known. The time of the
+            row is a later one if the fact was replaced or retired.
+        replaced: The facts that it replaced, oldest first; going back to the last one is offered.
+        together: The facts that a person has said to hold next to it.
         earlier: Earlier words of it, oldest first.
         holds: Whether it holds now.
         is_excluded: Whether recall leaves it out.
@@ -65,6 +69,9 @@ class FactView:
     """
 
     row: FactRow
+    since: int = 0
+    replaced: tuple[FactRow, ...] = ()
+    together: tuple[FactRow, ...] = ()
     earlier: tuple[FactRow, ...] = ()
     holds: bool = True
     is_excluded: bool = False
@@ -106,10 +113,10 @@ def sort_facts(facts: Sequence[FactView], params: Params) -> list[FactView]:
         "fact": lambda fact: (fact.row.content.casefold(),),
         "subject": lambda fact: (not fact.row.subject, fact.row.subject.casefold(), fact.row.slot),
         "recalled": lambda fact: (-fact.recalls.count, -fact.recalls.last_time),
-        "age": lambda fact: (-fact.row.time,),
+        "age": lambda fact: (-fact.since,),
     }
     key = keys.get(params.get("sort", ""), keys["age"])
-    ordered = sorted(facts, key=lambda fact: -fact.row.time)
+    ordered = sorted(facts, key=lambda fact: -fact.since)
     return sorted(ordered, key=key, reverse=params.get("order") == "reverse")
 
 
@@ -148,6 +155,9 @@ class Facts:
         known: dict[Scope, dict[str, list[FactRow]]] = {}
         for row in rows:
             known.setdefault(row.scope, {}).setdefault(row.id, []).append(row)
+        newest = [facts[key][-1] for facts in known.values() for key in facts]
+        replaced = _group_replaced(newest)
+        together = _group_together(newest, hidden.pairs)
         views: list[FactView] = []
         for owned_by, facts in known.items():
             owner = owner_of(owned_by)
@@ -157,6 +167,9 @@ class Facts:
                 holds = row.superseded_by is None and not row.deleted
                 view = FactView(
                     row=row,
+                    since=min(one.time for one in history if one.content == row.content),
+                    replaced=tuple(replaced.get((owner, key), ())),
+                    together=tuple(together.get((owner, key), ())),
                     earlier=_list_earlier(history),
                     holds=holds,
                     is_excluded=key in hidden.facts,
@@ -251,6 +264,29 @@ class Facts:
         return self._titles[scope]
 
 
+def _group_replaced(newest: Sequence[FactRow]) -> dict[FactKey, list[FactRow]]:
+    """Return the facts that others replaced, oldest first, by the owner and the id of the fact that did."""
+    found: dict[FactKey, list[FactRow]] = {}
+    for row in sorted(newest, key=lambda row: row.time):
+        if row.superseded_by and not row.deleted:
+            found.setdefault((owner_of(row.scope), row.superseded_by), []).append(row)
+    return found
+
+
+def _group_together(newest: Sequence[FactRow], pairs: Collection[frozenset[str]]) -> dict[FactKey, list[FactRow]]:
+    """Return the facts that hold next to others, as a person has decided, by the owner and the id of the other."""
+    partners: dict[str, set[str]] = {}
+    for pair in pairs:
+        for key in pair:
+            partners.setdefault(key, set()).update(pair - {key})
+    found: dict[FactKey, list[FactRow]] = {}
+    for row in newest:
+        if row.superseded_by is None and not row.deleted:
+            for other in partners.get(row.id, ()):
+                found.setdefault((owner_of(row.scope), other), []).append(row)
+    return found
+
+
 def owner_of(scope: Scope) -> Scope:
     """Return a scope without its session: the owner of its facts."""
     return replace(scope, session="")
@@ -310,6 +346,8 @@ class FactActions:
             "keep": lambda rows, _: self._keep(rows[0]),
             "retire": lambda rows, _: self._retire(rows),
             "restore": lambda rows, _: self._restore(rows),
+            "go back": lambda rows, _: self._go_back(rows[0]),
+            "report again": lambda rows, _: self._settle(rows, settled=False),
         }
         if action not in actions:
             raise InputError(f"action {action!r} is not known")
@@ -434,6 +472,22 @@ class FactActions:
 
         return self._change([row.scope for row in rows], change)
 
+    def _go_back(self, row: FactRow) -> Said:
+        """Let the fact hold again that this one replaced last, and retire this one."""
+        memory = self.engine._memory
+        newest = self._read_newest([row.scope]).values()
+        before = [one for one in newest if one.superseded_by == row.id and not one.deleted]
+        if not before:
+            raise InputError("this fact has replaced none that is still stored")
+        last = max(before, key=lambda one: one.time)
+
+        def change() -> str:
+            restored = replace(last, superseded_by=None, time=memory.clock())
+            memory.store.add_facts([restored, versions.retire(row, time=memory.clock())])
+            return "The fact before it holds again."
+
+        return self._change([row.scope, last.scope], change)
+
     def _pin(self, rows: Sequence[FactRow], *, pinned: bool) -> Said:
         def change() -> str:
             self.engine._memory.store.add_facts([replace(row, pinned=pinned) for row in rows])
@@ -454,15 +508,17 @@ class FactActions:
         words = "not recalled from now on" if excluded else "recalled again"
         return self._offer(f"{_count_facts(rows)} {verb} {words}.", undo)
 
-    def _settle(self, rows: Sequence[FactRow]) -> Said:
+    def _settle(self, rows: Sequence[FactRow], *, settled: bool = True) -> Said:
         memory = self.engine._memory
         ids = [row.id for row in rows]
 
         def undo() -> str:
-            memory.keep_all_facts(ids, scope=rows[0].scope, settled=False)
+            memory.keep_all_facts(ids, scope=rows[0].scope, settled=not settled)
             return "Undone."
 
-        memory.keep_all_facts(ids, scope=rows[0].scope)
+        memory.keep_all_facts(ids, scope=rows[0].scope, settled=settled)
+        if not settled:
+            return self._offer("The contradiction is reported again.", undo)
         words = "Both facts hold" if len(rows) == 2 else f"{_count_facts(rows)} hold"  # noqa: PLR2004 - both
         return self._offer(f"{words}, and are no longer reported.", undo)
 

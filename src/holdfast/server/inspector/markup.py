@@ -11,6 +11,9 @@ from markdown_it.renderer import RendererHTML
 from markdown_it.token import Token
 from markupsafe import Markup, escape
 
+from holdfast.memory.query import weigh_terms
+from holdfast.text import is_unsegmented, join_spans, term_spans
+
 MAX_MARKDOWN: Final = 40_000
 """Characters from which a text is shown as plain text."""
 _CONTROLS: Final = dict.fromkeys((*range(9), 11, 12, *range(14, 32), 127), "�")
@@ -58,6 +61,32 @@ def mark_code(text: str) -> Markup:
         is_code = place % 2 == 1 and place < len(parts) - 1
         shown += Markup("<code>{}</code>").format(part) if is_code else escape(part)
     return shown
+
+
+def excerpt(text: str, query: str, *, max_chars: int = 400) -> Markup:
+    """Show the part of a text around the first words of a query in it, with these words marked."""
+    spans = _find_words(text, query)
+    start = 0
+    if spans and spans[0][0] > max_chars // 2:
+        start = text.rfind(" ", 0, spans[0][0] - max_chars // 4) + 1
+        start = max(start, spans[0][0] - max_chars // 2)  # no blank is near, as in Chinese
+    stop = min(len(text), start + max_chars)
+    shown = escape("… " if start else "")
+    done = start
+    for first, last in spans:
+        if first >= start and last <= stop:
+            shown += escape(clean(text[done:first])) + Markup("<mark>{}</mark>").format(clean(text[first:last]))
+            done = last
+    return shown + escape(clean(text[done:stop])) + ("…" if stop < len(text) else "")
+
+
+def _find_words(text: str, query: str) -> list[tuple[int, int]]:
+    """Return where the words of a query are in a text, in any of their forms."""
+    wanted = set(weigh_terms([query]))
+    pairs = {term for term in wanted if len(term) > 1 and is_unsegmented(term)}
+    if pairs:  # a single character of a Chinese word says little
+        wanted = {term for term in wanted if len(term) > 1 or not is_unsegmented(term)}
+    return join_spans((start, stop) for start, stop, found in term_spans(text) if not wanted.isdisjoint(found))
 
 
 def plain(text: str) -> Markup:

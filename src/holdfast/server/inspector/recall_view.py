@@ -65,6 +65,11 @@ class RecallView:
     missed: tuple[PassageView, ...]
     reason: str
 
+    @property
+    def best(self) -> float:
+        """The best score, which is 100 %."""
+        return max((hit.score for hit in (*self.hits, *self.missed)), default=0.0)
+
 
 def view_recall(session: Session, past: Past, turn: PastTurn, report: ContextReport) -> RecallView:
     """Return what memory was asked in a turn, and what came of it."""

@@ -60,7 +60,7 @@ from holdfast.server.inspector import (
 )
 from holdfast.session import Session
 from holdfast.store.base import MessageRow, Scope, Select
-from holdfast.text import plural
+from holdfast.text import percent, plural
 from holdfast.timeline import CUT_KINDS, PastTurn
 from holdfast.tokens import count_message
 
@@ -78,6 +78,8 @@ HEADERS: Final = {
     "referrer-policy": "no-referrer",
     "cache-control": "no-store",
 }
+MAX_HITS: Final = 20
+"""Passages that a search shows, the best ones."""
 MAX_CHOICES: Final = 200
 """Sessions that can be chosen for a question."""
 MESSAGE_ACTIONS: Final = frozenset({"undo trim", "forget message", "pin", "unpin", "exclude", "include"})
@@ -165,7 +167,9 @@ class Inspector:
             "age": facts.describe_age,
             "human": human,
             "plural": plural,
+            "percent": percent,
             "breakable": markup.breakable,
+            "excerpt": markup.excerpt,
             "clean": markup.clean,
             "markdown": markup.markdown,
             "mark_code": markup.mark_code,
@@ -306,8 +310,13 @@ class Inspector:
     def _search(self, params: data.Params) -> dict[str, Any]:
         hits: list[tuple[Hit, Scope]] = []
         if params.get("q", "").strip():
-            hits = data.search(self._engine, params["q"], self._sessions.tenants())
-        return {"hits": hits, "titles": self._list.find_titles([scope for _, scope in hits])}
+            hits = data.search(self._engine, params["q"], self._sessions.tenants(), limit=MAX_HITS)
+        return {
+            "hits": hits,
+            "max_hits": MAX_HITS,
+            "searched": sum(self._sessions.listed().values()),
+            "titles": self._list.find_titles([scope for _, scope in hits]),
+        }
 
     # --- one session -------------------------------------------------------------
 

@@ -66,7 +66,10 @@ function sortBy(name) {
 document.addEventListener("click", async (event) => {
   const target = event.target;
   const button = target.closest("[data-fact-act]");
-  if (button) await act(button, { action: button.dataset.factAct, items: itemOf(button) });
+  if (button) {
+    const items = [itemOf(button), button.dataset.with].filter(Boolean);
+    await act(button, { action: button.dataset.factAct, items: items.join("\n") });
+  }
   const settled = target.closest("[data-settle]");
   if (settled) {
     const items = $$("[data-fact]", settled.closest("[data-conflict]")).map(itemOf);
