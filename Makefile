@@ -12,17 +12,22 @@ export PYTHONUTF8 := 1
 
 .PHONY: screenshots demo test nightly coverage test-hosts test-model frameworks fuzz check lint types bench docs build measure-install fix clean
 
+# Without compiling: most modules are never imported.
+INSTALL := $(BIN)/python -m pip install --quiet --no-compile
+
 # What a user installs, and nothing else: the demo starts in seconds.
 $(DEMO_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --editable ".[local]"
+	$(INSTALL) "pip>=25.1"
+	$(INSTALL) --editable ".[local]"
 	@touch $@
 
-# The development tools in addition.
-$(STAMP): $(DEMO_STAMP)
-	$(BIN)/python -m pip install --quiet --no-compile --editable . --group dev  # most modules are never imported
-	@touch $@
+# The development tools in addition, in one step.
+$(STAMP): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(INSTALL) "pip>=25.1"
+	$(INSTALL) --editable ".[local]" --group dev
+	@touch $@ $(DEMO_STAMP)
 
 demo: $(DEMO_STAMP)
 	@$(BIN)/holdfast demo
