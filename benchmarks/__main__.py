@@ -20,6 +20,7 @@ from holdfast.cli.console import Progress, open_console
 from holdfast.cli.options import as_json
 from holdfast.cli.output import echo, emit_json
 from holdfast.errors import InputError
+from holdfast.messages import Message
 from holdfast.tokens import counter
 
 __all__ = ["bench"]
@@ -773,6 +774,49 @@ def cache(*, paths: tuple[Path, ...], limit: int, reserve: int | None, most: int
     print_table(found, first="policy")
     open_console().print(f"\nprices: a token read from the cache 0.1, written to it 1.25; append-only is {BASELINE}")
     open_console().print(f"recall at the tail with recorded edits costs {ratio:.2f} times an append-only conversation")
+
+
+@bench.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option(
+    "--limit", "limits", multiple=True, type=click.IntRange(min=4000), help="Tokens of the window; repeatable."
+)
+@click.option("--provider", type=click.Choice(["anthropic", "openai_chat"]), default="openai_chat", show_default=True)
+@click.option("--requests", "most", type=click.IntRange(min=1), help="Only so many requests of each conversation.")
+@as_json
+def windows(
+    *, paths: tuple[Path, ...], limits: tuple[int, ...], provider: str, most: int | None, as_json: bool
+) -> None:
+    """How full windows are, how often they are cut, and the price of input, next to append-only and drop-the-oldest.
+
+    Each of PATHS is a set of transcripts. Without PATHS, a conversation of a coding agent is made for this.
+    """
+    from benchmarks.cache import beginning  # noqa: PLC0415 - as above
+    from benchmarks.windows import LIMITS, WAYS, make_loop, measure  # noqa: PLC0415 - as above
+    from holdfast.cli.replay import find_requests  # noqa: PLC0415 - as above
+
+    sets: dict[str, list[list[Message]]] = {}
+    if not paths:
+        sets["synthetic"] = [make_loop(requests=most or 400)]
+    for path in paths:
+        files = [found.path for found in transcripts.sessions(path)] if path.exists() else []
+        if not files:
+            echo(f"{path}: no transcript, skipped")
+            continue
+        sets[path.name] = [list(beginning(transcripts.read(file).messages, most)) for file in files]
+    sizes = limits or LIMITS
+    total = len(WAYS) * len(sizes) * sum(1 for talks in sets.values() for talk in talks for _ in find_requests(talk))
+    found: dict[str, dict[str, Any]] = {}
+    with Progress(total) as progress:
+        for limit, (name, talks) in product(sizes, sets.items()):
+            figures = measure(talks, limit=limit, provider=provider, progress=lambda n: progress.advance(n, "requests"))
+            for way, row in figures.items():
+                found[f"{limit:,} {name}, {way}"] = {"limit": limit, "set": name, "way": way, **row.to_json()}
+    if as_json:
+        emit_json({"provider": provider, "rows": list(found.values()), **machine()})
+        return
+    columns = ("limit", "set", "way")
+    print_table({key: {k: v for k, v in row.items() if k not in columns} for key, row in found.items()}, first="window")
 
 
 @bench.command()

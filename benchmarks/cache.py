@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from holdfast.cli.replay import find_requests, replay_requests
+from holdfast.cli.replay import find_requests, replay_requests, without_usage
 from holdfast.context.budget import budget
 from holdfast.context.edits import apply
 from holdfast.context.plan import place, plan_edits, recall_room
@@ -95,6 +95,7 @@ class Cost:
     breaks: int = 0
     ideal: float = 0.0
     _before: list[str] = field(default_factory=list)
+    _first: str | None = None
     _known: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -115,15 +116,30 @@ class Cost:
         self.breaks += shared < len(self._before)
         self.ideal += READ * min(before, whole) + WRITE * max(0, whole - before)
         self._before = parts
+        self._first = _find_first(request["messages"])
+
+    @property
+    def first(self) -> str | None:
+        """The first message of the last request that is no system prompt; None if a conversation begins."""
+        return self._first
 
     def restart(self) -> None:
         """The next request is the first of another conversation."""
         self._before = []
+        self._first = None
 
     def _size(self, part: str) -> int:
         if part not in self._known:
             self._known[part] = count_text(part)
         return self._known[part]
+
+
+def _find_first(messages: Sequence[Mapping[str, Any]]) -> str:
+    """Return the first message that is no system prompt."""
+    for message in messages:
+        if message.get("role") not in {"system", "developer"}:
+            return json.dumps(message, ensure_ascii=False)
+    return ""
 
 
 def _parts(request: Mapping[str, Any]) -> Iterator[Any]:
@@ -182,7 +198,7 @@ def _windows(
     with tempfile.TemporaryDirectory() as home:
         if policy.sticky:
             with Engine.open(home, settings=settings, background=False) as engine:
-                for _, window in replay_requests(engine, messages, limit=limit):
+                for _, window in replay_requests(engine, without_usage(messages), limit=limit):
                     yield window.request() if window is not None else None
         else:
             with Memory.open(home, settings=settings) as memory:

@@ -25,6 +25,8 @@ from holdfast.providers import Incoming
 from holdfast.store.base import MessageRow, Scope, Select
 from holdfast.tokens import TokenCounter
 
+MAX_REPLIES: Final = 20
+"""The replies whose length decides how much is reserved for the next one."""
 MAX_LOGS: Final = 16
 """Histories that a reply may follow: this many requests of one session may wait for a reply at once."""
 MAX_LOG_KEYS: Final = 4096
@@ -160,6 +162,30 @@ class History:
         if not self.numbers:
             return 0
         return self.numbers[-1]
+
+    def measure_longest_reply(self, *, scale: float) -> int:
+        """Return the provider's tokens of the longest of the last replies; 0 if there is none.
+
+        Thinking that the provider does not send is only in the usage that it reports.
+
+        Args:
+            scale: How many tokens the provider counts for each of ours.
+        """
+        longest = 0
+        reply = 0  # several messages in a row are one reply
+        replies = 0
+        for item in reversed(self.messages):
+            if item.message.role != "assistant":
+                replies += reply > 0
+                reply = 0
+                if replies == MAX_REPLIES:
+                    break
+                continue
+            usage = item.message.usage
+            reported = usage.output if usage is not None else 0
+            reply += max(int(scale * item.tokens), reported)
+            longest = max(longest, reply)
+        return longest
 
     # --- reading a request -----------------------------------------------------------
 

@@ -240,6 +240,11 @@ class _State:
         self.history.forget(fetched.forgotten)
         return fetched.warnings
 
+    def fit(self, limits: Budget) -> Budget:
+        """Return limits by what is known of the conversation: how the provider counts, and how long replies are."""
+        scale = self.timeline.token_scale
+        return replace(limits, scale=scale).follow_replies(self.history.measure_longest_reply(scale=scale))
+
     def replay(self, limits: Budget) -> Replay:
         """Return the window before anything new is cut from it."""
         return self.edits.replay(self.history.system, self.history.messages, limit=limits.safe_limit)
@@ -495,7 +500,7 @@ class Session:
     ) -> Window:
         """Make the window of the newest messages that fit, without the store; `reason` is why."""
         state = self._state
-        request = replace(request, limits=replace(request.limits, scale=state.timeline.token_scale))
+        request = replace(request, limits=state.fit(request.limits))
         items = state.history.read_unarchived(messages, format=format)
         window, _ = turn.assemble_without_memory(
             items, state.edits, state.timeline, self.settings, request, reason=reason
@@ -694,6 +699,13 @@ class Session:
                 token_scale=limits.scale,
                 is_calibrated=timeline.scale is not None,
             )
+
+    def _fit_limits(self, limits: Budget) -> Budget:
+        """Return limits with what is known of the conversation: see `_State.fit`."""
+        self._resources.require_open()
+        with self._lock:
+            self._state.timeline.load()
+            return self._state.fit(limits)
 
     @property
     def _known_token_scale(self) -> float:
@@ -1218,7 +1230,7 @@ class Session:
     def _update(
         self, messages: Sequence[Incoming] | None, limits: Budget, *, format: str | None, masks: Masks
     ) -> Budget:
-        """Archive the messages of a call, or else restore the archived ones. Return the limits with the token scale."""
+        """Archive the messages of a call, or else restore the archived ones. Return the limits that fit."""
 
         def update(state: _State) -> tuple[str, ...]:
             if messages is not None:
@@ -1228,7 +1240,7 @@ class Session:
             return state.load()
 
         self._warnings += self._ask_memory(update, messages=len(messages or ()))
-        return replace(limits, scale=self._state.timeline.token_scale)
+        return self._state.fit(limits)
 
     def _ask_memory(self, call: Callable[[_State], T], *, messages: int) -> T:
         """Make a call to the memory that changes the state."""
@@ -1326,8 +1338,7 @@ def _archive_request(
     warnings = state.load()
     if state.timeline.reported_edits is None:  # edits of earlier processes are in their reports
         state.timeline.reported_edits = len(state.edits.edits)
-    limits = replace(request.limits, scale=state.timeline.token_scale)
-    request = replace(request, limits=limits, stripped=update.stripped)
+    request = replace(request, limits=state.fit(request.limits), stripped=update.stripped)
     return _Archived(request=request, place=place, warnings=warnings)
 
 

@@ -88,6 +88,8 @@ WEAK_BLOCK: Final = 300
 """Tokens that are enough for a weak match."""
 SURE: Final = 1.0
 """The confidence of a match that is worth a larger block than the one for which there is room."""
+MIN_LARGER: Final = 1.25
+"""How much larger than the block for which there is room one must be that is worth the earlier blocks."""
 TOO_WEAK: Final = "earlier blocks take the room for recalled text, and the message asks nothing that is worth a cut"
 
 
@@ -478,7 +480,10 @@ def _recall(
         cleared_room = recall_room(items, request.limits, position=position)
         if cleared_room >= MIN_BLOCK:
             more, larger = recall(items, cleared_room)
-            if larger is not None and _is_worth_a_cut(more, plan.items, texts):
+            is_larger = larger is not None
+            if larger is not None and block is not None:
+                is_larger = larger.tokens_after > MIN_LARGER * block.tokens_after
+            if larger is not None and is_larger and _is_worth_a_cut(more, plan.items, texts):
                 return more, (*cleared, larger)
             if block is None:
                 found = _explain_kept_blocks(more, plan.items)

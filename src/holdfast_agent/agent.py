@@ -234,12 +234,21 @@ class Agent:
     @property
     def limits(self) -> Budget:
         """The limits of the window, with the tools counted."""
-        scale = self.session.token_scale()
-        return budget(self.settings, window=self.limit, overhead=self._tool_tokens, scale=scale)
+        return self.session._fit_limits(budget(self.settings, window=self.limit, overhead=self._tool_tokens))
 
-    @property
-    def _max_reply_tokens(self) -> int:
-        return min(MAX_REPLY_TOKENS, self.limits.reserve)
+    def _find_max_reply(self, window: Window | None) -> int:
+        """Return how many tokens a reply may have: what is reserved before the first one, or what the window leaves.
+
+        After short replies less is reserved, so the window may leave less.
+        """
+        most = min(MAX_REPLY_TOKENS, budget(self.settings, window=self.limit).reserve)
+        if window is None:
+            return most
+        report = window.report
+        left = int(report.raw_max_tokens - report.token_scale * report.total_tokens)
+        if left < most:
+            most = max(1, left)
+        return most
 
     @property
     def is_first_run(self) -> bool:
@@ -361,8 +370,9 @@ class Agent:
             self.update_entry(partial(self._save_progress, reply=reply, window=completion.window))
             turn = replace(turn, text=reply.text, steps=turn.steps + 1, usage=_add_usage(turn.usage, reply.usage))
             if reply.stop == "length":
+                max_tokens = self._find_max_reply(completion.window)
                 self.view.notice(
-                    f"The reply was cut off after {self._max_reply_tokens:,} tokens. Ask the model to continue, or set "
+                    f"The reply was cut off after {max_tokens:,} tokens. Ask the model to continue, or set "
                     "compaction.reserve_tokens to more."
                 )
             calls = reply.message.calls
@@ -424,7 +434,7 @@ class Agent:
                 exchange,
                 self.model,
                 tools=tools,
-                max_tokens=self._max_reply_tokens,
+                max_tokens=self._find_max_reply(exchange.window),
                 timeout=REPLY_SECONDS,
                 cancel=self.cancel,
                 on_text=stream.feed,

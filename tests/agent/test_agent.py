@@ -249,8 +249,19 @@ class TestRoom:
             agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
         reports = agent.session.timeline()
         assert sum(change.kind == "trimmed" for turn in reports for change in turn.changes) >= 2
-        assert max(turn.total_tokens for turn in reports) <= 12_000
+        assert max(turn.total_tokens for turn in reports) <= 14_000
         assert agent.conversation.entry.compaction_count == 0
+
+    def test_a_reply_may_take_what_the_window_leaves(self, fixture: AgentFixture) -> None:
+        """At most what is reserved before the first reply, and always what is reserved then."""
+        agent = fixture.agent(talker(lambda _: "filler words " * 150), window=16_000)
+        for number in range(30):
+            agent.say(f"Step {number}: what about module {number}? " + f"detail{number} " * 80)
+        reports = agent.session.timeline()
+        asked = [prompt.max_tokens for prompt in prompts(agent)]
+        assert max(asked) == 4_000
+        assert 2_000 <= min(asked) < 4_000
+        assert reports[-1].reserved_tokens == 2_000
 
     def test_without_recall_compactions_make_room(self, fixture: AgentFixture) -> None:
         """Without recall nothing brings a message back, so none is trimmed, whatever the user asks."""
@@ -260,7 +271,7 @@ class TestRoom:
             agent.say(f"Step {number}: what about module {number}? " + f"d{number} " * (7 * number % 41))
         reports = agent.session.timeline()
         assert [change.reason for turn in reports for change in turn.changes if change.kind == "trimmed"] == []
-        assert max(turn.total_tokens for turn in reports) <= 12_000
+        assert max(turn.total_tokens for turn in reports) <= 14_000
         assert agent.conversation.entry.compaction_count >= 2
 
     def test_by_hand(self, fixture: AgentFixture) -> None:

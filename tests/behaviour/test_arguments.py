@@ -485,7 +485,7 @@ class TestNewcomers:
         session = engine.session("s")
         conversation = [{"role": "user", "content": f"{number} " + "word " * 150} for number in range(40)]
         assert not session.assemble(conversation, limit=8_000, reserve=2_000).report.warnings
-        session.pin(list(range(1, 27)))
+        session.pin(list(range(1, 32)))
         report = session.assemble(conversation, limit=8_000, reserve=2_000).report
         assert 5_714 < report.total_tokens <= 7_000
         assert any("reserve" in warning and "unpin" in warning for warning in report.warnings)

@@ -74,6 +74,27 @@ class TestReserve:
         assert "32,000" in found.warning
         assert "8,000 are kept" in found.warning
 
+    @pytest.mark.parametrize(
+        ("window", "longest", "reserve"),
+        [
+            (16_000, 0, 4_000),  # no reply yet
+            (16_000, 100, 2_000),
+            (16_000, 2_000, 3_000),
+            (16_000, 9_000, 4_000),
+            (32_000, 100, 4_000),
+            (200_000, 100, 20_000),
+        ],
+    )
+    def test_the_reserve_follows_the_replies(self, window: int, longest: int, reserve: int) -> None:
+        """Half as much again as the longest one, from an eighth of the window up to the default."""
+        assert budget(Settings(), window=window).follow_replies(longest).reserve == reserve
+
+    def test_a_reserve_that_was_chosen_does_not_follow_the_replies(self) -> None:
+        """By the caller or in the settings."""
+        assert budget(Settings(), window=16_000, reserve=5_000).follow_replies(10).reserve == 5_000
+        for chosen in (Compaction(reserve_tokens=5_000), Compaction(reserve_tokens_floor=5_000)):
+            assert budget(Settings(compaction=chosen), window=16_000).follow_replies(10).reserve == 5_000
+
     def test_tokens_next_to_the_messages_are_subtracted(self) -> None:
         """Tool definitions take their room."""
         assert budget(Settings(), overhead=1_500).prompt == 178_500
@@ -124,8 +145,14 @@ class TestFlush:
 
     def test_in_a_small_window_it_is_not_always_due(self) -> None:
         """The threshold takes half of what there is at most."""
-        assert budget(Settings(), window=8_000).flush_at == 3_000
-        assert budget(Settings(), window=16_000).flush_at == 8_000
+        settings = Settings(compaction=Compaction(memory_flush=MemoryFlush(soft_threshold_tokens=4_000)))
+        assert budget(settings, window=8_000).flush_at == 3_000
+        assert budget(settings, window=16_000).flush_at == 8_000
+
+    def test_unset_it_is_at_most_a_tenth_of_the_window(self) -> None:
+        """So that a small window is used before it is compacted."""
+        assert budget(Settings(), window=16_000).flush_at == 12_000 - 1_600
+        assert budget(Settings(), window=32_000).flush_at == 24_000 - 3_200
 
     def test_kept_history_has_its_share(self) -> None:
         """Half of the window."""

@@ -77,8 +77,60 @@ class TestPlan:
             planned = plan(items(conversation)[:stop], edits, budget=limits, settings=Settings())
             edits += planned.edits
             cuts += any(edit.kind == "trimmed" for edit in planned.edits)
-            assert tokens(planned.items) <= limits.safe_limit
-        assert 0 < cuts <= 80 / 10
+            assert tokens(planned.items) <= limits.prompt - limits.small_recall
+        assert 0 < cuts <= 80 / 20
+
+    def test_a_cut_shortens_old_results_first(self) -> None:
+        """That may be enough: then no message leaves the window. Recent results are not shortened."""
+        conversation = [system(), user("build the service")]
+        for number in range(12):
+            conversation += [reply("", call(f"c{number}")), results(answer(f"c{number}", "line of output\n" * 205))]
+        window = items(conversation)
+        limits = budget(Settings(), window=16_000)
+        assert tokens(window) > limits.prompt
+        planned = plan(window, [], budget=limits, settings=Settings())
+        assert {edit.kind for edit in planned.edits} == {"pruned"}
+        assert len(planned.items) == len(window)
+        assert tokens(planned.items) <= limits.safe_limit - Trim().hysteresis * limits.window
+        assert [item.message for item in planned.items[-6:]] == [item.message for item in window[-6:]]
+        again = plan(window, planned.edits, budget=limits, settings=Settings())
+        assert again.edits == ()
+
+    def test_pruning_that_is_off_shortens_nothing(self) -> None:
+        """Messages leave the window instead."""
+        settings = Settings(pruning=Pruning(mode="off"))
+        window = items([*session(2), reply("", call("x")), results(answer("x", LONG)), *session(40)[2:]])
+        planned = plan(window, [], budget=budget(settings, window=16_000), settings=settings)
+        assert {edit.kind for edit in planned.edits} == {"trimmed"}
+
+    def test_a_large_new_result_does_not_cut_what_was_sent(self) -> None:
+        """It alone is shortened, so that the provider's cache keeps the rest."""
+        conversation = [*session(6), reply("", call("x")), results(answer("x", LONG))]
+        window = items(conversation)
+        limits = budget(Settings(), window=12_000)
+        planned = plan(window, [], budget=limits, settings=Settings())
+        assert [edit.ids for edit in planned.edits] == [(window[-1].id,)]
+        assert planned.items[:-1] == tuple(window[:-1])
+
+    def test_a_question_leaves_room_for_a_whole_block_and_the_work_on_it_may_use_it(self) -> None:
+        """While the agent works, only the room of a small block is kept."""
+        limits = budget(Settings(), window=40_000)
+        asked = items([*session(70), reply("done"), user("why")])
+        working = items(session(71))
+        assert limits.safe_limit < tokens(asked) < tokens(working) < limits.prompt - limits.small_recall
+        assert plan(working, [], budget=limits, settings=Settings()).edits == ()
+        assert tokens(plan(asked, [], budget=limits, settings=Settings()).items) < limits.safe_limit
+        follows = plan(working, [], budget=limits, settings=Settings(), question_follows=True)
+        assert tokens(follows.items) < limits.safe_limit
+
+    def test_recent_messages_take_at_most_half_of_a_small_window(self) -> None:
+        """Otherwise a cut could not go deep, and the next request would be cut again."""
+        conversation = [system(), user("build the service")]
+        for number in range(8):
+            conversation += [reply("", call(f"c{number}")), user(f"{number} {WORDS * 10}")]
+        limits = budget(Settings(), window=16_000)
+        planned = plan(items(conversation), [], budget=limits, settings=Settings())
+        assert tokens(planned.items) <= limits.safe_limit - 0.2 * limits.window
 
     def test_what_must_stay_shrinks_before_a_request_is_given_up(self) -> None:
         """The newest tool result is too long for the window."""

@@ -244,7 +244,7 @@ class TestCompaction:
         assert host.assemble("refused", history, "Go on, please.")["estimatedTokens"] < before
 
     def test_a_compaction_before_a_request_leaves_the_window_as_large_as_it_was(self, host: Host) -> None:
-        """Also if it is made before every request: none of them was refused."""
+        """Also if it is made before every request: none of them was refused. A cut leaves more than a third of it."""
         history = converse(host, "nearly", 6, "The relay is ready.")
         target = {"sessionId": "nearly", "sessionKey": KEY, "tokenBudget": 8_000}
         done = [host.call("compact", **target, **NEARLY_FULL) for _ in range(6)]
@@ -253,7 +253,7 @@ class TestCompaction:
         for number in range(10):
             history += [say("user", f"{number}. {FILLER * 14}", 100 + number), say("assistant", "Done.", 100 + number)]
         host.call("turn")
-        assert host.assemble("nearly", history, "Go on, please.")["estimatedTokens"] > BUDGET // 2
+        assert host.assemble("nearly", history, "Go on, please.")["estimatedTokens"] > BUDGET // 3
 
     def test_an_incognito_session_is_not_stopped_by_a_compaction(self, host: Host) -> None:
         """OpenClaw gives a turn up if a compaction before it fails."""

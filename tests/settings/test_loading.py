@@ -170,7 +170,7 @@ class TestSpellings:
         settings = load(files=[path], environ={}, compaction={"memory_flush": {"soft_threshold": 0.7}}).settings
         flush = settings.compaction.memory_flush
         assert flush.soft_threshold == 0.7
-        assert flush.soft_threshold_tokens == 4000
+        assert flush.soft_threshold_tokens is None
 
     def test_rivals_the_other_way(self, tmp_path: Path) -> None:
         """Tokens in a stronger source make a share in a weaker one void."""

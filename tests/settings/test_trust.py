@@ -28,7 +28,7 @@ CANDIDATES: tuple[Any, ...] = (
         7,
         2,
         700,
-        0.25,
+        0.45,
         "/evil",
         ["/evil"],
         ["evil 1 2"],

@@ -12,7 +12,7 @@ DOCUMENTED: list[tuple[str, object, str, object]] = [
     ("agents.defaults.compaction.mode", "safeguard", "compaction.mode", "default"),
     ("agents.defaults.compaction.reserveTokensFloor", 24000, "compaction.reserve_tokens_floor", None),
     ("agents.defaults.compaction.memoryFlush.enabled", False, "compaction.memory_flush.enabled", True),
-    (FLUSH + "softThresholdTokens", 8000, "compaction.memory_flush.soft_threshold_tokens", 4_000),
+    (FLUSH + "softThresholdTokens", 8000, "compaction.memory_flush.soft_threshold_tokens", None),
     (FLUSH + "systemPrompt", "Store.", "compaction.memory_flush.system_prompt", None),
     (FLUSH + "prompt", "Write.", "compaction.memory_flush.prompt", None),
     ("agents.defaults.contextPruning.mode", "cache-ttl", "pruning.mode", None),

@@ -136,7 +136,7 @@ def replay_transcripts(
         if not sessions:
             raise no_transcript([file])
         for session in sessions:
-            messages = transcripts.read(session.path).messages
+            messages = without_usage(transcripts.read(session.path).messages)
             stats.files += 1
             with (
                 tempfile.TemporaryDirectory() as home,
@@ -212,8 +212,11 @@ def replay_file(
         Engine.open(home or folder, settings=settings, background=False) as engine,
     ):
         session = transcript.session if home else "replay"
+        replayed: Sequence[Message] = transcript.messages
+        if home is None:
+            replayed = without_usage(replayed)
         windows = replay_requests(
-            engine, transcript.messages, session=session, limit=limit, reserve=reserve, model=transcript.model
+            engine, replayed, session=session, limit=limit, reserve=reserve, model=transcript.model
         )
         with LivePlot(turn, words=printable(file.name)) as live:
             last: Window | None = None
@@ -239,6 +242,15 @@ def find_requests(messages: Sequence[Message]) -> Iterator[int]:
         if message.role == "assistant" and index and messages[index - 1].role != "assistant":
             yield index
     yield len(messages)
+
+
+def without_usage(messages: Sequence[Message]) -> list[Message]:
+    """Return messages without reported usage, which is that of other requests than the replayed ones.
+
+    By it a window would count as much larger than it is: the requests of the transcript had a system prompt and tools
+    that it does not contain, and often a larger window.
+    """
+    return [replace(message, usage=None) if message.usage is not None else message for message in messages]
 
 
 def replay_requests(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias
 
 from holdfast.errors import InputError
 from holdfast.providers.models import find_tokens
 from holdfast.settings import (
     DEFAULT_CONTEXT_TOKENS,
+    DEFAULT_FLUSH_TOKENS,
     DEFAULT_RESERVE_TOKENS,
     DEFAULT_RESERVE_TOKENS_FLOOR,
     Compaction,
@@ -26,6 +27,12 @@ SMALL_WINDOW_SHARE: Final = 0.2
 """The share of a very small window that it may take."""
 USUAL_RESERVE_SHARE: Final = 0.25
 """The largest share of a window that is reserved by default: 20,000 of 32,000 would leave little for messages."""
+MIN_RESERVE_SHARE: Final = 0.125
+"""The smallest share of a window that is reserved by default, however short the replies are."""
+REPLY_FACTOR: Final = 1.5
+"""How many times the longest of the last replies is reserved: the next one may be longer than all of them."""
+FLUSH_SHARE: Final = 0.1
+"""The largest share of a window by which a memory flush runs before a compaction, unless the settings ask for more."""
 MAX_RESERVE_SHARE: Final = 0.8
 """The largest share of a window that the settings can reserve. More would leave no room for a conversation."""
 
@@ -44,6 +51,8 @@ class Budget:
         history: The maximum of the history that a compaction keeps.
         source: The source of `window`.
         warning: Why less is reserved than the settings ask for; empty if it is not.
+        is_default_reserve: Whether neither the caller nor the settings chose the reserve, so that it follows the
+            replies of the conversation.
         scale: How many tokens the provider may count for each token of our estimate. `window` and `reserve` are in the
             provider's tokens, everything else is in ours.
     """
@@ -58,6 +67,18 @@ class Budget:
     source: LimitSource = "argument"
     scale: float = 1.0
     warning: str = ""
+    is_default_reserve: bool = False
+
+    def follow_replies(self, longest: int) -> Budget:
+        """Return the limits with less reserved if the replies of the conversation are short.
+
+        Args:
+            longest: The provider's tokens of the longest of the last replies; 0 before the first one.
+        """
+        if not self.is_default_reserve or not longest:
+            return self
+        needed = max(int(REPLY_FACTOR * longest), int(MIN_RESERVE_SHARE * self.window))
+        return replace(self, reserve=min(self.reserve, needed))
 
     @property
     def prompt(self) -> int:
@@ -107,7 +128,7 @@ def budget(
     The size of the window is `window`, else that of the settings, else `model_window`, which the model reports, else
     the known size for the model's name. The reserve is by default that of the settings, up to `MAX_RESERVE_SHARE` of
     the window; a higher value is not used and gives a warning. If the settings have none, it is the default, up to a
-    quarter of the window.
+    quarter of the window, and less once the conversation has replies: see `Budget.follow_replies`.
 
     Raises:
         InputError: The window is not positive, or the reserve leaves no room in it.
@@ -115,8 +136,10 @@ def budget(
     size, source = _window(settings.model, window, model, model_window)
     compaction = settings.compaction
     warning = ""
+    is_default = False
     if reserve is None:
         reserve, warning = _reserve(compaction, size)
+        is_default = compaction.reserve_tokens is None and compaction.reserve_tokens_floor is None
     if type(reserve) is not int or not 0 <= reserve < size:
         raise InputError(f"reserve={reserve!r}: give a number of tokens from 0 to less than the window ({size:,})")
     live_recall = int(settings.recall.max_window_share * size)
@@ -126,8 +149,11 @@ def budget(
     if settings.recall.enabled:
         recall = min(settings.recall.hard_cap_tokens, live_recall)
     flush = compaction.memory_flush
+    soft_threshold = min(DEFAULT_FLUSH_TOKENS, int(FLUSH_SHARE * size))
+    if flush.soft_threshold_tokens is not None:
+        soft_threshold = flush.soft_threshold_tokens
     # At most half of the window: otherwise a flush would always be due in a small one.
-    soft_threshold = min(flush.soft_threshold_tokens, (size - reserve) // 2)
+    soft_threshold = min(soft_threshold, (size - reserve) // 2)
     if flush.soft_threshold is not None:
         soft_threshold = max(0, size - reserve - int(flush.soft_threshold * size))
     return Budget(
@@ -141,6 +167,7 @@ def budget(
         source=source,
         scale=scale,
         warning=warning,
+        is_default_reserve=is_default,
     )
 
 

@@ -9,6 +9,7 @@ fit, they are removed too, the largest first, except those that the next reply a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import product
@@ -16,7 +17,7 @@ from typing import Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, OverviewAdded, Recalled, Relevance, Trimmed, apply, tokens
-from holdfast.context.prune import prune, shrink_results
+from holdfast.context.prune import prune, shorten_old, shrink_results
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, Text, Unit, units
 from holdfast.settings import Settings, Trim
@@ -110,6 +111,62 @@ def plan_edits(
     rooms = [0]  # for a block
     if is_recalling and not _has_block(items):
         rooms = [budget.small_recall, 0]
+    usual = budget.prompt
+    if is_recalling and settings.trim.enabled:
+        usual = _find_usual_limit(
+            items, budget, settings=settings, reserved=rooms[0], question_follows=question_follows
+        )
+
+    shortens = is_recorded and pruning.mode != "off"
+
+    def cut(
+        items: Sequence[Item], attempt: _Attempt, *, reserved: int, scores: Scores, goes_deep: bool
+    ) -> tuple[Edit, ...]:
+        """Cut a window in one of the attempts."""
+        return trim(
+            items,
+            budget=budget,
+            settings=settings.trim,
+            query=query,
+            scores=scores,
+            last_resort=attempt != _ATTEMPTS[0],
+            yields=attempt.yields,
+            question_follows=question_follows,
+            is_recalling=is_recalling,
+            is_recorded=is_recorded,
+            reserved=reserved,
+            usual=usual,
+            is_sharing=shortens,
+            goes_deep=goes_deep,
+        )
+
+    is_due = False
+    if shortens:
+        with suppress(WindowTooSmallError):
+            is_due = bool(cut(pruned.items, _ATTEMPTS[0], reserved=rooms[0], scores=dict, goes_deep=False))
+    if is_due:  # the cut costs the provider's cache, so whatever else saves tokens is done at the same time
+        pruned = pruned.add(
+            shorten_old(
+                pruned.items,
+                (*standing, *pruned.edits),
+                pruning=pruning,
+                window=budget.window,
+                limit=budget.safe_limit,
+                tool=tool,
+                count=count,
+            )
+        )
+        pruned = pruned.add(
+            _shorten_protected(
+                pruned,
+                standing,
+                settings=settings,
+                limit=budget.safe_limit,
+                tool=tool,
+                question_follows=question_follows,
+                count=count,
+            )
+        )
     for reserved, attempt in product(rooms, _ATTEMPTS):
         if attempt == _ATTEMPTS[0]:
             plan = pruned
@@ -135,25 +192,45 @@ def plan_edits(
             )
             plan = plan.add(shrunk)
         try:
-            cut = trim(
-                plan.items,
-                budget=budget,
-                settings=settings.trim,
-                query=query,
-                scores=scores,
-                last_resort=attempt != _ATTEMPTS[0],
-                yields=attempt.yields,
-                question_follows=question_follows,
-                is_recalling=is_recalling,
-                is_recorded=is_recorded,
-                reserved=reserved,
-            )
+            edits = cut(plan.items, attempt, reserved=reserved, scores=scores, goes_deep=is_due)
         except WindowTooSmallError as error:
             too_small = error
             excess = error.needed - error.limit + int(EXTRA_SHARE * error.limit)
         else:
-            return plan.add(cut)
+            return plan.add(edits)
     raise too_small
+
+
+def _shorten_protected(
+    plan: Plan,
+    standing: Sequence[Edit],
+    *,
+    settings: Settings,
+    limit: int,
+    tool: str,
+    question_follows: bool,
+    count: TokenCounter,
+) -> tuple[Edit, ...]:
+    """Shorten the longest results of protected messages that need not stay, if all that is protected is too long.
+
+    An excerpt of a result of the last calls is worth more than none.
+    """
+    spans = _group_spans(plan.items, settings.trim.protected_recent, question_follows=question_follows)
+    excess = -_find_optional_room(spans, limit=limit) // 2
+    optional: list[Item] = []
+    for span in spans:
+        if span.protected and not span.must_stay:
+            optional += span.items
+            excess += span.tokens
+    return shrink_results(
+        optional,
+        (*standing, *plan.edits),
+        excess=excess,
+        pruning=settings.pruning,
+        limit=limit,
+        tool=tool,
+        count=count,
+    )
 
 
 _OLDEST: Final = "oldest"
@@ -190,6 +267,9 @@ def trim(
     is_recalling: bool = True,
     is_recorded: bool = True,
     reserved: int = 0,
+    usual: int | None = None,
+    is_sharing: bool = False,
+    goes_deep: bool = False,
 ) -> tuple[Edit, ...]:
     """Return the cut that makes a window fit; nothing if it fits already.
 
@@ -198,15 +278,22 @@ def trim(
     of them are removed, except those that must stay. With trimming switched off, or without recall, a window is only
     kept from overflowing; without recall, the oldest messages are removed.
 
+    A cut goes down by `hysteresis`, but removes at most half of what need not stay. `usual` is the limit above which it
+    is made. If protected messages are `is_sharing`, those that need not stay are protected only as far as they take no
+    more than the other half. A cut that `goes_deep` is made even if the window fits, unless it is small enough for it.
+
     Raises:
         WindowTooSmallError: The protected messages do not fit; if these may yield, those that must stay do not.
     """
-    usual = budget.prompt
-    if settings.enabled and is_recalling:
-        usual = budget.safe_limit
-    if _fits(items, usual, budget):
+    if usual is None:
+        usual = budget.prompt
+        if settings.enabled and is_recalling:
+            usual = budget.safe_limit
+    if not goes_deep and _fits(items, usual, budget):
         return ()
     spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
+    if is_sharing:
+        spans = _limit_protected(spans, limit=budget.safe_limit)
     max_limit = (budget.ceiling if last_resort else budget.prompt) - reserved
     needed = _protected_tokens(spans)
     if yields and needed > max_limit:
@@ -222,12 +309,21 @@ def trim(
         left = budget.prompt - reserved
     else:
         limit = left = max_limit
-    if _fits(items, limit, budget):
+    if not goes_deep and _fits(items, limit, budget):
+        return ()
+    fixed = needed
+    if is_sharing:
+        fixed = _fixed_tokens(spans)
+        left = min(left, max(needed, budget.safe_limit))
+    depth = settings.hysteresis
+    if not is_recorded:  # memory fails, and nothing brings back what leaves
+        depth /= 2
+    target = max(left - int(depth * budget.window), (fixed + left) // 2, needed)
+    if goes_deep and _fits(items, target, budget):
         return ()
     known: Mapping[int, float] = {}
     if is_recalling and len(query.strip()) >= settings.min_query_chars:
         known = scores()
-    target = max(left - int(settings.hysteresis * budget.window), (needed + left) // 2)
     step = limit - target
     excess = added_tokens(()) + sum(span.tokens for span in spans) - limit
     if is_recorded:
@@ -236,6 +332,49 @@ def trim(
         excess = step * (excess // step + 1)
     oldest = _OLDEST if is_recalling else _LAST_RESORT
     return (_make_cut(items, spans, known, excess=excess, limit=budget.safe_limit, oldest=oldest),)
+
+
+def _find_usual_limit(
+    items: Sequence[Item], budget: Budget, *, settings: Settings, reserved: int, question_follows: bool
+) -> int:
+    """Return the tokens above which messages are removed from a window.
+
+    A new question leaves room for a whole block. While the agent works on it, the window may grow into that room, and
+    only that of a small block is kept.
+    """
+    if question_follows or settings.recall.position == "head":
+        return budget.safe_limit
+    if items and items[-1].message.role == "user" and not _has_block(items):
+        return budget.safe_limit
+    return max(budget.safe_limit, budget.prompt - reserved)
+
+
+def _limit_protected(spans: Sequence[_Span], *, limit: int) -> list[_Span]:
+    """Protect, next to what must stay, only the newest spans that take at most half of the room that it leaves.
+
+    One that is larger than all of that room yields: it is removed before others are.
+    """
+    room = _find_optional_room(spans, limit=limit)
+    left = room // 2
+    limited: list[_Span] = []
+    for span in reversed(spans):
+        if span.protected and not span.must_stay:
+            if span.tokens <= left:
+                left -= span.tokens
+            else:
+                span = replace(span, protected=False, has_yielded=span.tokens > room)  # noqa: PLW2901 - as it is now
+        limited.append(span)
+    limited.reverse()
+    return limited
+
+
+def _find_optional_room(spans: Iterable[_Span], *, limit: int) -> int:
+    """Return the tokens that what must stay leaves for other spans."""
+    return max(0, limit - _fixed_tokens(spans))
+
+
+def _fixed_tokens(spans: Iterable[_Span]) -> int:
+    return added_tokens(()) + sum(span.tokens for span in spans if span.must_stay)
 
 
 def _protected_tokens(spans: Iterable[_Span]) -> int:

@@ -24,6 +24,8 @@ from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_part, count_text
 MIN_SAVED_SHARE: Final = 0.05
 """Minimum share of the window that a round must free, and how far below its mark clearing goes. It keeps rounds rare,
 since each one breaks the provider's cache."""
+FULL_LENGTH_WINDOW: Final = 64_000
+"""The smallest window in which a shortened result has the characters that the settings say."""
 CHARS_PER_TOKEN: Final = 3
 """Latin characters for one token; a Chinese one counts as three."""
 
@@ -63,6 +65,45 @@ def prune(
     if sum(step.saved for step in steps) < min_saved:
         return ()
     return _make_edits(steps, mode)
+
+
+def shorten_old(
+    items: Sequence[Item],
+    edits: Iterable[Edit],
+    *,
+    pruning: Pruning,
+    window: int,
+    limit: int,
+    tool: str = "",
+    count: TokenCounter = count_text,
+) -> tuple[Edit, ...]:
+    """Plan to shorten all old results without images that are long for the window.
+
+    Used when the window is cut for other reasons, so that the provider's cache is lost anyway. `limit` is the one that
+    the window did not fit into.
+    """
+    pruner = _Pruner(scale_pruning(pruning, window=window), count, tool)
+    steps: list[_Step] = []
+    for one in pruner.candidates(items, edits, within=_prunable_range(items, pruning.keep_last_assistants)):
+        step = None
+        if not one.images:
+            step = pruner.soften(one)
+        if step is not None:
+            steps.append(_Step(one, structs.replace(step.change, limit=limit), step.saved))
+    return _make_edits(steps, "the window is cut, and old results are long")
+
+
+def scale_pruning(pruning: Pruning, *, window: int) -> Pruning:
+    """Return the settings for a window: in a small one, the characters that are kept of a result are in proportion."""
+    share = min(1.0, window / FULL_LENGTH_WINDOW)
+    soft = pruning.soft_trim
+    scaled = structs.replace(
+        soft,
+        max_chars=int(share * soft.max_chars),
+        head_chars=int(share * soft.head_chars),
+        tail_chars=int(share * soft.tail_chars),
+    )
+    return structs.replace(pruning, soft_trim=scaled)
 
 
 def _is_due(pruning: Pruning, idle: timedelta | None) -> bool:

@@ -17,6 +17,7 @@ from holdfast.settings.loading import user_files as user_files
 from holdfast.settings.projects import ProjectSettings as ProjectSettings
 from holdfast.settings.projects import folder_of as folder_of
 from holdfast.settings.schema import DEFAULT_CONTEXT_TOKENS as DEFAULT_CONTEXT_TOKENS
+from holdfast.settings.schema import DEFAULT_FLUSH_TOKENS as DEFAULT_FLUSH_TOKENS
 from holdfast.settings.schema import DEFAULT_RESERVE_TOKENS as DEFAULT_RESERVE_TOKENS
 from holdfast.settings.schema import DEFAULT_RESERVE_TOKENS_FLOOR as DEFAULT_RESERVE_TOKENS_FLOOR
 from holdfast.settings.schema import Archive as Archive

@@ -178,6 +178,9 @@ DEFAULT_RESERVE_TOKENS: Final = 16_384
 DEFAULT_RESERVE_TOKENS_FLOOR: Final = 20_000
 """The minimum of the reserve if `compaction.reserve_tokens_floor` is unset and the window is large enough."""
 
+DEFAULT_FLUSH_TOKENS: Final = 4_000
+"""How far below the compaction threshold a memory flush runs if that is unset and the window is large enough."""
+
 
 class Recall(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The block of facts and passages that goes into a window."""
@@ -289,7 +292,7 @@ class MemoryFlush(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """The silent turn before a compaction in which the agent writes down what must last."""
 
     enabled: bool = True
-    soft_threshold_tokens: Count = 4_000
+    soft_threshold_tokens: Count | None = None
     soft_threshold: Share | None = None
     prompt: str | None = None
     system_prompt: str | None = None
@@ -367,7 +370,7 @@ class Trim(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     enabled: bool = True
     protected_recent: Count = 6
-    hysteresis: Annotated[float, Meta(ge=0, le=0.9)] = 0.15
+    hysteresis: Annotated[float, Meta(ge=0, le=0.9)] = 0.25
     min_query_chars: Count = 3
 
 
