@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -83,6 +84,24 @@ class TestEveryHost:
         assert {change["action"] for change in planned["changes"]} == {"create"}
         assert snapshot(home) == {}
 
+    def test_a_dry_run_shows_what_is_written(self, home: Path) -> None:
+        """Line by line, and nothing of what the file has around it."""
+        settings = home / ".gemini" / "settings.json"
+        settings.parent.mkdir()
+        settings.write_text('{\n  "apiKey": "sk-of-mine",\n  "theme": "dark"\n}\n')
+        shown = run("install", "gemini", "--dry-run").output
+        assert '  +    "holdfast": {' in shown or '+  "mcpServers": {' in shown
+        assert "sk-of-mine" not in shown
+        planned = json.loads(run("install", "gemini", "--dry-run", "--json").output)
+        assert any("hooks" in change["diff"] for change in planned["changes"])
+        assert all("diff" not in change for change in json.loads(run("install", "gemini", "--json").output)["changes"])
+
+    def test_an_agent_without_memory_is_called_not_installed(self) -> None:
+        """In the list and in JSON."""
+        assert re.search(r"^gemini +not installed ", run("install").output, re.MULTILINE)
+        states = {row["host"]: row["state"] for row in json.loads(run("install", "--json").output)}
+        assert set(states.values()) == {"not installed"}
+
     @pytest.mark.parametrize("name", list(HOSTS))
     def test_doctor_names_the_state(self, home: Path, name: str) -> None:
         run("install", name)
@@ -91,7 +110,7 @@ class TestEveryHost:
         copied = next(path for path in home.rglob("*") if path.is_file())
         copied.unlink()
         states = {row["host"]: row["state"] for row in json.loads(run("install", "--json").output)}
-        assert states[name] in {"outdated", "absent"}
+        assert states[name] in {"outdated", "not installed"}
 
 
 @pytest.mark.usefixtures("home")

@@ -57,6 +57,37 @@ def data(call: Callable[..., Result]) -> Run:
     return data
 
 
+class TestFormat:
+    """`holdfast import --format`."""
+
+    def test_a_file_that_is_not_recognised_is_read_in_a_format_that_is_named(
+        self, call: Callable[..., Result], data: Run, tmp_path: Path
+    ) -> None:
+        """The error without one names the option."""
+        file = tmp_path / "chat.log"
+        file.write_text('{"role": "user", "content": "The port is 8443."}\n')
+        refused = call("import", file)
+        assert refused.exit_code == 1
+        assert "`--format NAME` names the format of a file" in str(refused.exception)
+        assert data("import", file, "--format", "message_list")["new"] == 1
+        assert data("import", file, "--format", "message_list")["new"] == 0
+        assert "8443" in data("search", "port")[0]["text"]
+
+    def test_a_format_that_does_not_exist_is_refused_with_all_that_do(
+        self, call: Callable[..., Result], tmp_path: Path
+    ) -> None:
+        """So that the next attempt succeeds."""
+        (tmp_path / "chat.log").write_text("")
+        refused = call("import", tmp_path / "chat.log", "--format", "claude")
+        assert "claude_code" in str(refused.exception)
+
+    def test_a_format_needs_files(self, call: Callable[..., Result]) -> None:
+        """The sessions of this machine have formats of their own."""
+        refused = call("import", "--discover", "--format", "codex")
+        assert refused.exit_code == 2
+        assert "name the files" in refused.output
+
+
 class TestTransfer:
     def test_a_folder_goes_out_and_comes_back(self, data: Run, tmp_path: Path) -> None:
         """An export as a folder can be imported elsewhere; again nothing is new."""

@@ -163,18 +163,21 @@ def demo(**options: Any) -> None:
     show_default=True,
     help="With --watch: seconds between checks.",
 )
+@click.option("--format", "format_", metavar="NAME", help="The format of PATHS, each one session (default: detect it).")
 @opens_memory
 @as_json
-def import_(*, paths: tuple[Path, ...], discover: bool, watch: bool, **options: Any) -> None:
+def import_(*, paths: tuple[Path, ...], discover: bool, watch: bool, format_: str | None, **options: Any) -> None:
     """Archive what is at PATHS: transcripts of any known agent, an export, a memory-context folder.
 
     Importing the same again changes nothing.
     """
     if not (paths or discover or watch):
         raise click.UsageError("name files or folders, or use --discover")
+    if format_ is not None and (discover or not paths):
+        raise click.UsageError("--format: name the files whose format it is; the agents on this machine have several")
     from holdfast.cli.importing import import_paths
 
-    import_paths(paths=paths, discover=discover or not paths, watch=watch, **options)
+    import_paths(paths=paths, discover=discover or not paths, watch=watch, format_=format_, **options)
 
 
 @click.command()

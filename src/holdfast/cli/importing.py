@@ -57,20 +57,21 @@ class _Result:
         if self.stripped:
             echo(f"Recalled text was removed from {plural(self.stripped, 'message')}.")
 
-    def find_changed(self, paths: Sequence[Path]) -> Iterator[transcripts.SessionRef]:
+    def find_changed(self, paths: Sequence[Path], *, format_: str | None) -> Iterator[transcripts.SessionRef]:
         for path in paths:
-            refs = list(
-                transcripts.sessions(
-                    path,
-                    on_problem=lambda problem: self.problems.append(problem.what),
-                    on_skipped=lambda file: self.skipped.append(str(file)),
-                )
-            )
+            refs = list(self._find(path)) if format_ is None else [transcripts.describe(path, format=format_)]
             self.empty += [] if refs else [str(path)]
             for ref in refs:
                 if self.seen.get(ref.path) != (ref.size, ref.modified):
                     self.seen[ref.path] = (ref.size, ref.modified)
                     yield ref
+
+    def _find(self, path: Path) -> Iterator[transcripts.SessionRef]:
+        return transcripts.sessions(
+            path,
+            on_problem=lambda problem: self.problems.append(problem.what),
+            on_skipped=lambda file: self.skipped.append(str(file)),
+        )
 
     def import_session(
         self, memory: Memory, ref: transcripts.SessionRef, whose: dict[str, Any], stored: Collection[Scope]
@@ -97,7 +98,14 @@ class _Result:
             self.problems.append(str(error))
 
     def watch(
-        self, memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], *, vectors: bool, every: float
+        self,
+        memory: Memory,
+        paths: tuple[Path, ...],
+        whose: dict[str, Any],
+        *,
+        vectors: bool,
+        every: float,
+        format_: str | None,
     ) -> None:
         """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
         echo("Watching. Press Ctrl-C to stop.", err=True)
@@ -105,7 +113,7 @@ class _Result:
             while True:
                 time.sleep(every)
                 added = _Result(seen=self.seen)
-                _import_all(memory, paths, whose, added, vectors=vectors)
+                _import_all(memory, paths, whose, added, vectors=vectors, format_=format_)
                 if added.new:
                     echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
                 self.messages, self.new = self.messages + added.new, self.new + added.new
@@ -118,6 +126,7 @@ def import_paths(
     vectors: bool,
     watch: bool,
     every: float,
+    format_: str | None,
     home: Path | None,
     as_json: bool,
     **whose: Any,
@@ -129,11 +138,11 @@ def import_paths(
         paths = (*paths, *(place.folder for place in places), *filter(is_folder, [plugin]))
     result = _Result()
     with open_memory(home, create=True) as memory:
-        _import_all(memory, paths, whose, result, vectors=vectors)
+        _import_all(memory, paths, whose, result, vectors=vectors, format_=format_)
         if not as_json:
             result.print()
         if watch:
-            result.watch(memory, paths, whose, vectors=vectors, every=every)
+            result.watch(memory, paths, whose, vectors=vectors, every=every, format_=format_)
     if as_json:
         data = asdict(result)
         del data["seen"]
@@ -143,15 +152,25 @@ def import_paths(
 
 
 def _import_all(
-    memory: Memory, paths: tuple[Path, ...], whose: dict[str, Any], result: _Result, *, vectors: bool
+    memory: Memory,
+    paths: tuple[Path, ...],
+    whose: dict[str, Any],
+    result: _Result,
+    *,
+    vectors: bool,
+    format_: str | None,
 ) -> None:
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
     if not paths:
         result.problems.append(f"no known agent has sessions in {Path.home()}: name files or folders")
     before = memory.store.counts()["messages"]
-    exports, folders = list(filter(transfer.claims, paths)), list(filter(is_folder, paths))
-    refs = list(result.find_changed([path for path in paths if path not in (*exports, *folders)]))
+    exports: list[Path] = []
+    folders: list[Path] = []
+    if format_ is None:
+        exports = list(filter(transfer.claims, paths))
+        folders = list(filter(is_folder, paths))
+    refs = list(result.find_changed([path for path in paths if path not in (*exports, *folders)], format_=format_))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:
             result.rows += transfer.load_jsonl(memory.store, path)

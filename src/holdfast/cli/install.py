@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import os
 from collections.abc import Sequence
@@ -24,7 +25,7 @@ NO_MODEL: Final = "none"
 """The name for no model: only rules extract facts from what hosts archive."""
 _VERBS: Final = {"create": "created", "change": "changed", "keep": "unchanged", "remove": "removed"}
 
-_dry_run: Final = click.option("--dry-run", is_flag=True, help="Only print what would be changed.")
+_dry_run: Final = click.option("--dry-run", is_flag=True, help="Only print what would be changed, line by line.")
 
 
 def open_installer(name: str, *, memory: Path) -> Installer:
@@ -52,9 +53,7 @@ def install(*, host: str | None, learner: str | None, dry_run: bool, home: Path 
         for name in HOSTS:
             one = open_installer(name, memory=store_of(home).parent)
             rows.append({"host": name, "title": one.host.title, "is_present": one.is_present, "state": one.state})
-        absent = "  (not found on this machine)"
-        lines = (f"{row['host']:12} {row['state']:10}{absent * (not row['is_present'])}".rstrip() for row in rows)
-        print_result(rows, "\n".join(lines), as_json=as_json)
+        print_result(rows, "\n".join(map(_describe_host, rows)), as_json=as_json)
         return
     installer = open_installer(host, memory=store_of(home).parent)
     consent = None if learner is None else _plan_consent(learner)
@@ -89,6 +88,11 @@ def uninstall(*, host: str, dry_run: bool, home: Path | None, as_json: bool) -> 
     _print(installer, changes, [], dry_run=dry_run, as_json=as_json)
 
 
+def _describe_host(row: dict[str, Any]) -> str:
+    missing = "" if row["is_present"] else f"  {row['title']} was not found on this machine"
+    return f"{row['host']:12} {row['state']:13}{missing}".rstrip()
+
+
 def _describe_memory(installer: Installer) -> str:
     """Return what a new session of the host remembers, and how that is changed."""
     title = installer.host.title
@@ -116,13 +120,25 @@ def _print(
 ) -> None:
     if as_json:
         rows = [{"path": str(one.path), "action": one.action} for one in changes]
+        if dry_run:
+            rows = [{**row, "diff": "\n".join(_diff(one))} for row, one in zip(rows, changes, strict=True)]
         emit_json({"host": installer.name, "dry_run": dry_run, "changes": rows, "notes": notes})
         return
     for one in changes:
         verb = f"would be {_VERBS[one.action]}" if dry_run and one.action != "keep" else _VERBS[one.action]
         names = f": {', '.join(one.part.values)}" if isinstance(one.part, Keys) and one.action == "change" else ""
         echo(f"{verb} {one.path}{names}")
+        for line in _diff(one) if dry_run else ():
+            echo(f"  {line}", verbatim=True)
     if not changes:
         echo(f"{installer.host.title} has nothing of Holdfast")
     for note in notes:
         echo(f"note: {note}", err=True)
+
+
+def _diff(change: FileChange) -> list[str]:
+    """Return the lines that are added and removed. Lines around them are not shown: a host may keep keys there."""
+    before = (change.before or b"").decode("utf-8", "replace").splitlines()
+    after = (change.after or b"").decode("utf-8", "replace").splitlines()
+    lines = list(difflib.unified_diff(before, after, n=0, lineterm=""))
+    return [line for line in lines[2:] if not line.startswith("@@")]  # after the two lines with the names of files

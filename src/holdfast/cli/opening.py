@@ -174,7 +174,8 @@ def no_session(scope: Scope) -> InputError:
 def no_transcript(paths: Iterable[Path | str]) -> InputError:
     """Make the error for paths without a transcript."""
     return InputError(
-        f"{', '.join(map(str, paths))}: no transcript of a known agent; `holdfast sessions --discover` lists yours"
+        f"{', '.join(map(str, paths))}: no transcript of a known agent; `--format NAME` names the format of a file,"
+        " and `holdfast sessions --discover` lists your sessions"
     )
 
 

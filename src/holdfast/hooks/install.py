@@ -34,7 +34,7 @@ _OWN_SERVER: Final = re.compile(r'holdfast.*"mcp"[\],]')
 _CAPITAL: Final = re.compile(r"(?<=.)(?=[A-Z])")
 
 Action = Literal["create", "change", "keep", "remove"]
-State = Literal["installed", "outdated", "absent"]
+State = Literal["installed", "outdated", "not installed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,7 +98,9 @@ class Installer:
         changes = self.plan()
         if all(change.action == "keep" for change in changes):
             return "installed"
-        return "outdated" if any(change.before is not None for change in changes if _is_own(change)) else "absent"
+        return (
+            "outdated" if any(change.before is not None for change in changes if _is_own(change)) else "not installed"
+        )
 
     def plan(self) -> list[FileChange]:
         """List what an installation changes.

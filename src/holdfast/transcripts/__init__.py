@@ -6,6 +6,7 @@ from holdfast.transcripts.entry import Transcript as Transcript
 from holdfast.transcripts.registry import READERS as READERS
 from holdfast.transcripts.registry import SessionRef as SessionRef
 from holdfast.transcripts.registry import default_places as default_places
+from holdfast.transcripts.registry import describe as describe
 from holdfast.transcripts.registry import read as read
 from holdfast.transcripts.registry import sessions as sessions
 from holdfast.transcripts.registry import stream as stream

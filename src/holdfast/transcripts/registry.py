@@ -183,6 +183,16 @@ def sessions(
                 on_skipped(item)
 
 
+def describe(path: Path, *, format: str) -> SessionRef:
+    """Describe a session whose format the caller names, whatever its file looks like.
+
+    Raises:
+        TranscriptError: There is no such format, or the file cannot be read.
+    """
+    reader, home = _recognise(path, format=format)
+    return _make_ref(home, reader, _read_facts(reader, home))
+
+
 def _list_folder(folder: Path) -> list[os.DirEntry[str]]:
     return sorted(os.scandir(folder), key=lambda item: item.name)
 
