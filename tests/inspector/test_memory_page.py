@@ -103,7 +103,7 @@ def test_the_age_of_a_replaced_fact_is_that_of_its_words(tmp_path: Path) -> None
         session.remember("The ledger listens on port 7002.", subject="ledger", slot="port")
         with serve(engine) as running, httpx.Client(base_url=running.key_url) as client:
             text = re.sub(r"<[^>]+>", "", client.get("memory?state=over&rows=1").text)
-    assert "2 days old, replaced 3 hours ago" in text
+    assert "2 days, replaced 3 hours ago" in text
 
 
 def session_of(running: Running) -> Session:

@@ -63,7 +63,7 @@ def create_app(
     pages = _Pages(engine, token=token, owner_token=owner_token, upstreams=upstreams, shadow=shadow, outside=outside)
 
     if not is_on_demand:
-        pages.make()
+        pages.make(is_compiled=True)
 
     async def call(request: Request) -> Response:
         if not has_token(request.headers.get("authorization", ""), token):
@@ -127,13 +127,16 @@ class _Pages:
         if self._proxy is not None:
             await self._proxy.close()
 
-    def make(self) -> None:
-        """Make the application."""
+    def make(self, *, is_compiled: bool = False) -> None:
+        """Make the application; with `is_compiled`, with pages that are ready to be filled."""
         from holdfast.server.identity import Callers  # noqa: PLC0415 - see the class docstring
         from holdfast.server.inspector.web import Inspector  # noqa: PLC0415 - as above
         from holdfast.server.proxy import Proxy  # noqa: PLC0415 - as above
 
-        routes: list[BaseRoute] = [*Inspector(self._engine, token=self._token, outside=self._outside).routes()]
+        inspector = Inspector(self._engine, token=self._token, outside=self._outside)
+        if is_compiled:
+            inspector.compile_pages()
+        routes: list[BaseRoute] = [*inspector.routes()]
         if self._upstreams is None:
             routes.append(Route("/", _to_inspector))
         else:

@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import math
 import time
-from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from threading import Lock
+from dataclasses import dataclass, replace
 from typing import Final
 
 import msgspec
 
-from holdfast.cache import LruCache
 from holdfast.engine import Engine
 from holdfast.errors import HoldfastError, InputError
 from holdfast.index.scopes import SCOPE_PARTS
 from holdfast.memory.passage_search import Hit
 from holdfast.memory.recall import Recall
-from holdfast.memory.sessions import make_title
+from holdfast.memory.sessions import make_title, read_host
 from holdfast.messages import Image, Opaque, Text, Thinking, ToolCall, ToolResult
 from holdfast.report import ContextReport
 from holdfast.search.relevance import EAGERNESS
 from holdfast.session import Session
 from holdfast.settings import Settings
-from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select
-from holdfast.timeline import WINDOW, WindowSource
+from holdfast.store.base import Across, FactRow, MessageRow, Scope, Select, Store
+from holdfast.timeline import WINDOW
 
 PAGE: Final = 60
 """Rows of a list that are sent at a time."""
 SPARK: Final = 48
 """Turns in the small chart of a session."""
-MAX_SUMMARIES: Final = 2_000
-"""Sessions whose figures are kept."""
 MISSED: Final = 12
 """Passages that are shown because they just missed the block."""
 MAX_SHOWN: Final = 12_000
@@ -47,34 +42,21 @@ def parse_scope(params: Params) -> Scope:
     return Scope(**{name: params[name] for name in SCOPE_PARTS if name in params})
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of a session, added up as its turns come in."""
+    """What the page of a session begins with: its title, its host, and the time of its last activity."""
 
-    last_record: int = 0
-    time: int = 0
-    turns: int = 0
-    compactions: int = 0
-    title: str = ""
-    recent: deque[WindowSource] = field(default_factory=lambda: deque(maxlen=SPARK))
+    title: str
+    host: str
+    time: int
 
-    @property
-    def used(self) -> int:
-        """The tokens of the last window."""
-        return sum(self.recent[-1].sizes[:-2]) if self.recent else 0
 
-    def update(self, engine: Engine, scope: Scope) -> None:
-        """Read what is new."""
-        store = engine._memory.store
-        self.title = make_title(store, scope)
-        for record in store.read_records(Select(scope=scope, after=self.last_record), kind=WINDOW):
-            source = msgspec.convert(record.data, WindowSource)
-            self.last_record, self.turns = record.id, self.turns + 1
-            self.compactions += "compacted" in source.changes
-            self.time = max(self.time, record.time)
-            self.recent.append(source)
-        for row in store.read_messages(Select(scope=scope, newest=True, limit=1)):
-            self.time = max(self.time, row.message.timestamp or 0)
+def read_summary(store: Store, scope: Scope) -> Summary:
+    """Read the title, the host and the last activity of a session; not its turns, of which there may be thousands."""
+    last = Select(scope=scope, newest=True, limit=1)
+    times = [record.time for record in store.read_records(last, kind=WINDOW)]
+    times += [row.message.timestamp or 0 for row in store.read_messages(last)]
+    return Summary(title=make_title(store, scope), host=read_host(store, scope), time=max(times, default=0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,8 +73,6 @@ class Sessions:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._lock = Lock()
-        self._summaries: LruCache[Scope, Summary] = LruCache(MAX_SUMMARIES)
         self._listed: tuple[float, dict[Scope, int]] = (-math.inf, {})
 
     def listed(self, *, age: float = 1.0) -> dict[Scope, int]:
@@ -117,20 +97,6 @@ class Sessions:
                 newest = replace(newest, turn=max(newest.turn, record.id))
             newest = replace(newest, facts=(*newest.facts, *store.read_facts(select)))
         return newest
-
-    def summary(self, scope: Scope) -> Summary:
-        """Return the figures of one session."""
-        summary = self._find_summary(scope)
-        summary.update(self._engine, scope)
-        return summary
-
-    def _find_summary(self, scope: Scope) -> Summary:
-        with self._lock:  # pages are made in threads
-            summary = self._summaries.get(scope)
-            if summary is None:
-                summary = Summary()
-                self._summaries[scope] = summary
-            return summary
 
 
 def search(engine: Engine, query: str, tenants: Sequence[str], *, limit: int) -> list[tuple[Hit, Scope]]:

@@ -66,6 +66,11 @@ class Past:
         return found
 
     @cached_property
+    def compactions(self) -> int:
+        """The number of turns before which the conversation was compacted."""
+        return sum("compacted" in turn.source.changes for turn in self.turns)
+
+    @cached_property
     def last_cut_turn(self) -> int:
         """The number of the turn with the last cut that can be undone, as `Session.undo_trim` does it; 0 for none."""
         cuts: dict[int, set[int]] = {}

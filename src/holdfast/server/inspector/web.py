@@ -191,6 +191,11 @@ class Inspector:
             "score_parts": score_parts,
         }
 
+    def compile_pages(self) -> None:
+        """Compile all templates, so that the first request of a page does not wait for it."""
+        for name in self._pages.list_templates():
+            self._pages.get_template(name)
+
     def routes(self) -> list[BaseRoute]:
         """Return the routes, to be mounted by the server."""
         pages: dict[str, Callable[[data.Params], str]] = {
@@ -350,7 +355,9 @@ class Inspector:
             "page": "session",
             "scope": scope,
             "params": params,
-            "summary": self._sessions.summary(scope),
+            "summary": data.read_summary(self._engine._memory.store, scope),
+            "turns": len(seen.turns),
+            "compactions": seen.compactions,
             "totals": self._figures.session(scope),
             "chart": _draw_chart(seen) if has_chart else "",
             "last": seen.last,
@@ -438,7 +445,13 @@ class Inspector:
         """Show why a message left the window, or what an edit did, and where the message came back."""
         session = self._open(params)
         seen = self._pasts.read(session.scope)
-        values: dict[str, Any] = {"page": "session", "scope": session.scope, "params": params}
+        titles = self._list.find_titles([session.scope])
+        values: dict[str, Any] = {
+            "page": "session",
+            "scope": session.scope,
+            "params": params,
+            "title": titles.get(session.scope, ""),
+        }
         if params.get("message"):
             number = int(params["message"])
             rows = session._memory.store.read_messages(Select(scope=session.scope, ids=(number,)))
