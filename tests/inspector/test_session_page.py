@@ -153,7 +153,14 @@ class TestWindowOfATurn:
         assert "usable: the limit less the reserve" in text
 
 
-@pytest.mark.parametrize("conversation", TALKS.values(), ids=TALKS.keys())
+def make_cases() -> Iterator[Any]:
+    """Yield a conversation in each format. tests/test_timeline.py makes past requests of all of them in `make test`."""
+    for name, conversation in TALKS.items():
+        marks = () if name in {"anthropic", "openai_responses"} else pytest.mark.nightly
+        yield pytest.param(conversation, id=name, marks=marks)
+
+
+@pytest.mark.parametrize("conversation", list(make_cases()))
 def test_every_turn_of_every_format_can_be_shown(conversation: Talk, tmp_path: Path) -> None:
     """Through cuts, a compaction and a forgotten message, with all messages of its window and nothing else."""
     settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
