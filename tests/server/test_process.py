@@ -33,6 +33,7 @@ from holdfast.settings import Settings
 from holdfast.store.postgres import hide_password
 from holdfast.testing.provider import Cut, ScriptedProvider
 from support import patient, postgres_server
+from support.command import Done, run_command
 from support.waiting import PATIENCE, stop_server, until
 
 from .conftest import TOKEN, serve
@@ -51,6 +52,11 @@ def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes]
         process.terminate()
         process.wait()
         process.stdout.close()
+
+
+def run(home: Path, *arguments: str) -> Done:
+    """Run a command that ends by itself, over this memory."""
+    return run_command(*arguments, "--home", str(home), folder=home, environ={"HOME": str(home)})
 
 
 def ask(url: str, text: str, *, home: Path) -> str:
@@ -117,20 +123,18 @@ def test_its_file_is_private_and_goes_with_it(tmp_path: Path) -> None:
 
 def test_a_running_server_is_checked(tmp_path: Path) -> None:
     """For health checks of containers and supervisors: 0 if it answers, 1 and the fix if none runs."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--check", "--home", str(tmp_path)]
     with running(tmp_path) as (process, url):
-        assert subprocess.check_output(command, text=True) == f"{url}\n"
+        assert run(tmp_path, "serve", "--check").stdout == f"{url}\n"
         process.terminate()
         process.wait()
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = run(tmp_path, "serve", "--check")
     assert done.returncode == 1
     assert "start one with holdfast serve" in done.stderr
 
 
 def test_the_owner_s_token_is_printed_and_stays(tmp_path: Path) -> None:
     """It is in a file that others cannot read, and the same for every server; the token of calls is another."""
-    command = [sys.executable, "-m", "holdfast", "token", "--home", str(tmp_path)]
-    first = json.loads(subprocess.check_output([*command, "--json"]))
+    first = json.loads(run(tmp_path, "token", "--json").stdout)
     assert Path(first["file"]).stat().st_mode & 0o777 == 0o600
     with ScriptedProvider(lambda _: "Port 5433.") as provider:
         for _ in range(2):
@@ -139,7 +143,7 @@ def test_the_owner_s_token_is_printed_and_stays(tmp_path: Path) -> None:
                 server = find(tmp_path)
                 assert server is not None
                 assert server.token != first["token"]
-    assert subprocess.check_output(command, text=True).strip() == first["token"]
+    assert run(tmp_path, "token").stdout.strip() == first["token"]
     with Engine.open(tmp_path, settings=Settings(), background=False) as engine:
         assert {scope.agent for scope in engine.sessions()} == {"main"}
 
@@ -326,12 +330,10 @@ def test_a_server_with_an_open_stream_stops(tmp_path: Path, stop: signal.Signals
 
 def test_a_taken_port_is_an_error_with_advice(tmp_path: Path) -> None:
     """With one line that names the option."""
-    with running(tmp_path) as (_, url):
-        port = url.rpartition(":")[2]
-        command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path / "other"), "--port", port]
-        failed = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert failed.returncode == 1
-        assert "--port" in failed.stderr
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        failed = run(tmp_path, "serve", "--port", str(other.getsockname()[1]))
+    assert failed.returncode == 1
+    assert "--port" in failed.stderr
 
 
 def test_a_server_that_does_not_answer_is_an_error() -> None:
