@@ -71,7 +71,11 @@ def _first_statement(rest: str) -> str:
 
 def texts() -> list[Path]:
     """Every text file of ours: code, documentation, examples, plugins, workflows, tests."""
-    files = [path for path in ROOT.iterdir() if path.suffix in {".md", ".toml", ".yml"} or path.name == "Makefile"]
+    files = [
+        path
+        for path in ROOT.iterdir()
+        if path.suffix in {".md", ".toml", ".yml"} or path.name in {"Makefile", "Dockerfile"}
+    ]
     for place in PLACES:
         files += (path for path in (ROOT / place).rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return sorted(path for path in files if b"\0" not in path.read_bytes()[:4096])
