@@ -212,7 +212,7 @@ class TestWhy:
         """If relevance decided, both are shown."""
         session = running.engine.session("scored")
         history: list[dict[str, str]] = []
-        for number in range(24):
+        for number in range(60):
             about = "lighthouse lamp" if number % 3 else "mooring rope"
             history.append({"role": "user", "content": f"Note {number} on the {about}. " * 8})
             history.append({"role": "assistant", "content": f"Noted, {about} {number}. " * 8})
