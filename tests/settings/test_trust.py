@@ -42,7 +42,7 @@ CANDIDATES: tuple[Any, ...] = (
         "custom",
         "query",
     ),
-    *("head", "weighted", "safeguard", "openai", "idle", "tiktoken", "aggressive", "one-person"),
+    *("head", "weighted", "safeguard", "openai", "idle", "tiktoken", "aggressive", "one-person", "json"),
 )
 
 
