@@ -15,7 +15,7 @@ from support.waiting import UNHURRIED
 
 LIMIT = 8_000
 """Tokens of the window."""
-TURNS = int(os.environ.get("HOLDFAST_ADAPTER_TURNS", "14"))
+TURNS = int(os.environ.get("HOLDFAST_ADAPTER_TURNS", "20"))
 """Turns of a long conversation; `make frameworks` runs 200."""
 PLANTED = "The door code of the Tromsø office is 7741-K."
 QUESTION = "What is the door code of the Tromsø office?"
