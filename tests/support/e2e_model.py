@@ -52,10 +52,12 @@ class Brain:
     Attributes:
         before: Asked first; what it gives is the answer.
         asked: How often for an answer, for notes, for a summary, for facts.
+        from_memory: How many questions were answered from what was recalled: the fact had left the window.
     """
 
     before: Callable[[str], Step | None] = field(default=lambda _: None)
     asked: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("answer", "notes", "summary", "facts"), 0))
+    from_memory: int = 0
 
     def __call__(self, body: dict[str, Any]) -> Step:
         """The answer to a request."""
@@ -75,8 +77,8 @@ class Brain:
             return "## Last Request\n(none)\n\n## Goal\nTo talk about modules.\n\n## Progress\n### Done\n- [x] talked\n"
         self.asked["answer"] += 1
         step = self.before(said)
-        blocks = recalled("\n".join(text for message in body["messages"] for text in texts(message)))
-        return counted(ScriptedReply(text=_answer(said, blocks)), body) if step is None else step
+        window = "\n".join(text for message in body["messages"] for text in texts(message))
+        return counted(ScriptedReply(text=self._answer(said, window)), body) if step is None else step
 
     def _notes(self, said: str) -> ScriptedReply:
         self.asked["notes"] += 1
@@ -85,15 +87,15 @@ class Brain:
         note = {"path": path[0], "content": f"- note {self.asked['notes']}\n"}
         return ScriptedReply(calls=(ToolCall(id=f"note_{self.asked['notes']}", name="write", arguments=note),))
 
-
-def _answer(said: str, blocks: str) -> str:
-    """A question is answered by what was recalled, and by nothing else; the rest is acknowledged."""
-    own = said.replace(recalled(said), "")
-    for question, (_, value) in FACTS.items():
-        if question in own:
-            return f"ANSWER {value}" if value in blocks else "ANSWER unknown"
-    number = re.findall(r"turn (\d+):", own)[-1]
-    return f"Noted {number}. " + "That is fine and we go on with it as before. " * 6
+    def _answer(self, said: str, window: str) -> str:
+        """A question is answered by what the window has, recalled or not; the rest is acknowledged."""
+        own = said.replace(recalled(said), "")
+        for question, (_, value) in FACTS.items():
+            if question in own:
+                self.from_memory += value in recalled(window)
+                return f"ANSWER {value}" if value in window else "ANSWER unknown"
+        number = re.findall(r"turn (\d+):", own)[-1]
+        return f"Noted {number}. " + "That is fine and we go on with it as before. " * 6
 
 
 def counted(said: ScriptedReply, body: dict[str, Any]) -> ScriptedReply:
