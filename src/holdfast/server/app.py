@@ -130,12 +130,12 @@ class _Pages:
     def make(self, *, is_compiled: bool = False) -> None:
         """Make the application; with `is_compiled`, with pages that are ready to be filled."""
         from holdfast.server.identity import Callers  # noqa: PLC0415 - see the class docstring
-        from holdfast.server.inspector.web import Inspector  # noqa: PLC0415 - as above
+        from holdfast.server.inspector.web import Inspector, compile_pages  # noqa: PLC0415 - as above
         from holdfast.server.proxy import Proxy  # noqa: PLC0415 - as above
 
         inspector = Inspector(self._engine, token=self._token, outside=self._outside)
         if is_compiled:
-            inspector.compile_pages()
+            compile_pages()
         routes: list[BaseRoute] = [*inspector.routes()]
         if self._upstreams is None:
             routes.append(Route("/", _to_inspector))

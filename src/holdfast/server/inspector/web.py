@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlencode
@@ -141,6 +141,54 @@ def _render_request(window: Window, form: str) -> str:
         return f"This window cannot be sent in the format {form}: {error}"
 
 
+@cache
+def make_pages() -> Environment:
+    """Make the templates of all pages. Each is compiled once in a process, however many servers run in it."""
+    pages = Environment(
+        loader=FileSystemLoader(HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    pages.filters |= {
+        "time": format_time,
+        "age": facts.describe_age,
+        "human": human,
+        "plural": plural,
+        "percent": percent,
+        "breakable": markup.breakable,
+        "excerpt": markup.excerpt,
+        "clean": markup.clean,
+        "markdown": markup.markdown,
+        "mark_code": markup.mark_code,
+        "plain": markup.plain,
+        "short": trends.short,
+        "dollars": dollars,
+        "share": trends.share,
+        "spent": trends.spent_time,
+    }
+    pages.globals |= {
+        "link": link,
+        "spark": draw.sparkline,
+        "part_class": draw.class_of,
+        "confidence_scale": draw.confidence_scale,
+        "relevance_scale": draw.relevance_scale,
+        "parts": draw.PARTS,
+        "version": __version__,
+        "fact_types": facts.FACT_TYPES,
+        "score_parts": score_parts,
+    }
+    return pages
+
+
+def compile_pages() -> None:
+    """Compile all templates, so that the first request of a page does not wait for it."""
+    pages = make_pages()
+    for name in pages.list_templates():
+        pages.get_template(name)
+
+
 class Inspector:
     """The pages over one engine."""
 
@@ -155,46 +203,7 @@ class Inspector:
         self._list = session_list.SessionList(engine, self._sessions, update=self._figures.update)
         self._whatif = whatif.WhatIf(engine)
         self._outside = outside or data.Outside()
-        self._pages = Environment(
-            loader=FileSystemLoader(HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        self._pages.filters |= {
-            "time": format_time,
-            "age": facts.describe_age,
-            "human": human,
-            "plural": plural,
-            "percent": percent,
-            "breakable": markup.breakable,
-            "excerpt": markup.excerpt,
-            "clean": markup.clean,
-            "markdown": markup.markdown,
-            "mark_code": markup.mark_code,
-            "plain": markup.plain,
-            "short": trends.short,
-            "dollars": dollars,
-            "share": trends.share,
-            "spent": trends.spent_time,
-        }
-        self._pages.globals |= {
-            "link": link,
-            "spark": draw.sparkline,
-            "part_class": draw.class_of,
-            "confidence_scale": draw.confidence_scale,
-            "relevance_scale": draw.relevance_scale,
-            "parts": draw.PARTS,
-            "version": __version__,
-            "fact_types": facts.FACT_TYPES,
-            "score_parts": score_parts,
-        }
-
-    def compile_pages(self) -> None:
-        """Compile all templates, so that the first request of a page does not wait for it."""
-        for name in self._pages.list_templates():
-            self._pages.get_template(name)
+        self._pages = make_pages()
 
     def routes(self) -> list[BaseRoute]:
         """Return the routes, to be mounted by the server."""
