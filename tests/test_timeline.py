@@ -20,7 +20,7 @@ from holdfast.messages import Usage
 from holdfast.report import ContextReport
 from holdfast.settings import Embedding, Recall, Settings
 from holdfast.store.base import Scope, Select
-from holdfast.timeline import Timeline, read_reports, read_turns
+from holdfast.timeline import WHOLE_TURNS, Histories, Timeline, read_reports, read_turns
 from holdfast.tokens import count_text
 from support.conversations import items, reply, user
 from support.wire_conversations import TALKS, Talk
@@ -287,3 +287,15 @@ class TestQuestions:
             memory.store.add_records([replace(row, data=old)])
         assert [report.turn for report in read_reports(memory.store, timeline.scope)] == [1]
         assert [turn.source.quoted for turn in read_turns(memory.store, timeline.scope)] == [()]
+
+
+def test_the_whole_history_is_recorded_from_time_to_time(tmp_path: Path) -> None:
+    """The newest windows of a very long session are made again without reading all of its turns."""
+    with Engine.open(tmp_path, settings=SETTINGS, background=False) as engine:
+        timeline = Timeline(Scope(session="s"), engine._memory, count_text)
+        for turn in range(1, WHOLE_TURNS + 3):
+            record(timeline, make_report(turn), list(range(1, turn + 1)))
+        newest = Histories(read_turns(engine._memory.store, Scope(session="s"), newest=5))
+        last = read_turns(engine._memory.store, Scope(session="s"), newest=1)[-1]
+        assert newest.has_all_of(last.key)
+        assert newest.read(last.key) == list(range(1, WHOLE_TURNS + 3))

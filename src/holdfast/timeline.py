@@ -31,6 +31,8 @@ MAX_WAITING: Final = 16
 MAX_ERROR_CHARS: Final = 200
 MAX_SENT_TURNS: Final = 4
 """Turns of an earlier process whose new messages are known to have been sent."""
+WHOLE_TURNS: Final = 1_000
+"""Turns after which the whole history of a request is recorded: the newest windows are made again from these alone."""
 WINDOW: Final = "window"
 """The kind of the records that hold the source of past windows, by the key of their turn."""
 
@@ -288,6 +290,8 @@ class Timeline:
         rows = [Record(scope=self.scope, kind=TURN, key=key, data=report.to_json(), time=time, is_durable=False)]
         if edits is not None:
             kept = count_equal(self._recorded.numbers, tuple(numbers))
+            if report.turn % WHOLE_TURNS == 0:
+                kept = 0
             source = WindowSource(
                 base=self._recorded.key if kept else "",
                 kept=kept,
@@ -453,8 +457,7 @@ def expand_cut(store: Store, scope: Scope, cut: Cut, *, start: int, max_chars: i
     return CutText(cut=cut, messages=tuple(shown))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastTurn:
+class PastTurn(Struct, frozen=True, kw_only=True):
     """A recorded turn: the number of its record, its key, its number, its time in Unix milliseconds, and its window."""
 
     record: int
@@ -474,10 +477,13 @@ class PastEdit:
     edit: Edit | None
 
 
-def read_turns(store: Store, scope: Scope, *, after: int = 0) -> list[PastTurn]:
-    """Read the turns of a session whose windows were recorded, oldest first; only those after a record."""
+def read_turns(store: Store, scope: Scope, *, after: int = 0, newest: int | None = None) -> list[PastTurn]:
+    """Read the turns of a session whose windows were recorded, oldest first: those after a record, or the newest."""
+    select = Select(scope=scope, after=after)
+    if newest is not None:
+        select = Select(scope=scope, newest=True, limit=newest)
     found: list[PastTurn] = []
-    for record in store.read_records(Select(scope=scope, after=after), kind=WINDOW):
+    for record in store.read_records(select, kind=WINDOW):
         source = msgspec.convert(record.data, WindowSource)
         found.append(
             PastTurn(record=record.id, key=record.key, number=int(record.key[:8]), time=record.time, source=source)
@@ -507,6 +513,13 @@ class Histories:
     def __init__(self, turns: Iterable[PastTurn]) -> None:
         self._sources = {turn.key: turn.source for turn in turns}
         self._last: tuple[str, list[int]] = ("", [])
+
+    def has_all_of(self, key: str) -> bool:
+        """Return whether the history of a turn can be read: all turns that it continues are known."""
+        at = key
+        while at in self._sources:
+            at = self._sources[at].base
+        return not at
 
     def read(self, key: str) -> list[int]:
         """Return the numbers of the messages of a turn; 0 for those that were not archived."""

@@ -191,6 +191,33 @@ def test_every_turn_of_every_format_can_be_shown(conversation: Talk, tmp_path: P
             assert [row.message.id for row in rows] == [item.id for item in window.items]
 
 
+def test_the_first_page_of_a_long_session_reads_its_newest_turns(tmp_path: Path) -> None:
+    """If these contain a whole history; the last window is the same as that made from all turns."""
+    settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
+    sent: list[dict[str, str]] = []
+    for _ in range(2):  # a process that starts anew records the whole history
+        with Engine.open(tmp_path, settings=settings, background=False) as engine:
+            session = engine.session("s")
+            for _ in range(6):
+                number = len(sent)
+                sent.append(
+                    {"role": "user", "content": f"Look at part {number} of the ledger. 请看第{number}部分。" * 30}
+                )
+                session.assemble(sent, limit=4_000)
+            store = engine._memory.store
+            newest = Pasts(store, max_newest=8).read_newest(session.scope)
+            assert newest.is_whole == (len(sent) == 6)
+            whole = Pasts(store).read(session.scope)
+            assert newest.turns == whole.turns[-8:]
+            assert newest.edits == whole.edits
+            made = make_window(session, newest, newest.turns[-1])
+            assert made.render() == make_window(session, whole, whole.turns[-1]).render()
+            assert Pasts(store, max_newest=3).read_newest(session.scope).is_whole
+            view_window(newest, newest.turns[-1], made, make_window_before(session, newest, newest.turns[-1]))
+    assert newest.find_turn_of(0) is None
+    assert whole.find_turn_of(0) is not None
+
+
 class TestWhy:
     def test_a_cut_message_says_why_and_where_it_came_back(self, client: httpx.Client, running: Running) -> None:
         """The turn, the question, the rule, its relevance, the tokens, and the turns that quote it."""

@@ -180,6 +180,10 @@ def _checked(raw: bytes) -> bytes:
 
 def unpack_text(data: bytes) -> str:
     """Decode the text that `pack_text` wrote; raises a ValueError or zlib.error for other bytes."""
+    return bytes_text(_unpack_bytes(data))
+
+
+def _unpack_bytes(data: bytes) -> bytes:
     kind, raw = data[:1], data[1:]
     if kind == _COMPRESSED:
         raw = zlib.decompress(raw)
@@ -189,7 +193,7 @@ def unpack_text(data: bytes) -> str:
             raise ValueError("the checksum does not match")
     elif kind != _PLAIN:
         raise ValueError("not text that Holdfast wrote")
-    return bytes_text(raw)
+    return raw
 
 
 def pack_json(data: object) -> bytes:
@@ -204,11 +208,11 @@ def pack_json(data: object) -> bytes:
 
 def unpack_json(data: bytes) -> dict[str, Any]:
     """Decode the document that `pack_json` wrote, or the bare JSON of a store without checksums."""
-    text = data if data[:1] == b"{" else unpack_text(data)
+    raw = data if data[:1] == b"{" else _unpack_bytes(data)
     try:
-        found = msgspec.json.decode(text)  # four times as fast, but it refuses lone surrogates and very large numbers
+        found = msgspec.json.decode(raw)  # four times as fast, but it refuses lone surrogates and very large numbers
     except (msgspec.DecodeError, UnicodeError):
-        found = json.loads(text)
+        found = json.loads(bytes_text(raw))
     if not isinstance(found, dict):
         raise TypeError("not a document")
     return found

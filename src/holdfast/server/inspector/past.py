@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from threading import Lock
 from typing import Final
@@ -30,17 +30,27 @@ from holdfast.timeline import (
 
 MAX_SESSIONS: Final = 4
 """Sessions whose turns and edits are kept."""
+MAX_NEWEST: Final = 2_000
+"""Turns that are read for the first page of a session, the newest."""
 LAST_MESSAGES: Final = 40
 """Messages among which the question of a turn is looked for, if its report does not name it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)  # no slots: what was asked for once is kept
 class Past:
-    """The recorded turns and edits of a session, oldest first."""
+    """The recorded turns and edits of a session, oldest first.
+
+    Attributes:
+        scope: The session.
+        turns: Its turns; only the newest unless it `is_whole`.
+        edits: All of its edits.
+        is_whole: Whether all turns were read.
+    """
 
     scope: Scope
     turns: tuple[PastTurn, ...] = ()
     edits: tuple[PastEdit, ...] = ()
+    is_whole: bool = True
 
     @cached_property
     def _stops(self) -> list[int]:
@@ -58,17 +68,20 @@ class Past:
 
     @cached_property
     def first_turns(self) -> dict[int, int]:
-        """The number of the turn in which each message was sent first."""
+        """The number of the turn in which each message was sent first, of the turns that were read."""
         found: dict[int, int] = {}
         for turn in self.turns:
-            for number in (*turn.source.system, *turn.source.added):
-                found.setdefault(number, turn.number)
+            source = turn.source
+            if not source.base and not self.is_whole:  # most of its history was sent first in turns that were not read
+                continue
+            new = [number for number in (*source.system, *source.added) if number not in found]
+            found |= dict.fromkeys(new, turn.number)
         return found
 
     @cached_property
     def compactions(self) -> int:
-        """The number of turns before which the conversation was compacted."""
-        return sum("compacted" in turn.source.changes for turn in self.turns)
+        """How often the conversation was compacted. The edits of one compaction have one time."""
+        return len({past.time for past in self.edits if past.edit is not None and past.edit.kind == "compacted"})
 
     @cached_property
     def last_cut_turn(self) -> int:
@@ -103,7 +116,9 @@ class Past:
         return None
 
     def find_turn_of(self, edit: int) -> PastTurn | None:
-        """Return the turn that made an edit; for a compaction, the turn after it."""
+        """Return the turn that made an edit; for a compaction, the turn after it. None if it was not read."""
+        if not self.is_whole and edit < self.turns[0].source.edits[0]:
+            return None
         place = bisect_right(self._stops, edit)
         return self.turns[place] if place < len(self.turns) else None
 
@@ -156,17 +171,36 @@ def brings_back(edit: Edit) -> bool:
 class Pasts:
     """The past of the sessions that were looked at last. Only what is new is read."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, max_newest: int = MAX_NEWEST) -> None:
         self._store = store
+        self._max_newest = max_newest
         self._lock = Lock()
         self._known: LruCache[Scope, Past] = LruCache(MAX_SESSIONS)
 
     def read(self, scope: Scope) -> Past:
         """Return the past of a session."""
         with self._lock:  # pages are made in threads
-            past = self._update(self._known.get(scope) or Past(scope=scope))
-            self._known[scope] = past
+            known = self._known.get(scope)
+            if known is None or not known.is_whole:
+                known = Past(scope=scope)
+            return self._update(known)
+
+    def read_newest(self, scope: Scope) -> Past:
+        """Return the past of a session with at least its newest turns, and all that the last two windows consist of."""
+        with self._lock:
+            known = self._known.get(scope)
+            if known is None:
+                known = self._read_newest(scope)
+            return self._update(known)
+
+    def _read_newest(self, scope: Scope) -> Past:
+        """Read the newest turns; nothing if these are all, or not enough to make the last two windows again."""
+        turns = tuple(read_turns(self._store, scope, newest=self._max_newest))
+        past = Past(scope=scope, turns=turns, edits=tuple(read_edits(self._store, scope)), is_whole=False)
+        has_more = len(turns) == self._max_newest
+        if has_more and all(past.histories.has_all_of(turn.key) for turn in turns[-2:]):
             return past
+        return Past(scope=scope)
 
     def _update(self, known: Past) -> Past:
         scope = known.scope
@@ -176,9 +210,10 @@ class Pasts:
         edits = read_edits(self._store, scope, after=last_edit)
         if known.turns and self._is_outdated(known, turns, edits):
             return self._update(Past(scope=scope))
-        if not turns and not edits:
-            return known
-        return Past(scope=scope, turns=(*known.turns, *turns), edits=(*known.edits, *edits))
+        if turns or edits:
+            known = replace(known, turns=(*known.turns, *turns), edits=(*known.edits, *edits))
+        self._known[scope] = known
+        return known
 
     def _is_outdated(self, known: Past, turns: Sequence[PastTurn], edits: Sequence[PastEdit]) -> bool:
         """Return whether something was forgotten: then records that were read before are changed or gone."""

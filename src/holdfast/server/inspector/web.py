@@ -353,7 +353,8 @@ class Inspector:
         """Collect what the page of a session shows."""
         session = self._open(params)
         scope = session.scope
-        seen = self._pasts.read(scope)
+        needs_all = params.get("turn") or params.get("tab") or params.get("message") or params.get("all")
+        seen = self._pasts.read(scope) if needs_all else self._pasts.read_newest(scope)
         tab = params.get("tab") or ("window" if params.get("turn") else "conversation")
         if tab not in TABS or not seen.turns:
             tab = "conversation"
@@ -365,7 +366,8 @@ class Inspector:
             "scope": scope,
             "params": params,
             "summary": data.read_summary(self._engine._memory.store, scope),
-            "turns": len(seen.turns),
+            "turns": len(seen.turns) if seen.is_whole else seen.last,
+            "drawn": len(seen.turns),
             "compactions": seen.compactions,
             "totals": self._figures.session(scope),
             "chart": _draw_chart(seen) if has_chart else "",
@@ -384,8 +386,11 @@ class Inspector:
             try:
                 before = past.make_window_before(session, seen, turn)
                 window = past.make_window(session, seen, turn)
-                view = window_view.view_window(seen, turn, window, before)
-                values |= self._look_at_turn(session, seen, turn, window, view=view, params=params)
+                values |= self._look_at_turn(session, seen, turn, window, before=before, params=params)
+                if tab == "window":
+                    view = window_view.view_window(seen, turn, window, before)
+                    unfolded = [int(params["open"])] if params.get("open") else []
+                    values |= {"view": view, "stretches": view.stretches(unfolded=unfolded)}
             except InputError as error:
                 values["problem"] = str(error)
         if tab == "conversation":
@@ -400,20 +405,17 @@ class Inspector:
         turn: PastTurn,
         window: Window,
         *,
-        view: window_view.WindowView,
+        before: Window | None,
         params: data.Params,
     ) -> dict[str, Any]:
-        before = {(item.id, item.sent.digest) for item in view.before or ()}
-        new = {item.id for item in window.items if item.id and (item.id, item.sent.digest) not in before}
+        known = {(item.id, item.sent.digest) for item in before.items} if before is not None else set()
+        new = {item.id for item in window.items if item.id and (item.id, item.sent.digest) not in known}
         form = params.get("format") or window.provider
-        unfolded = [int(params["open"])] if params.get("open") else []
         return {
             "window": window,
             "report": window.report,
             "figures": self._figures.turn(session.scope, turn.number),
-            "map": draw.window_map(window.items, window=window.report.raw_max_tokens, new=new if before else ()),
-            "view": view,
-            "stretches": view.stretches(unfolded=unfolded),
+            "map": draw.window_map(window.items, window=window.report.raw_max_tokens, new=new if known else ()),
             "changes": why.list_changes(seen, turn, session.settings),
             "recall": recall_view.view_recall(session, seen, turn, window.report),
             "can_undo": turn.number == seen.last_cut_turn,

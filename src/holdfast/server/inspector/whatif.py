@@ -368,7 +368,7 @@ def _replay_turn(
 
 def _make_past(turn: PastTurn, *, window: int, sizes: tuple[int, ...], changes: tuple[str, ...]) -> PastTurn:
     source = structs.replace(turn.source, window=window, sizes=sizes, changes=changes)
-    return replace(turn, source=source)
+    return structs.replace(turn, source=source)
 
 
 def _list_histories(turns: Sequence[PastTurn]) -> dict[str, list[int]]:

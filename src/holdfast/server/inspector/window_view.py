@@ -246,6 +246,12 @@ def view_window(past: Past, turn: PastTurn, window: Window, before: Window | Non
     present = {item.id for item in window.items}
     left_now = {item.id for item in before.items} - present if before is not None else set()
     history = past.histories.read(turn.key)
+    kinds: dict[int, str] = {}
+    for number in left_now:  # listed with its words, and not as a gap
+        cut = cuts.pop(number, None)
+        edit = past.by_number[cut].edit if cut is not None else None
+        if edit is not None:
+            kinds[number] = edit.kind
     gaps: dict[int, tuple[GapView, ...]] = {}
     begin = 0
     for place, item in enumerate(window.items):
@@ -255,17 +261,11 @@ def view_window(past: Past, turn: PastTurn, window: Window, before: Window | Non
             end = history.index(item.id, begin)
         except ValueError:  # a message that another branch has
             continue
-        # What left in this turn is listed with its words, and not as a gap.
-        missing = Counter(cuts.get(number, -1) for number in history[begin:end] if number not in left_now)
-        del missing[-1]
-        if missing:
-            gaps[place] = _group_gaps(past, missing)
+        missing = Counter(map(cuts.get, history[begin:end]))  # without a loop: there may be 100,000 messages
+        counts = {cut: count for cut, count in missing.items() if cut is not None}
+        if counts:
+            gaps[place] = _group_gaps(past, counts)
         begin = end + 1
-    kinds: dict[int, str] = {}
-    for number in left_now:
-        edit = past.by_number[cuts[number]].edit if number in cuts else None
-        if edit is not None:
-            kinds[number] = edit.kind
     return WindowView(
         items=window.items,
         before=before.items if before is not None else None,

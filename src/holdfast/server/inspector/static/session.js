@@ -70,6 +70,10 @@ async function goTo(turn, { slides = false } = {}) {
   if (!slider || turn < 1 || turn > lastTurn() || turn === shownTurn() && address().has("turn")) return;
   const tab = $("#left").dataset.tab === "request" ? "request" : "";
   const place = addressOf(turn, tab);
+  if (turn <= Number($("#timeline").dataset.before)) { // the chart lacks it
+    location.assign(place);
+    return;
+  }
   if (slides && history.state?.slides) history.replaceState({ slides }, "", place);
   else history.pushState({ slides }, "", place);
   await show(location.search);
