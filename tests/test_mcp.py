@@ -21,6 +21,7 @@ from holdfast import Engine
 from holdfast.memory.sessions import read_host
 from holdfast.settings import Settings
 from support import patient
+from support.forked import Holdfast
 from support.waiting import UNHURRIED, until
 
 
@@ -155,8 +156,8 @@ def test_streamable_http_needs_the_token_and_a_name_of_this_machine(home: Path) 
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     url = f"http://127.0.0.1:{port}/mcp"
-    command = [sys.executable, "-m", "holdfast", "mcp", "--home", str(home), "--project", "shop", "--http", str(port)]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE)
+    command = ["mcp", "--home", str(home), "--project", "shop", "--http", str(port)]
+    process = Holdfast[bytes](*command, stderr=subprocess.PIPE)
     try:
         assert process.stderr is not None
         assert b"mcp.token" in process.stderr.readline()

@@ -18,6 +18,7 @@ from holdfast.engine import Engine
 from holdfast.settings import Embedding, Settings
 from holdfast.settings.trust import record_trust
 from support.command import Done, run_command
+from support.forked import Holdfast
 from support.waiting import PATIENCE, stop_server
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -137,8 +138,8 @@ class Clone:
 
     def run_process(self, *arguments: str, stdin: str = "") -> Done:
         """Start a command; one that runs until it is stopped is stopped once it says where it serves."""
-        process = subprocess.Popen(
-            [HOLDFAST, *arguments],
+        process = Holdfast[str](
+            *arguments,
             cwd=self.folder,
             env=self.environ,
             stdin=subprocess.PIPE,

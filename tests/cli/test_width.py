@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 from pathlib import Path
-from typing import Any
 
 import click
 import pexpect
@@ -16,7 +14,7 @@ from holdfast.cli.output import count_columns, fit, wrap
 from holdfast.engine import Engine
 from holdfast.messages import Message, Text
 from holdfast.settings import Embedding, Settings
-from support.waiting import PATIENCE
+from support.terminal import spawn_holdfast
 
 LONG_ID = "019f15de-d815-7440-a6de-8068ba05b6b5"
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -73,15 +71,7 @@ def show(home: Path, *arguments: str, columns: int = 80) -> list[str]:
         "TERM": "xterm-256color",
         "LANG": "C.UTF-8",
     }
-    child: Any = pexpect.spawn(
-        sys.executable,
-        ["-m", "holdfast", *arguments],
-        env=environ,
-        cwd=str(home),
-        timeout=PATIENCE,
-        dimensions=(40, columns),
-        encoding="utf-8",
-    )
+    child = spawn_holdfast(*arguments, env=environ, cwd=home, dimensions=(40, columns))
     child.expect(pexpect.EOF)
     return [_ESCAPES.sub("", line).rstrip() for line in child.before.replace("\r", "").split("\n")]
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 from urllib.parse import urljoin
 
 import httpx2 as httpx
 
+from support.forked import Holdfast, run_holdfast
 from support.waiting import PATIENCE
 
 
@@ -30,11 +30,9 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
     """With the checks, settings and notes of this place. A second call opens the first one's server in the browser."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "MEMORY.md").write_text("The port is 7654.")
-    command = [sys.executable, "-m", "holdfast", "ui"]
     own = {"HOLDFAST_HOME": str(tmp_path / "memory"), "HOLDFAST_AGENT__WORKSPACE__PATH": str(tmp_path / "work")}
     environ = {**os.environ, **own, "HOLDFAST_EMBEDDING__PROVIDER": "none", "BROWSER": "echo %s"}
-    started = [*command, "--no-open", "--json"]
-    with subprocess.Popen(started, stdout=subprocess.PIPE, env=environ) as process:
+    with Holdfast[bytes]("ui", "--no-open", "--json", stdout=subprocess.PIPE, env=environ) as process:
         try:
             assert process.stdout is not None
             url = json.loads(process.stdout.readline())["url"]
@@ -45,7 +43,7 @@ def test_the_command_serves_the_inspector(tmp_path: Path) -> None:
                 assert "HOLDFAST_AGENT__WORKSPACE__PATH" in checks
                 assert "SQLite" in checks
                 assert "The port is 7654." in client.get(urljoin(url, "notes")).text
-            again = subprocess.run(command, stdout=subprocess.PIPE, env=environ, check=True, text=True)
+            again = run_holdfast("ui", env=environ)
             assert again.stdout.split() == [url, url]  # printed, and given to the browser
         finally:
             process.terminate()

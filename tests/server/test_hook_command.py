@@ -23,6 +23,7 @@ from holdfast.server.rpc import Rpc
 from holdfast.settings import Settings, folder_of
 from holdfast.settings.trust import record_trust
 from holdfast.shared import find_memory
+from support.forked import Holdfast
 from support.hook_host import Host
 from support.unprivileged import drop_privileges
 from support.waiting import stop_server, until
@@ -35,8 +36,8 @@ FACT = "The billing replica listens on port 5433, say the operators. 这个副�
 @contextmanager
 def serving(home: Path, *options: str) -> Iterator[Server]:
     """Run a server of a memory."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    command = ["serve", "--home", str(home), "--port", "0", "--json", *options]
+    with Holdfast[bytes](*command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None
         process.stdout.readline()
         server = find(home)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from holdfast import __version__
 from holdfast.server.metrics import CONTENT_TYPE, COUNTERS
 from holdfast.testing.provider import ScriptedProvider
+from support.forked import Holdfast
 from support.paths import ROOT
 from support.waiting import PATIENCE
 
@@ -28,12 +28,10 @@ NAMES = ("模型-4711", "geheim-session", 'say "x"\n{}')
 @contextmanager
 def running(home: Path, upstream: str, **variables: str) -> Iterator[str]:
     """Start `holdfast serve` on a free port with settings in its environment, and yield its address."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json"]
+    command = ["serve", "--home", str(home), "--port", "0", "--json", "--upstream", upstream]
     environment = {**os.environ, "HOLDFAST_RECALL__DEADLINE_MS": "600000", **variables}
     with (home / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(
-            [*command, "--upstream", upstream], env=environment, stdout=subprocess.PIPE, stderr=stderr
-        )
+        process = Holdfast[bytes](*command, env=environment, stdout=subprocess.PIPE, stderr=stderr)
     assert process.stdout is not None
     try:
         yield json.loads(process.stdout.readline())["url"]

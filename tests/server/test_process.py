@@ -34,6 +34,7 @@ from holdfast.store.postgres import hide_password
 from holdfast.testing.provider import Cut, ScriptedProvider
 from support import patient, postgres_server
 from support.command import Done, run_command
+from support.forked import Holdfast, run_holdfast
 from support.waiting import PATIENCE, stop_server, until
 
 from .conftest import TOKEN, serve
@@ -42,9 +43,9 @@ from .conftest import TOKEN, serve
 @contextmanager
 def running(home: Path, *options: str) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     """Start `holdfast serve` on a free port, and yield the process and its address."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--port", "0", "--json", *options]
+    command = ["serve", "--home", str(home), "--port", "0", "--json", *options]
     with (home / "stderr").open("wb") as stderr:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr)
+        process = Holdfast[bytes](*command, stdout=subprocess.PIPE, stderr=stderr)
     assert process.stdout is not None
     try:
         yield process, json.loads(process.stdout.readline())["url"]
@@ -150,8 +151,8 @@ def test_the_owner_s_token_is_printed_and_stays(tmp_path: Path) -> None:
 
 def test_processes_that_make_the_owner_s_token_at_once_make_one(tmp_path: Path) -> None:
     """None prints a token that another has replaced."""
-    command = [sys.executable, "-m", "holdfast", "token", "--home", str(tmp_path / "new")]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    command = ["token", "--home", str(tmp_path / "new")]
+    started = [Holdfast[str](*command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
     assert len({one.communicate()[0] for one in started}) == 1
 
 
@@ -193,9 +194,8 @@ def test_an_idle_server_stops(tmp_path: Path) -> None:
 
 def test_a_shadow_prints_its_mode_and_its_upstreams(tmp_path: Path) -> None:
     """At its start, without the keys of the address."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0", "--idle", "1"]
-    command += ["--shadow", "--upstream", "openai=http://me:secret@localhost:9/v1?key=secret"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    command = ["serve", "--home", str(tmp_path), "--port", "0", "--idle", "1"]
+    done = run_holdfast(*command, "--shadow", "--upstream", "openai=http://me:secret@localhost:9/v1?key=secret")
     expected = "Model requests go to https://api.anthropic.com and http://localhost:9/v1, unchanged, as a shadow"
     assert expected in done.stderr
     assert "secret" not in done.stderr
@@ -206,8 +206,7 @@ def test_a_memory_on_a_server_is_named(tmp_path: Path) -> None:
     own = {"HOLDFAST_HOME": str(tmp_path), "HOLDFAST_POSTGRES__SCHEMA": postgres_server.schema_of(tmp_path)}
     own |= {"HOLDFAST_POSTGRES__PARTITIONS": "1", "HOLDFAST_EMBEDDING__PROVIDER": "none"}
     address = postgres_server.start()
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", address, "--port", "0", "--idle", "1"]
-    done = subprocess.run(command, env=os.environ | own, capture_output=True, text=True, check=True, timeout=120)
+    done = run_holdfast("serve", "--home", address, "--port", "0", "--idle", "1", env=os.environ | own)
     assert f"Serving {hide_password(address)} on http" in done.stderr
 
 
@@ -237,8 +236,9 @@ def test_a_server_that_another_one_was_faster_than_is_no_error(tmp_path: Path) -
 
 def test_of_servers_that_start_at_once_one_serves(tmp_path: Path) -> None:
     """The others say which one, and leave its file alone."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(tmp_path), "--port", "0", "--json"]
-    started = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    command = ["serve", "--home", str(tmp_path), "--port", "0", "--json"]
+    pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    started = [Holdfast[str](*command, text=True, **pipes) for _ in range(3)]
     try:
         until(lambda: sum(one.poll() is not None for one in started) == 2)
         failed = [one for one in started if one.poll() is not None]
@@ -353,9 +353,9 @@ def test_calls_over_standard_input_and_output(tmp_path: Path) -> None:
         {"id": 2, "method": "append", "params": {"session": "s1", "mesages": []}},
         {"id": 3, "method": "assemble", "params": {"session": "s2", "messages": [{"role": "user", "content": "hi"}]}},
     ]
-    command = [sys.executable, "-m", "holdfast", "rpc", "--home", str(tmp_path)]
+    command = ["rpc", "--home", str(tmp_path)]
     lines = "\n".join([*map(json.dumps, calls), "no json", ""])
-    done = subprocess.run(command, input=lines, capture_output=True, text=True, check=True)
+    done = run_holdfast(*command, stdin=lines)
     answers = {answer["id"]: answer for answer in map(json.loads, done.stdout.splitlines())}
     assert len(answers[1]["result"]["ids"]) == 1
     assert "mesages" in answers[2]["error"]["message"]

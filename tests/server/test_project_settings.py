@@ -25,6 +25,7 @@ from holdfast.settings.projects import MAX_PROJECTS
 from holdfast.settings.trust import record_trust
 from holdfast.testing.provider import ScriptedProvider
 from support import patient, postgres_server
+from support.forked import Holdfast
 from support.waiting import stop_server, until
 
 HOLDFAST = str(Path(sys.executable).with_name("holdfast"))
@@ -180,9 +181,9 @@ def test_what_a_file_may_not_set_is_in_the_report_of_its_project(machine: Machin
 def serving(machine: Machine, *options: str, cwd: Path) -> Iterator[tuple[Server, str]]:
     """Run `holdfast serve` in a folder; yield the server and what it has printed to stderr so far."""
     log = machine.home / "stderr"
-    command = [HOLDFAST, "serve", "--port", "0", "--json", *options]
+    command = ["serve", "--port", "0", "--json", *options]
     with log.open("wb") as stderr:
-        process = subprocess.Popen(command, cwd=cwd, env=machine.environ, stdout=subprocess.PIPE, stderr=stderr)
+        process = Holdfast[bytes](*command, cwd=cwd, env=machine.environ, stdout=subprocess.PIPE, stderr=stderr)
     with process:
         try:
             assert process.stdout is not None

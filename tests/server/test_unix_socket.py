@@ -18,6 +18,7 @@ import pytest
 from holdfast.server.process import find
 from holdfast.testing.provider import ScriptedProvider
 from support.command import run_command
+from support.forked import Holdfast
 from support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no such sockets")
@@ -36,8 +37,8 @@ def folder() -> Iterator[Path]:
 @contextmanager
 def running(home: Path, path: Path, *options: str) -> Iterator[subprocess.Popen[bytes]]:
     """Start a server on a socket."""
-    command = [sys.executable, "-m", "holdfast", "serve", "--home", str(home), "--json", "--socket", str(path)]
-    process = subprocess.Popen([*command, *options], stdout=subprocess.PIPE)
+    command = ["serve", "--home", str(home), "--json", "--socket", str(path)]
+    process = Holdfast[bytes](*command, *options, stdout=subprocess.PIPE)
     assert process.stdout is not None
     try:
         assert json.loads(process.stdout.readline())["url"] == f"unix:{path}"

@@ -6,15 +6,55 @@ import os
 import re
 import signal
 import sys
+import termios
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pexpect
+import ptyprocess
 
+from support.fork_server import Request
+from support.forked import can_fork, fork
 from support.waiting import PATIENCE
 
 PROMPT = "› "
 _ESCAPES = re.compile(r"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|\][^\x07]*\x07|[=>])")
+
+
+if TYPE_CHECKING:
+    _Base = pexpect.spawn[str]
+else:
+    _Base = pexpect.spawn  # has no types as it runs
+
+
+class _Spawn(_Base):
+    """A process behind a pseudo-terminal that is forked from one with all imports."""
+
+    def _spawnpty(self, args: list[bytes], **options: Any) -> ptyprocess.PtyProcess:
+        if not can_fork():
+            return super()._spawnpty(args, **options)  # type: ignore[misc]  # has no types
+        ours, theirs = os.openpty()
+        rows, columns = options.get("dimensions") or (24, 80)
+        termios.tcsetwinsize(theirs, (rows, columns))
+        arguments = [argument.decode() for argument in args[3:]]
+        request = Request(arguments=arguments, environ=dict(self.env or {}), folder=str(self.cwd), has_terminal=True)
+        process = fork(request, [theirs] * 3)
+        os.close(theirs)
+        return ptyprocess.PtyProcess(process, ours)
+
+
+def spawn_holdfast(*arguments: str, env: dict[str, str], cwd: Path, dimensions: tuple[int, int]) -> Any:
+    """Start `holdfast` in a terminal with this many rows and columns."""
+    return _Spawn(
+        sys.executable,
+        ["-m", "holdfast", *arguments],
+        env=env,
+        cwd=str(cwd),
+        dimensions=dimensions,
+        encoding="utf-8",
+        codec_errors="replace",
+        timeout=PATIENCE,
+    )
 
 
 class Terminal:
@@ -45,17 +85,8 @@ class Terminal:
         }
         (folder / "work").mkdir(parents=True, exist_ok=True)
         self.is_plain = "--plain" in arguments
-        command = ["-m", "holdfast", "chat", "--workspace", str(folder / "work"), *arguments]
-        self.child: Any = pexpect.spawn(
-            sys.executable,
-            command,
-            env=own,
-            cwd=str(folder),
-            dimensions=size,
-            encoding="utf-8",
-            codec_errors="replace",
-            timeout=PATIENCE,
-        )
+        command = ["chat", "--workspace", str(folder / "work"), *arguments]
+        self.child: Any = spawn_holdfast(*command, env=own, cwd=folder, dimensions=size)
         self.child.delaybeforesend = None
         self.seen: list[str] = []
 
