@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from holdfast.context.edits import Block, Item, Relevance, Trimmed, apply, from_json, to_json, tokens
-from holdfast.context.plan import protected_items, trim
+from holdfast.context.plan import Attempt, protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message
 from holdfast.providers import read
 from holdfast.settings import Trim
-from support.conversations import answer, call, ids_of, items, limits, reply, results, system, user
+from support.conversations import answer, call, ids_of, items, limits, reply, results, system, trim_rules, user
 
 WORDS = "a sentence about the matter at hand, of some length. " * 5
 
@@ -32,7 +32,7 @@ def kept(
 ) -> list[int]:
     """What is left after trimming to a limit, with no step below it unless asked for."""
     wanted = Trim(**({"hysteresis": 0.0} | settings))
-    edits = trim(window, budget=limits(safe), settings=wanted, query=query, scores=lambda: scores or {})
+    edits = trim(window, trim_rules(limits(safe), wanted, query=query), scores=lambda: scores or {})
     return ids_of(apply(window, edits))
 
 
@@ -43,17 +43,17 @@ class TestWhen:
         """Nothing is recorded."""
         window = items(chat())
         budget = limits(tokens(window) + 100)
-        assert trim(window, budget=budget, settings=Trim()) == ()
+        assert trim(window, trim_rules(budget)) == ()
 
     def test_an_empty_window_is_fine(self) -> None:
         """There is nothing to cut."""
-        assert trim([], budget=limits(100), settings=Trim()) == ()
+        assert trim([], trim_rules(limits(100))) == ()
 
     def test_over_the_limit_it_fits_afterwards(self) -> None:
         """In one edit."""
         window = items(chat())
         budget = limits(2_000)
-        edits = trim(window, budget=budget, settings=Trim())
+        edits = trim(window, trim_rules(budget))
         assert len(edits) == 1
         assert tokens(apply(window, edits)) <= 2_000
         assert edits[0].tokens_before == sum(item.tokens for item in window if item.id in edits[0].ids)
@@ -62,15 +62,15 @@ class TestWhen:
     def test_answers_that_will_have_to_be_inserted_count(self) -> None:
         """An open call costs what its error will cost."""
         window = items([user("x"), reply("", call("a"), call("b"), call("c")), user("y"), *chat(3)[1:]])
-        assert trim(window, budget=limits(tokens(window) + 50), settings=Trim(protected_recent=1))
+        assert trim(window, trim_rules(limits(tokens(window) + 50), Trim(protected_recent=1)))
 
     def test_switched_off_it_only_keeps_a_window_from_overflowing(self) -> None:
         """Then no room is kept for a block."""
         window = items(chat())
         budget = limits(tokens(window) - 100, recall=300)
-        assert trim(window, budget=budget, settings=Trim())
-        assert trim(window, budget=budget, settings=Trim(enabled=False)) == ()
-        assert trim(window, budget=limits(500, recall=500), settings=Trim(enabled=False, protected_recent=1))
+        assert trim(window, trim_rules(budget))
+        assert trim(window, trim_rules(budget, Trim(enabled=False))) == ()
+        assert trim(window, trim_rules(limits(500, recall=500), Trim(enabled=False, protected_recent=1)))
 
 
 class TestProtected:
@@ -134,7 +134,7 @@ class TestProtected:
     def test_all_of_it_can_be_had(self) -> None:
         """For those who want to shrink it instead."""
         window = items(chat())
-        assert [item.id for item in protected_items(window, settings=Trim(protected_recent=2))] == [1, 40, 41]
+        assert [item.id for item in protected_items(window, trim_rules(trim=Trim(protected_recent=2)))] == [1, 40, 41]
 
     def test_what_does_not_fit_is_an_error_before_anything_is_sent(self) -> None:
         """It says how much is needed, and how much there is."""
@@ -149,28 +149,28 @@ class TestProtected:
         window = items(conversation)
         budget = limits(450)
         with pytest.raises(WindowTooSmallError):
-            trim(window, budget=budget, settings=Trim())
-        edits = trim(window, budget=budget, settings=Trim(hysteresis=0.0), yields=True)
+            trim(window, trim_rules(budget))
+        edits = trim(
+            window, trim_rules(budget, Trim(hysteresis=0.0)), attempt=Attempt(shortens_reply=False, yields=True)
+        )
         left = ids_of(apply(window, edits))
         assert 8 not in left
         assert {1, 9, 10, 11} <= set(left)
         assert edits[0].reason == "too large to stay next to what is new"
-        must = protected_items(window, settings=Trim(), must_stay=True)
+        must = protected_items(window, trim_rules(), must_stay=True)
         assert [item.id for item in must] == [1, 10, 11]
-        assert [
-            item.id for item in protected_items(window, settings=Trim(), must_stay=True, question_follows=True)
-        ] == [1]
+        assert [item.id for item in protected_items(window, trim_rules(question_follows=True), must_stay=True)] == [1]
 
     def test_room_for_a_block_is_given_up_first(self) -> None:
         """Then, as a last resort, room for the reply."""
         window = items(chat())
-        need = sum(item.tokens for item in protected_items(window, settings=Trim())) + 40
-        edits = trim(window, budget=limits(need - 300, recall=300), settings=Trim())
+        need = sum(item.tokens for item in protected_items(window, trim_rules())) + 40
+        edits = trim(window, trim_rules(limits(need - 300, recall=300)))
         assert tokens(apply(window, edits)) <= need
         tight = limits(need - 100, window=2 * need)
         with pytest.raises(WindowTooSmallError):
-            trim(window, budget=tight, settings=Trim())
-        edits = trim(window, budget=tight, settings=Trim(), last_resort=True)
+            trim(window, trim_rules(tight))
+        edits = trim(window, trim_rules(tight), attempt=Attempt())
         assert tokens(apply(window, edits)) <= tight.ceiling
 
 
@@ -188,7 +188,7 @@ class TestRelevance:
         window = items(chat(10))
         scores = {2: 0.254, 3: 8.0, 10: 7.0, 12: 9.0}
         budget = limits(730)
-        (edit,) = trim(window, budget=budget, settings=Trim(hysteresis=0.0), query="why", scores=lambda: scores)
+        (edit,) = trim(window, trim_rules(budget, Trim(hysteresis=0.0), query="why"), scores=lambda: scores)
         change = edit.change
         assert isinstance(change, Trimmed)
         assert change.relevance == Relevance(scores=((2, 0.25),), least_kept=7.0, best=9.0)
@@ -196,26 +196,23 @@ class TestRelevance:
 
     def test_scores_of_protected_messages_alone_do_not_decide(self) -> None:
         """The question itself matches the question best. What can leave goes by its age, and the reason says so."""
-        (edit,) = trim(items(chat(10)), budget=limits(730), settings=Trim(), query="why", scores=lambda: {21: 9.0})
+        (edit,) = trim(items(chat(10)), trim_rules(limits(730), query="why"), scores=lambda: {21: 9.0})
         assert edit.reason == "oldest"
         assert isinstance(edit.change, Trimmed)
         assert edit.change.relevance is None
 
     def test_a_cut_by_age_has_no_scores(self) -> None:
         """Also as it is stored."""
-        (edit,) = trim(items(chat(10)), budget=limits(730), settings=Trim(), query="why")
+        (edit,) = trim(items(chat(10)), trim_rules(limits(730), query="why"))
         assert to_json(edit)["change"] == {"kind": "trimmed", "limit": limits(730).safe_limit}
 
     def test_a_short_question_recalls_nothing(self) -> None:
         """Then the oldest go, for safety is not skipped."""
         window = items(chat(10))
-        edits = trim(window, budget=limits(1_100), settings=Trim(), query="ok", scores=lambda: {2: 9.0})
+        edits = trim(window, trim_rules(limits(1_100), query="ok"), scores=lambda: {2: 9.0})
         assert edits[0].ids[0] == 2
         assert edits[0].reason == "oldest"
-        assert (
-            trim(window, budget=limits(1_100), settings=Trim(), query="okay", scores=lambda: {2: 9.0})[0].reason
-            != "oldest"
-        )
+        assert trim(window, trim_rules(limits(1_100), query="okay"), scores=lambda: {2: 9.0})[0].reason != "oldest"
 
     def test_without_scores_the_oldest_go(self) -> None:
         """One after the other."""
@@ -281,18 +278,18 @@ class TestSticky:
         """Also where it just fits."""
         window = items(chat())
         for safe in (650, 700, 1_200, 3_000):
-            after = apply(window, trim(window, budget=limits(safe), settings=Trim(hysteresis=0.0)))
-            assert trim(after, budget=limits(safe), settings=Trim(hysteresis=0.0)) == ()
+            after = apply(window, trim(window, trim_rules(limits(safe), Trim(hysteresis=0.0))))
+            assert trim(after, trim_rules(limits(safe), Trim(hysteresis=0.0))) == ()
 
     def test_a_cut_goes_well_below_the_limit(self) -> None:
         """By a share of the window, as far as what is protected allows."""
         window = items(chat(40))
         budget = limits(5_000, window=10_000)
-        after = apply(window, trim(window, budget=budget, settings=Trim(hysteresis=0.15)))
+        after = apply(window, trim(window, trim_rules(budget, Trim(hysteresis=0.15))))
         assert 3_200 < tokens(after) <= 3_500
         tight = limits(1_200, window=10_000)
-        must = sum(item.tokens for item in protected_items(window, settings=Trim()))
-        after = apply(window, trim(window, budget=tight, settings=Trim(hysteresis=0.9)))
+        must = sum(item.tokens for item in protected_items(window, trim_rules()))
+        after = apply(window, trim(window, trim_rules(tight, Trim(hysteresis=0.9))))
         assert must < tokens(after) <= (must + 1_200) / 2 + 32
 
     def test_blocks_recalled_before_go_with_a_cut(self) -> None:
@@ -300,7 +297,7 @@ class TestSticky:
         window = items(chat(10))
         full = tokens(window)
         window[1] = replace(window[1], block=Block("<r>", 900))
-        edits = trim(window, budget=limits(full + 200), settings=Trim(hysteresis=0.0))
+        edits = trim(window, trim_rules(limits(full + 200), Trim(hysteresis=0.0)))
         assert edits[0].ids == ()
         assert edits[0].reason == "room for what is new"
         assert tokens(apply(window, edits)) == full

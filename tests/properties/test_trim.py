@@ -1,4 +1,4 @@
-"""Trimming fits the limit, keeps what is protected_items, cuts whole units, and does nothing twice."""
+"""Trimming fits the limit, keeps what is protected, cuts whole units, and does nothing twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from holdfast.context.plan import added_tokens, protected_items, trim
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, units
 from holdfast.settings import Trim
-from support.conversations import answer, call, items, limits, reply, results, user
+from support.conversations import answer, call, items, limits, reply, results, trim_rules, user
 from support.strategies import conversations, examples
 
 slow = settings(max_examples=examples(100), deadline=None, suppress_health_check=list(HealthCheck))
@@ -52,14 +52,14 @@ def test_a_trimmed_window_fits_and_stays_as_it_is(
     window = items(conversation, pinned=pinned)
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))), recall=20)
     try:
-        edits = trim(window, budget=budget, settings=settings_, query=query, scores=lambda: scores)
+        edits = trim(window, trim_rules(budget, settings_, query=query), scores=lambda: scores)
     except WindowTooSmallError:
-        must = protected_items(window, settings=settings_)
+        must = protected_items(window, trim_rules(trim=settings_))
         assert tokens(must) + added_tokens(units([item.message for item in must])) > budget.prompt
         return
     after = apply(window, edits)
     assert tokens(after) + added_tokens(units([item.message for item in after])) <= budget.prompt
-    assert trim(after, budget=budget, settings=settings_, query=query, scores=lambda: scores) == ()
+    assert trim(after, trim_rules(budget, settings_, query=query), scores=lambda: scores) == ()
 
 
 @slow
@@ -71,12 +71,12 @@ def test_what_is_protected_stays_and_units_go_whole(
     window = items(conversation, pinned=data.draw(st.lists(st.integers(1, 40), max_size=2)))
     budget = limits(data.draw(st.integers(50, max(51, tokens(window)))))
     try:
-        edits = trim(window, budget=budget, settings=settings_, query=query, scores=lambda: scores)
+        edits = trim(window, trim_rules(budget, settings_, query=query), scores=lambda: scores)
     except WindowTooSmallError:
         reject()
     left = [item.id for item in apply(window, edits)]
     assert left == sorted(left)
-    assert set(left) >= {item.id for item in protected_items(window, settings=settings_)}
+    assert set(left) >= {item.id for item in protected_items(window, trim_rules(trim=settings_))}
     for unit in units(conversation):
         numbers = set(range(unit.start + 1, unit.stop + 1))
         assert numbers <= set(left) or numbers.isdisjoint(left)
@@ -89,7 +89,7 @@ def test_no_more_goes_than_has_to(conversation: list[Message], scores: dict[int,
     window = items(conversation)
     budget = limits(max(200, tokens(window) // 2))
     try:
-        edits = trim(window, budget=budget, settings=Trim(hysteresis=0.0), query="why", scores=lambda: scores)
+        edits = trim(window, trim_rules(budget, Trim(hysteresis=0.0), query="why"), scores=lambda: scores)
     except WindowTooSmallError:
         return
     gone = {number for edit in edits for number in edit.ids}

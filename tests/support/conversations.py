@@ -8,10 +8,11 @@ from typing import Any
 from holdfast import providers
 from holdfast.context.budget import Budget
 from holdfast.context.edits import Edit, Item, apply, in_force
-from holdfast.context.plan import Plan, plan_edits
+from holdfast.context.plan import Plan, Rules, plan_edits
 from holdfast.context.validate import ValidWindow, validate
 from holdfast.memory.block import Marks
 from holdfast.messages import Image, Message, Part, Text, Thinking, ToolCall, ToolResult
+from holdfast.settings import Pruning, Settings, Trim
 from holdfast.tokens import count_message
 
 __all__ = [
@@ -96,6 +97,21 @@ def limits(safe: int, *, window: int | None = None, recall: int = 0) -> Budget:
         live_recall=2 * recall,
         soft_threshold=0,
         history=size // 2,
+    )
+
+
+def trim_rules(
+    budget: Budget | None = None, trim: Trim | None = None, *, query: str = "", question_follows: bool = False
+) -> Rules:
+    """Return the rules of a cut without pruning: everything that is protected stays if it fits."""
+    budget = budget or limits(0)
+    trim = trim or Trim()
+    return Rules(
+        budget=budget,
+        settings=Settings(trim=trim, pruning=Pruning(mode="off")),
+        usual=budget.safe_limit if trim.enabled else budget.prompt,
+        query=query,
+        question_follows=question_follows,
     )
 
 

@@ -9,10 +9,8 @@ fit, they are removed too, the largest first, except those that the next reply a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from itertools import product
 from typing import Final, Literal, TypeAlias
 
 from holdfast.context.budget import Budget
@@ -20,7 +18,7 @@ from holdfast.context.edits import Edit, Item, OverviewAdded, Recalled, Relevanc
 from holdfast.context.prune import prune, shorten_old, shrink_results
 from holdfast.errors import WindowTooSmallError
 from holdfast.messages import Message, Text, Unit, units
-from holdfast.settings import Settings, Trim
+from holdfast.settings import Settings
 from holdfast.tokens import MESSAGE_TOKENS, TokenCounter, count_text
 
 EXTRA_SHARE: Final = 0.1
@@ -37,28 +35,63 @@ Scores: TypeAlias = Callable[[], Mapping[int, float]]
 """Returns the relevance of messages by archive number. It is called only if a message has to be removed."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attempt:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
     """One attempt to make a window fit.
 
     Attributes:
         shrink: What happens to the tool results of protected messages.
+        shortens_reply: Whether the reply may get less room.
         yields: Whether protected messages that need not stay may leave the window.
     """
 
     shrink: Literal["no", "shorten", "clear"] = "no"
+    shortens_reply: bool = True
     yields: bool = False
 
 
+FIRST_ATTEMPT: Final = Attempt(shortens_reply=False)
 _ATTEMPTS: Final = (
-    _Attempt(),
-    _Attempt(shrink="shorten"),
+    FIRST_ATTEMPT,
+    Attempt(shrink="shorten"),
     # An excerpt of a result is worth more than an old message, but an empty result is worth less.
-    _Attempt(yields=True),
-    _Attempt(shrink="shorten", yields=True),
-    _Attempt(shrink="clear", yields=True),
+    Attempt(yields=True),
+    Attempt(shrink="shorten", yields=True),
+    Attempt(shrink="clear", yields=True),
 )
 """The attempts to make a window fit, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """What the edits of one window follow from, in every attempt to make it fit.
+
+    Attributes:
+        budget: The room for the prompt, the block and the reply.
+        settings: Those of the session.
+        usual: The tokens above which messages are removed.
+        query: The user's question.
+        tool: The name of the tool that shows archived messages, if the model has one.
+        question_follows: Whether the caller sends the question after the window.
+        is_recalling: Whether recall can bring back what leaves the window.
+        is_recorded: Whether the edits are recorded. If not, they are planned again for the next request.
+        count: Counts the tokens of a text.
+    """
+
+    budget: Budget
+    settings: Settings
+    usual: int
+    query: str = ""
+    tool: str = ""
+    question_follows: bool = False
+    is_recalling: bool = True
+    is_recorded: bool = True
+    count: TokenCounter = count_text
+
+    @property
+    def is_sharing(self) -> bool:
+        """Whether protected messages that need not stay share the room with older messages, half and half."""
+        return self.is_recorded and self.settings.pruning.mode != "off"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +138,9 @@ def plan_edits(
     Raises:
         WindowTooSmallError: What the next reply answers does not fit, or what is pinned.
     """
-    pruning = settings.pruning
-    pruning_edits = prune(items, standing, pruning=pruning, window=budget.window, idle=idle, tool=tool, count=count)
+    pruning_edits = prune(
+        items, standing, pruning=settings.pruning, window=budget.window, idle=idle, tool=tool, count=count
+    )
     pruned = Plan(items).add(pruning_edits)
     rooms = [0]  # for a block
     if is_recalling and not _has_block(items):
@@ -116,83 +150,80 @@ def plan_edits(
         usual = _find_usual_limit(
             items, budget, settings=settings, reserved=rooms[0], question_follows=question_follows
         )
+    rules = Rules(
+        budget=budget,
+        settings=settings,
+        usual=usual,
+        query=query,
+        tool=tool,
+        question_follows=question_follows,
+        is_recalling=is_recalling,
+        is_recorded=is_recorded,
+        count=count,
+    )
+    # A cut costs the provider's cache, so whatever else saves tokens is done at the same time.
+    is_due = rules.is_sharing and _is_cut_due(pruned.items, rules, reserved=rooms[0])
+    if is_due:
+        pruned = _shorten_results(pruned, standing, rules)
+    for reserved in rooms:
+        try:
+            return _make_fit(pruned, standing, rules, scores=scores, reserved=reserved, goes_deep=is_due)
+        except WindowTooSmallError as error:
+            too_small = error
+    raise too_small
 
-    shortens = is_recorded and pruning.mode != "off"
 
-    def cut(
-        items: Sequence[Item], attempt: _Attempt, *, reserved: int, scores: Scores, goes_deep: bool
-    ) -> tuple[Edit, ...]:
-        """Cut a window in one of the attempts."""
-        return trim(
-            items,
-            budget=budget,
-            settings=settings.trim,
-            query=query,
-            scores=scores,
-            last_resort=attempt != _ATTEMPTS[0],
-            yields=attempt.yields,
-            question_follows=question_follows,
-            is_recalling=is_recalling,
-            is_recorded=is_recorded,
-            reserved=reserved,
-            usual=usual,
-            is_sharing=shortens,
-            goes_deep=goes_deep,
-        )
+def _is_cut_due(items: Sequence[Item], rules: Rules, *, reserved: int) -> bool:
+    """Return whether messages have to be removed; not if the first attempt to do so fails."""
+    try:
+        return bool(trim(items, rules, reserved=reserved))
+    except WindowTooSmallError:
+        return False
 
-    is_due = False
-    if shortens:
-        with suppress(WindowTooSmallError):
-            is_due = bool(cut(pruned.items, _ATTEMPTS[0], reserved=rooms[0], scores=dict, goes_deep=False))
-    if is_due:  # the cut costs the provider's cache, so whatever else saves tokens is done at the same time
-        pruned = pruned.add(
-            shorten_old(
-                pruned.items,
-                (*standing, *pruned.edits),
-                pruning=pruning,
-                window=budget.window,
-                limit=budget.safe_limit,
-                tool=tool,
-                count=count,
-            )
-        )
-        pruned = pruned.add(
-            _shorten_protected(
-                pruned,
-                standing,
-                settings=settings,
-                limit=budget.safe_limit,
-                tool=tool,
-                question_follows=question_follows,
-                count=count,
-            )
-        )
-    for reserved, attempt in product(rooms, _ATTEMPTS):
-        if attempt == _ATTEMPTS[0]:
-            plan = pruned
-            excess = 0
+
+def _shorten_results(plan: Plan, standing: Sequence[Edit], rules: Rules) -> Plan:
+    """Shorten old tool results, and the longest protected ones if all that is protected is too long."""
+    old = shorten_old(
+        plan.items,
+        (*standing, *plan.edits),
+        pruning=rules.settings.pruning,
+        window=rules.budget.window,
+        limit=rules.budget.safe_limit,
+        tool=rules.tool,
+        count=rules.count,
+    )
+    plan = plan.add(old)
+    # An excerpt of a result of the last calls is worth more than none.
+    spans = _group_spans(plan.items, rules)
+    optional: list[Item] = []
+    taken = 0
+    for span in spans:
+        if span.protected and not span.must_stay:
+            optional += span.items
+            taken += span.tokens
+    excess = taken - _find_optional_room(spans, limit=rules.budget.safe_limit) // 2
+    return plan.add(_shrink(optional, (*standing, *plan.edits), rules, excess=excess))
+
+
+def _make_fit(
+    pruned: Plan, standing: Sequence[Edit], rules: Rules, *, scores: Scores, reserved: int, goes_deep: bool
+) -> Plan:
+    """Return the plan of the first attempt that makes a window fit next to a block of `reserved` tokens.
+
+    Raises:
+        WindowTooSmallError: None does.
+    """
+    plan = pruned
+    excess = 0
+    for attempt in _ATTEMPTS:
         if attempt.shrink == "no":
             plan = pruned
         else:
-            protected = protected_items(
-                plan.items,
-                settings=settings.trim,
-                must_stay=attempt.yields,
-                question_follows=question_follows,
-            )
-            shrunk = shrink_results(
-                protected,
-                (*standing, *plan.edits),
-                excess=excess,
-                pruning=pruning,
-                clear=attempt.shrink == "clear",
-                limit=budget.safe_limit,
-                tool=tool,
-                count=count,
-            )
+            protected = protected_items(plan.items, rules, must_stay=attempt.yields)
+            shrunk = _shrink(protected, (*standing, *plan.edits), rules, excess=excess, clear=attempt.shrink == "clear")
             plan = plan.add(shrunk)
         try:
-            edits = cut(plan.items, attempt, reserved=reserved, scores=scores, goes_deep=is_due)
+            edits = trim(plan.items, rules, attempt=attempt, scores=scores, reserved=reserved, goes_deep=goes_deep)
         except WindowTooSmallError as error:
             too_small = error
             excess = error.needed - error.limit + int(EXTRA_SHARE * error.limit)
@@ -201,35 +232,19 @@ def plan_edits(
     raise too_small
 
 
-def _shorten_protected(
-    plan: Plan,
-    standing: Sequence[Edit],
-    *,
-    settings: Settings,
-    limit: int,
-    tool: str,
-    question_follows: bool,
-    count: TokenCounter,
+def _shrink(
+    items: Sequence[Item], edits: Sequence[Edit], rules: Rules, *, excess: int, clear: bool = False
 ) -> tuple[Edit, ...]:
-    """Shorten the longest results of protected messages that need not stay, if all that is protected is too long.
-
-    An excerpt of a result of the last calls is worth more than none.
-    """
-    spans = _group_spans(plan.items, settings.trim.protected_recent, question_follows=question_follows)
-    excess = -_find_optional_room(spans, limit=limit) // 2
-    optional: list[Item] = []
-    for span in spans:
-        if span.protected and not span.must_stay:
-            optional += span.items
-            excess += span.tokens
+    """Shorten or clear the longest results of these items until `excess` tokens are saved."""
     return shrink_results(
-        optional,
-        (*standing, *plan.edits),
+        items,
+        edits,
         excess=excess,
-        pruning=settings.pruning,
-        limit=limit,
-        tool=tool,
-        count=count,
+        pruning=rules.settings.pruning,
+        clear=clear,
+        limit=rules.budget.safe_limit,
+        tool=rules.tool,
+        count=rules.count,
     )
 
 
@@ -256,81 +271,73 @@ class _Span:
 
 def trim(
     items: Sequence[Item],
+    rules: Rules,
     *,
-    budget: Budget,
-    settings: Trim,
-    query: str = "",
+    attempt: Attempt = FIRST_ATTEMPT,
     scores: Scores = dict,
-    last_resort: bool = False,
-    yields: bool = False,
-    question_follows: bool = False,
-    is_recalling: bool = True,
-    is_recorded: bool = True,
     reserved: int = 0,
-    usual: int | None = None,
-    is_sharing: bool = False,
     goes_deep: bool = False,
 ) -> tuple[Edit, ...]:
     """Return the cut that makes a window fit; nothing if it fits already.
 
     If the protected messages do not fit next to a recalled block, the block gets less room, but at least `reserved`
-    tokens; as a last resort, the reply gets less. If that is not enough and protected messages may yield, the largest
-    of them are removed, except those that must stay. With trimming switched off, or without recall, a window is only
-    kept from overflowing; without recall, the oldest messages are removed.
+    tokens; after the first attempt, the reply gets less too. If that is not enough and protected messages may yield,
+    the largest of them are removed, except those that must stay. With trimming switched off, or without recall, a
+    window is only kept from overflowing; without recall, the oldest messages are removed.
 
-    A cut goes down by `hysteresis`, but removes at most half of what need not stay. `usual` is the limit above which it
-    is made. If protected messages are `is_sharing`, those that need not stay are protected only as far as they take no
-    more than the other half. A cut that `goes_deep` is made even if the window fits, unless it is small enough for it.
+    A cut goes down by `hysteresis`, but removes at most half of what need not stay. If protected messages share the
+    room, those that need not stay are protected only as far as they take no more than the other half. A cut that
+    `goes_deep` is made even if the window fits, unless it is small enough for it.
 
     Raises:
         WindowTooSmallError: The protected messages do not fit; if these may yield, those that must stay do not.
     """
-    if usual is None:
-        usual = budget.prompt
-        if settings.enabled and is_recalling:
-            usual = budget.safe_limit
-    if not goes_deep and _fits(items, usual, budget):
+    budget = rules.budget
+    settings = rules.settings.trim
+    if not goes_deep and _fits(items, rules.usual, budget):
         return ()
-    spans = _group_spans(items, settings.protected_recent, question_follows=question_follows)
-    if is_sharing:
+    spans = _group_spans(items, rules)
+    if rules.is_sharing:
         spans = _limit_protected(spans, limit=budget.safe_limit)
-    max_limit = (budget.ceiling if last_resort else budget.prompt) - reserved
+    max_limit = (budget.ceiling if attempt.shortens_reply else budget.prompt) - reserved
     needed = _protected_tokens(spans)
-    if yields and needed > max_limit:
+    if attempt.yields and needed > max_limit:
         spans = _yield_largest(spans, excess=needed - budget.prompt + reserved)
         needed = _protected_tokens(spans)
     if needed > max_limit:
         raise WindowTooSmallError(needed=needed, limit=max_limit)
-    if needed <= usual:
-        limit = left = usual
+    if needed <= rules.usual:
+        limit = rules.usual
+        left = rules.usual
     elif needed <= budget.prompt - reserved:
         # Until the next cut, a small block may take room of the reply: with so little room, cuts would be frequent.
         limit = min(budget.prompt, budget.ceiling - reserved)
         left = budget.prompt - reserved
     else:
-        limit = left = max_limit
+        limit = max_limit
+        left = max_limit
     if not goes_deep and _fits(items, limit, budget):
         return ()
     fixed = needed
-    if is_sharing:
+    if rules.is_sharing:
         fixed = _fixed_tokens(spans)
         left = min(left, max(needed, budget.safe_limit))
     depth = settings.hysteresis
-    if not is_recorded:  # memory fails, and nothing brings back what leaves
+    if not rules.is_recorded:  # memory fails, and nothing brings back what leaves
         depth /= 2
     target = max(left - int(depth * budget.window), (fixed + left) // 2, needed)
     if goes_deep and _fits(items, target, budget):
         return ()
     known: Mapping[int, float] = {}
-    if is_recalling and len(query.strip()) >= settings.min_query_chars:
+    if rules.is_recalling and len(rules.query.strip()) >= settings.min_query_chars:
         known = scores()
     step = limit - target
     excess = added_tokens(()) + sum(span.tokens for span in spans) - limit
-    if is_recorded:
+    if rules.is_recorded:
         excess += step
     elif step > 0:  # in whole steps: the next request makes the same cut again until it needs one step more
         excess = step * (excess // step + 1)
-    oldest = _OLDEST if is_recalling else _LAST_RESORT
+    oldest = _OLDEST if rules.is_recalling else _LAST_RESORT
     return (_make_cut(items, spans, known, excess=excess, limit=budget.safe_limit, oldest=oldest),)
 
 
@@ -481,22 +488,20 @@ def added_tokens_of(messages: Sequence[Message]) -> int:
     return VALIDATION_MARGIN
 
 
-def protected_items(
-    items: Sequence[Item], *, settings: Trim, must_stay: bool = False, question_follows: bool = False
-) -> list[Item]:
+def protected_items(items: Sequence[Item], rules: Rules, *, must_stay: bool = False) -> list[Item]:
     """Return the items that are trimmed only if they do not fit; with `must_stay` those that are never trimmed."""
     kept: list[Item] = []
-    for span in _group_spans(items, settings.protected_recent, question_follows=question_follows):
+    for span in _group_spans(items, rules):
         is_kept = span.must_stay if must_stay else span.protected
         if is_kept:
             kept += span.items
     return kept
 
 
-def _group_spans(items: Sequence[Item], recent: int, *, question_follows: bool = False) -> list[_Span]:
+def _group_spans(items: Sequence[Item], rules: Rules) -> list[_Span]:
     grouped = units([item.message for item in items])
-    newest = _newest_indexes(items, grouped, recent)
-    current = _required_indexes(items, grouped, question_follows=question_follows)
+    newest = _newest_indexes(items, grouped, rules.settings.trim.protected_recent)
+    current = _required_indexes(items, grouped, question_follows=rules.question_follows)
     protected_ids = _ids_of_units(items, grouped, newest | current)
     required_ids = _ids_of_units(items, grouped, current)
     margin = added_tokens(())
@@ -587,8 +592,8 @@ def recall_room(items: Sequence[Item], budget: Budget, *, position: Position) ->
     """Return how many tokens the next block may take.
 
     That is at most the cap, and at most what is left of the window; for a small block, the reply may get less. At the
-    tail all blocks in the window count
-    together, and a question that has a block gets no second one, so that the same request gives the same window.
+    tail all blocks in the window count together, and a question that has a block gets no second one, so that the same
+    request gives the same window.
     """
     taken = tokens(items) + added_tokens_of([item.message for item in items])
     left = max(budget.prompt - taken, min(budget.small_recall, budget.ceiling - taken))
