@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import chain
+from itertools import chain, groupby
 from typing import Any, Final, TypeAlias
 
 from holdfast import providers
@@ -172,19 +172,20 @@ class History:
             scale: How many tokens the provider counts for each of ours.
         """
         longest = 0
-        reply = 0  # several messages in a row are one reply
         replies = 0
-        for item in reversed(self.messages):
-            if item.message.role != "assistant":
-                replies += reply > 0
-                reply = 0
-                if replies == MAX_REPLIES:
-                    break
+        # Several messages of the assistant in a row are one reply.
+        for role, group in groupby(reversed(self.messages), key=lambda item: item.message.role):
+            if role != "assistant":
                 continue
-            usage = item.message.usage
-            reported = usage.output if usage is not None else 0
-            reply += max(int(scale * item.tokens), reported)
+            reply = 0
+            for item in group:
+                usage = item.message.usage
+                reported = usage.output if usage is not None else 0
+                reply += max(int(scale * item.tokens), reported)
             longest = max(longest, reply)
+            replies += 1
+            if replies == MAX_REPLIES:
+                break
         return longest
 
     # --- reading a request -----------------------------------------------------------

@@ -89,7 +89,10 @@ WEAK_BLOCK: Final = 300
 SURE: Final = 1.0
 """The confidence of a match that is worth a larger block than the one for which there is room."""
 MIN_LARGER: Final = 1.25
-"""How much larger than the block for which there is room one must be that is worth the earlier blocks."""
+"""How much larger than the block for which there is room one must be that is worth the earlier blocks.
+
+A few lines more are not: without the earlier blocks, the provider reads most of the window again at the full price.
+"""
 TOO_WEAK: Final = "earlier blocks take the room for recalled text, and the message asks nothing that is worth a cut"
 
 
@@ -480,16 +483,20 @@ def _recall(
         cleared_room = recall_room(items, request.limits, position=position)
         if cleared_room >= MIN_BLOCK:
             more, larger = recall(items, cleared_room)
-            is_larger = larger is not None
-            if larger is not None and block is not None:
-                is_larger = larger.tokens_after > MIN_LARGER * block.tokens_after
-            if larger is not None and is_larger and _is_worth_a_cut(more, plan.items, texts):
+            if larger is not None and _is_much_larger(larger, block) and _is_worth_a_cut(more, plan.items, texts):
                 return more, (*cleared, larger)
             if block is None:
                 found = _explain_kept_blocks(more, plan.items)
     if block is None:
         return found, ()
     return found, (block,)
+
+
+def _is_much_larger(larger: Edit, block: Edit | None) -> bool:
+    """Return whether a block has so much more than the one for which there is room."""
+    if block is None:
+        return True
+    return larger.tokens_after > MIN_LARGER * block.tokens_after
 
 
 def _is_worth_a_cut(recall: Recall, items: Sequence[Item], texts: Sequence[str]) -> bool:

@@ -246,9 +246,7 @@ class Agent:
             return most
         report = window.report
         left = int(report.raw_max_tokens - report.token_scale * report.total_tokens)
-        if left < most:
-            most = max(1, left)
-        return most
+        return max(1, min(most, left))
 
     @property
     def is_first_run(self) -> bool:

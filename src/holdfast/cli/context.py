@@ -161,9 +161,8 @@ def _print_changes(screen: Console, report: ContextReport) -> None:
         line.append(f" {what}")
         line.append(f", {human_tokens(change.tokens_before)} → {human_tokens(change.tokens_after)} tokens")
         screen.print(line.append(f": {change.reason}", style="dim"))
-        best = max((hit.score for hit in report.recalled), default=0.0)
-        for hit in report.recalled if change.kind == "recalled" else ():
-            screen.print(format_hit(hit, best=best), no_wrap=True, overflow="ellipsis")
+        if change.kind == "recalled":
+            _print_hits(screen, report.recalled)
     if report.recall_reason:
         screen.print(Styled(f"No block: {report.recall_reason}", style="dim"))
     _print_repairs(screen, report.repairs)
@@ -178,6 +177,13 @@ def _print_repairs(screen: Console, repairs: Sequence[str]) -> None:
         more = f", and {times - 1} more like it" if times > 1 else ""
         first = printable(repairs[rules.index(rule)])
         screen.print(Styled(f"repaired for the provider: {first}{more}", style="dim"))
+
+
+def _print_hits(screen: Console, hits: Sequence[Hit]) -> None:
+    """Print recalled passages, one a line."""
+    best = max((hit.score for hit in hits), default=0.0)
+    for hit in hits:
+        screen.print(format_hit(hit, best=best), no_wrap=True, overflow="ellipsis")
 
 
 def format_hit(hit: Hit, *, best: float) -> Styled:
@@ -295,9 +301,7 @@ def print_diff(*, file: Path, full: bool, as_json: bool, **options: Any) -> None
     screen.print()
     for (status, _, _), group in groupby(entries, key=lambda entry: (entry.status, entry.turn, entry.reason)):
         _print_group(screen, status, list(group), full=full)
-    best = max((hit.score for hit in report.recalled), default=0.0)
-    for hit in report.recalled:
-        screen.print(format_hit(hit, best=best), no_wrap=True, overflow="ellipsis")
+    _print_hits(screen, report.recalled)
 
 
 # --- the comparison ----------------------------------------------------------------

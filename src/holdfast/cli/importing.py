@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -22,6 +22,23 @@ from holdfast.text import plural
 
 _MAX_LISTED: Final = 3
 """The maximum number of skipped files that are listed; --json lists all."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Request:
+    """What is imported.
+
+    Attributes:
+        paths: The files and folders.
+        format: That of the sessions; None if each is recognised.
+        whose: The options that name the scope of the sessions.
+        vectors: Whether what was imported is embedded.
+    """
+
+    paths: tuple[Path, ...]
+    format: str | None
+    whose: Mapping[str, Any]
+    vectors: bool
 
 
 @dataclass(slots=True)
@@ -57,10 +74,15 @@ class _Result:
         if self.stripped:
             echo(f"Recalled text was removed from {plural(self.stripped, 'message')}.")
 
-    def find_changed(self, paths: Sequence[Path], *, format_: str | None) -> Iterator[transcripts.SessionRef]:
+    def find_changed(self, paths: Iterable[Path], *, format: str | None) -> Iterator[transcripts.SessionRef]:
+        """Find the sessions that were not seen yet, or not in their present size."""
         for path in paths:
-            refs = list(self._find(path)) if format_ is None else [transcripts.describe(path, format=format_)]
-            self.empty += [] if refs else [str(path)]
+            if format is None:
+                refs = list(self._find(path))
+            else:
+                refs = [transcripts.describe(path, format=format)]
+            if not refs:
+                self.empty.append(str(path))
             for ref in refs:
                 if self.seen.get(ref.path) != (ref.size, ref.modified):
                     self.seen[ref.path] = (ref.size, ref.modified)
@@ -74,12 +96,12 @@ class _Result:
         )
 
     def import_session(
-        self, memory: Memory, ref: transcripts.SessionRef, whose: dict[str, Any], stored: Collection[Scope]
+        self, memory: Memory, ref: transcripts.SessionRef, *, whose: Mapping[str, Any], stored: Collection[Scope]
     ) -> None:
         """Archive one session; what cannot be read is added to the problems."""
         try:
             transcript = transcripts.read(ref.path, format=ref.format)
-            scope, _ = scope_of(**whose | {"project": "", "session": whose["session"] or transcript.session})
+            scope, _ = scope_of(**{**whose, "project": "", "session": whose["session"] or transcript.session})
             if whose["project"] is not None:
                 scope = replace(scope, project=whose["project"])
             elif scope not in stored:  # a session that an earlier version stored without a project stays there
@@ -97,26 +119,18 @@ class _Result:
         except (InputError, MissingExtraError) as error:
             self.problems.append(str(error))
 
-    def watch(
-        self,
-        memory: Memory,
-        paths: tuple[Path, ...],
-        whose: dict[str, Any],
-        *,
-        vectors: bool,
-        every: float,
-        format_: str | None,
-    ) -> None:
+    def watch(self, memory: Memory, request: _Request, *, every: float) -> None:
         """Archive what is added, until Ctrl-C. Between two checks only the size and time of each session are kept."""
         echo("Watching. Press Ctrl-C to stop.", err=True)
         with suppress(KeyboardInterrupt):
             while True:
                 time.sleep(every)
                 added = _Result(seen=self.seen)
-                _import_all(memory, paths, whose, added, vectors=vectors, format_=format_)
+                _import_all(memory, request, added)
                 if added.new:
                     echo(f"{plural(added.new, 'new message')} of {plural(added.sessions, 'session')}.")
-                self.messages, self.new = self.messages + added.new, self.new + added.new
+                self.messages += added.new
+                self.new += added.new
 
 
 def import_paths(
@@ -136,13 +150,14 @@ def import_paths(
         plugin = Path(os.environ.get("OPENCLAW_STATE_DIR") or Path.home() / ".openclaw") / "memory" / "context"
         places = transcripts.default_places(os.environ, Path.home())
         paths = (*paths, *(place.folder for place in places), *filter(is_folder, [plugin]))
+    request = _Request(paths=paths, format=format_, whose=whose, vectors=vectors)
     result = _Result()
     with open_memory(home, create=True) as memory:
-        _import_all(memory, paths, whose, result, vectors=vectors, format_=format_)
+        _import_all(memory, request, result)
         if not as_json:
             result.print()
         if watch:
-            result.watch(memory, paths, whose, vectors=vectors, every=every, format_=format_)
+            result.watch(memory, request, every=every)
     if as_json:
         data = asdict(result)
         del data["seen"]
@@ -151,41 +166,41 @@ def import_paths(
         raise no_transcript(result.empty)
 
 
-def _import_all(
-    memory: Memory,
-    paths: tuple[Path, ...],
-    whose: dict[str, Any],
-    result: _Result,
-    *,
-    vectors: bool,
-    format_: str | None,
-) -> None:
+def _import_all(memory: Memory, request: _Request, result: _Result) -> None:
+    """Archive what a request names, and add to the result."""
     from holdfast.cli.console import Progress  # noqa: PLC0415 - only this command draws one
 
-    if not paths:
+    if not request.paths:
         result.problems.append(f"no known agent has sessions in {Path.home()}: name files or folders")
     before = memory.store.counts()["messages"]
     exports: list[Path] = []
     folders: list[Path] = []
-    if format_ is None:
-        exports = list(filter(transfer.claims, paths))
-        folders = list(filter(is_folder, paths))
-    refs = list(result.find_changed([path for path in paths if path not in (*exports, *folders)], format_=format_))
+    transcript_paths: list[Path] = []
+    for path in request.paths:
+        if request.format is not None:
+            transcript_paths.append(path)
+        elif transfer.claims(path):
+            exports.append(path)
+        elif is_folder(path):
+            folders.append(path)
+        else:
+            transcript_paths.append(path)
+    refs = list(result.find_changed(transcript_paths, format=request.format))
     with Progress(sum(ref.size for ref in refs)) as progress:
         for path in exports:
             result.rows += transfer.load_jsonl(memory.store, path)
         stored = memory.store.sessions()
         for ref in refs:
-            result.import_session(memory, ref, whose, stored)
+            result.import_session(memory, ref, whose=request.whose, stored=stored)
             progress.advance(ref.size, plural(result.messages, "message"))
         for path in folders:
             progress.describe(f"{path}")  # after the sessions, so that their messages are not stored twice
-            owner, _ = scope_of(**whose | {"session": ""})
+            owner, _ = scope_of(**{**request.whose, "session": ""})
             masked = memory.settings.archive.redaction
             count, problems = transfer.load_folder(memory.store, path, owner=owner, masked=masked)
             result.messages += count
             result.problems += problems
-        if vectors:
+        if request.vectors:
             progress.describe("embedding")
             result.embedded = memory.embed()
     result.new = memory.store.counts()["messages"] - before
