@@ -20,7 +20,7 @@ from holdfast import Engine, Settings
 from holdfast.errors import WindowTooSmallError
 from holdfast.otel import OpenTelemetry
 from holdfast.settings import Embedding
-from holdfast.telemetry import add_observer
+from holdfast.telemetry import add_observer, observe
 from support.waiting import UNHURRIED
 
 SETTINGS = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
@@ -103,6 +103,18 @@ def test_the_tokens_of_turns_are_metrics(exported: Exported, tmp_path: Path) -> 
     assert saved.value == report.whole_tokens - report.total_tokens
     assert names == {"assemble", "recall"}
     assert not any("s1" in point.attributes.values() for point in exported.find_points("holdfast.operation.duration"))
+
+
+def test_a_model_request_has_the_names_of_the_conventions(exported: Exported) -> None:
+    """What is measured is the time until its reply begins, which is not the duration of the whole operation."""
+    with observe("chat", format="anthropic", provider="anthropic") as operation:
+        operation.set(session="s1", model="claude-opus-4-5", status=200)
+    (span,) = exported.find_spans("chat claude-opus-4-5")
+    (point,) = exported.find_points("gen_ai.client.operation.time_to_first_chunk")
+    assert span.attributes is not None
+    assert span.attributes["gen_ai.provider.name"] == "anthropic"
+    assert point.attributes["gen_ai.request.model"] == "claude-opus-4-5"
+    assert point.count == 1
 
 
 def test_a_compaction_is_a_span(exported: Exported, tmp_path: Path) -> None:

@@ -81,8 +81,10 @@ class OpenTelemetry:
         self._failed = trace.Status(trace.StatusCode.ERROR)
         self._tracer = trace.get_tracer("holdfast", tracer_provider=tracer_provider)
         meter = metrics.get_meter("holdfast", meter_provider=meter_provider)
-        self._chat_seconds = meter.create_histogram(
-            "gen_ai.client.operation.duration", unit="s", description="Time until the reply to a model request began."
+        self._first_chunk_seconds = meter.create_histogram(
+            "gen_ai.client.operation.time_to_first_chunk",
+            unit="s",
+            description="Time until the reply to a model request began.",
         )
         self._seconds = meter.create_histogram(
             "holdfast.operation.duration", unit="s", description="Time of an operation."
@@ -128,7 +130,7 @@ class OpenTelemetry:
         if error:
             attributes["error.type"] = error
         if operation.name == "chat":
-            self._chat_seconds.record(operation.seconds, attributes)
+            self._first_chunk_seconds.record(operation.seconds, attributes)
             return
         self._seconds.record(operation.seconds, attributes)
         tokens = values.get("tokens")
