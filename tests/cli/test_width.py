@@ -87,10 +87,16 @@ def test_sessions_have_titles_and_whole_ids(columns: int, home: Path) -> None:
 
 
 def test_facts_are_grouped_by_type_and_their_lines_fit(home: Path) -> None:
-    """The id and the time of each are on one line, and further lines begin below its text."""
+    """The id and the time of each are on one line, and further lines begin below its text.
+
+    A project that all of them have in common is in the headings alone.
+    """
     lines = show(home, "facts")
-    headings = [line for line in lines if " · " in line]
-    assert headings == ["decision · 2", "config · 1"]
+    headings = [line for line in lines if "project" in line]
+    assert headings == [
+        "decision · 2 · project /home/ana/projects/payments-service-migration",
+        "config · 1 · project /home/ana/projects/payments-service-migration",
+    ]
     assert all(count_columns(line) <= 80 for line in lines)
     (first,) = [number for number, line in enumerate(lines) if "Deploys happen" in line]
     assert re.match(r"  [0-9a-f]{8}  \d{4}-\d\d-\d\d \d\d:\d\d  Deploys", lines[first])

@@ -224,7 +224,9 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
     for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True)[:limit]:
         fields = ["", minute(hit.time or None), hit.speaker, titles[hit.message]]
         about = printable("  ".join(filter(None, fields)), one_line=True)
-        echo_styled(click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(f"  {about}", dim=True))
+        echo_styled(
+            click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(f"  {about}", dim=True), indent=2
+        )
         echo_styled(_excerpt(hit.text, query_terms))
         echo()
     more = 0 if limit is None else len(result.hits) - limit
@@ -306,13 +308,17 @@ def facts(*, query: str | None, history: bool, conflicts: bool, home: Path | Non
     if not query:
         rows.sort(key=lambda row: row.time, reverse=not history)  # with what it replaced, a fact comes last
         rows.sort(key=lambda row: (get_args(FactType).index(row.type), row.subject))
-    columns = terminal_width()
+    is_grouped = terminal_width() is not None and not query
+    projects = {row.scope.project for row in rows}
+    is_one_project = is_grouped and len(projects) == 1
     for number, row in enumerate(rows):
-        line = _format_fact(row, until=until[row], is_hidden=row.id in hidden)
+        line = _format_fact(row, until=until[row], is_hidden=row.id in hidden, has_project=not is_one_project)
         indent = _FACT_INDENT
-        if columns is not None and not query:
+        if is_grouped:
             if not number or rows[number - 1].type != row.type:
                 heading = f"{row.type.replace('_', ' ')} · {sum(other.type == row.type for other in rows):,}"
+                if is_one_project and row.scope.project:
+                    heading += f" · project {printable(row.scope.project, one_line=True)}"
                 echo_styled("\n" * bool(number) + click.style(heading, bold=True))
             line = "  " + line.replace(f"[{row.type}] ", "", 1)
             indent = _FACT_INDENT + 2
@@ -344,9 +350,9 @@ def _print_conflicts(found: Sequence[Conflict], *, as_json: bool) -> None:
         echo("No facts contradict each other.", err=True)
 
 
-def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False) -> str:
+def _format_fact(row: FactRow, *, until: int | None = None, is_hidden: bool = False, has_project: bool = True) -> str:
     marks = (
-        f"project {row.scope.project}" * bool(row.scope.project),
+        f"project {row.scope.project}" * bool(row.scope.project and has_project),
         f"until {minute(until)}" * bool(until),
         f"replaced by {str(row.superseded_by)[:MIN_ID_CHARS]}" * bool(row.superseded_by),
         NOT_RECALLED * is_hidden,

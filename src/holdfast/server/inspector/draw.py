@@ -57,8 +57,8 @@ def sparkline(recent: Sequence[WindowSource]) -> Markup:
             bars.append(_rectangle(kind, place * step, height - 2, 2, 2))
     label = "no request yet"
     if recent:
-        share = sum(recent[-1].sizes[:-2]) / max(1, recent[-1].window)
-        label = f"the window over the last {len(recent)} requests, now {share:.0%} full"
+        full = percent(_used(recent[-1]), recent[-1].window)
+        label = f"the window over the last {len(recent)} requests, now {full} full"
     return Markup(  # noqa: S704 - numbers only
         f'<svg class="spark" viewBox="0 0 {width} {height}" width="{width}" height="{height}" role="img" '
         f'aria-label="{label}">{"".join(bars)}</svg>'
@@ -123,7 +123,8 @@ def timeline(turns: Sequence[PastTurn], *, at_least: int = 0) -> Markup:
 def describe_turn(turn: PastTurn, kinds: Collection[str]) -> str:
     """Describe a turn in one line: its number, how full the window was, and what happened."""
     used = _used(turn.source)
-    words = f"Turn {turn.number}: {used:,} of {turn.source.window:,} tokens ({used / max(1, turn.source.window):.0%})"
+    window = turn.source.window
+    words = f"Turn {turn.number}: {used:,} of {window:,} tokens ({percent(used, window)})"
     named = [name for kind, name in KIND_NAMES.items() if kind in kinds]
     return f"{words}; {', '.join(named)}" if named else words
 

@@ -12,6 +12,7 @@ from holdfast.server.inspector.window_view import MAX_LISTED, LeftRow, shorten_w
 from holdfast.session import Session
 from holdfast.settings import Settings
 from holdfast.store.base import Select, Store
+from holdfast.text import percent
 from holdfast.timeline import CUT_KINDS, PastTurn
 from holdfast.tokens import count_message
 
@@ -75,12 +76,12 @@ def list_changes(past: Past, turn: PastTurn, settings: Settings) -> list[ChangeV
 
 _PRUNING_RULES: Final = {
     "adaptive": (
-        "Tool results that are older than the last {keep} replies are shortened once the window is {soft:.0%} full,"
+        "Tool results that are older than the last {keep} replies are shortened once the window is {soft} full,"
         ' if that frees at least 5 % of it (pruning.mode = "adaptive"). What was said is never shortened.'
     ),
     "cache-ttl": (
         "Tool results that are older than the last {keep} replies are shortened once the provider's cache has expired"
-        ' and the window is {soft:.0%} full (pruning.mode = "cache-ttl").'
+        ' and the window is {soft} full (pruning.mode = "cache-ttl").'
     ),
     "aggressive": 'All tool results older than the last {keep} replies are cleared (pruning.mode = "aggressive").',
     "the newest messages alone do not fit": (
@@ -92,7 +93,7 @@ _TRIM_RULES: Final = {
     "least to do with the question": (
         "The window was too full. The newest {recent} messages and the last request stay (trim.protected_recent);"
         " of the others, those left that share the least with the question, and of equal ones the oldest, until"
-        " {step:.0%} of the window was free again (trim.hysteresis)."
+        " {step} of the window was free again (trim.hysteresis)."
     ),
     "oldest": (
         "No message that could leave shared a word with the question, so the oldest left. The window was too full; the"
@@ -117,13 +118,14 @@ def explain_rule(edit: Edit, settings: Settings) -> str:
         case Pruned(keep=keep):
             rule = _PRUNING_RULES.get(edit.reason, edit.reason)
             done = "shortened to its beginning, its end and lines about errors" if keep else "cleared"
-            sentence = rule.format(keep=settings.pruning.keep_last_assistants, soft=settings.pruning.soft_trim_ratio)
+            soft = percent(settings.pruning.soft_trim_ratio, 1)
+            sentence = rule.format(keep=settings.pruning.keep_last_assistants, soft=soft)
             return f"{sentence} It was {done}; the archive has all of it."
         case Trimmed(relevance=relevance):
             rule = _TRIM_RULES.get(edit.reason, edit.reason)
             if relevance is not None and not any(score for _, score in relevance.scores):
                 rule = f"{_NO_SHARED_WORD} {rule}"
-            return rule.format(recent=settings.trim.protected_recent, step=settings.trim.hysteresis)
+            return rule.format(recent=settings.trim.protected_recent, step=percent(settings.trim.hysteresis, 1))
         case _:
             return {
                 "compacted": (
