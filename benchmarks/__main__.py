@@ -623,7 +623,9 @@ def embedding(*, path: Path, provider: str, model: str | None, as_json: bool) ->
 
 @bench.command()
 @click.option("--segments", type=click.IntRange(min=100), multiple=True, default=(20_000,), show_default=True)
-@click.option("--store", "kinds", type=click.Choice(["sqlite", "postgresql"]), multiple=True, default=("sqlite",))
+@click.option(
+    "--store", "kinds", type=click.Choice(["sqlite", "encrypted", "postgresql"]), multiple=True, default=("sqlite",)
+)
 @click.option("--plot", type=click.Path(path_type=Path, dir_okay=False), help="Draw how the figures grow, as SVG.")
 @as_json
 def store(*, segments: tuple[int, ...], kinds: tuple[str, ...], plot: Path | None, as_json: bool) -> None:

@@ -12,17 +12,22 @@ from tempfile import TemporaryDirectory
 import psycopg
 from psycopg import sql
 
+from holdfast.settings import Secret
 from holdfast.store.postgres import PostgresStore
 from holdfast.store.sqlite import SqliteStore
 
 SCHEMA = "holdfast_bench"
+_ENCRYPTED = "encrypted.db"
+"""The name of a file that is encrypted: other processes open it by its path."""
+_KEY = Secret("0123456789abcdef" * 4)
 
 
 def open_store(place: str) -> PostgresStore | SqliteStore:
     """Open a store by its address or file."""
     if place.startswith("postgresql://"):
         return PostgresStore(place, home=Path(), schema=SCHEMA, timeout=0, wait=30)
-    return SqliteStore(Path(place))
+    file = Path(place)
+    return SqliteStore(file, key=_KEY if file.name == _ENCRYPTED else None)
 
 
 @contextmanager
@@ -53,6 +58,8 @@ def place_of(kind: str) -> Iterator[str]:
     with TemporaryDirectory() as name:
         if kind == "sqlite":
             yield str(Path(name) / "bench.db")
+        elif kind == "encrypted":
+            yield str(Path(name) / _ENCRYPTED)
         else:
             with server(Path(name)) as address:
                 yield address

@@ -52,7 +52,7 @@ class StoreCost:
     """The figures of one run.
 
     Attributes:
-        store: Where they are: `sqlite` or `postgresql`.
+        store: Where they are: `sqlite`, `encrypted` (a SQLite file) or `postgresql`.
         segments: Passages of about 1,000 characters, a fifth of them Chinese, words by Zipf's law.
         build_per_s: Passages imported in a second: secrets masked, indexed by their words, in batches, durable.
         append_ms_p50: Milliseconds of one durable append.

@@ -107,7 +107,14 @@ PAGES: Final = (
         about="[Errors](../errors.md) says when each is raised and what data it carries.",
         names=(
             *("HoldfastError", "InputError", "ClosedError", "FormatError", "TranscriptError", "SettingsError"),
-            *("StorageError", "ConflictError", "UnavailableError", "EmbeddingError", "MissingExtraError"),
+            *(
+                "StorageError",
+                "EncryptionError",
+                "ConflictError",
+                "UnavailableError",
+                "EmbeddingError",
+                "MissingExtraError",
+            ),
             *("WindowError", "InvalidWindowError", "WindowTooSmallError", "ModelError", "ModelOverflowError"),
             *("ModelBudgetError", "ModelBusyError", "ModelTimeoutError", "ModelRefusedError", "ModelCancelledError"),
             "CompactionError",

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.errors import CompactionError as CompactionError
     from holdfast.errors import ConflictError as ConflictError
     from holdfast.errors import EmbeddingError as EmbeddingError
+    from holdfast.errors import EncryptionError as EncryptionError
     from holdfast.errors import FormatError as FormatError
     from holdfast.errors import HoldfastError as HoldfastError
     from holdfast.errors import InputError as InputError
@@ -137,10 +138,10 @@ _HOMES: Final = {
     ),
     "holdfast.context.validate": "ValidWindow",
     "holdfast.engine": "Engine",
-    "holdfast.errors": "ClosedError CompactionError ConflictError EmbeddingError FormatError HoldfastError InputError"
-    " InvalidWindowError MissingExtraError ModelBudgetError ModelBusyError ModelCancelledError ModelError"
-    " ModelOverflowError ModelRefusedError ModelTimeoutError SettingsError StorageError TranscriptError"
-    " UnavailableError WindowError WindowTooSmallError",
+    "holdfast.errors": "ClosedError CompactionError ConflictError EmbeddingError EncryptionError FormatError"
+    " HoldfastError InputError InvalidWindowError MissingExtraError ModelBudgetError ModelBusyError"
+    " ModelCancelledError ModelError ModelOverflowError ModelRefusedError ModelTimeoutError SettingsError StorageError"
+    " TranscriptError UnavailableError WindowError WindowTooSmallError",
     "holdfast.index.query": "PassageText",
     "holdfast.memory.archive": "AppendResult",
     "holdfast.memory.conflicts": "Conflict",

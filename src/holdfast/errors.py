@@ -3,8 +3,8 @@
 All have one root, so that `except HoldfastError` is enough. Each error has its details as attributes, and its message
 includes the fix. They are InputError (FormatError, TranscriptError, SettingsError), EmbeddingError, WindowError
 (InvalidWindowError, WindowTooSmallError), ModelError (ModelOverflowError, ModelBusyError, ModelTimeoutError,
-ModelRefusedError, ModelBudgetError, ModelCancelledError), CompactionError, StorageError (ConflictError,
-UnavailableError), MissingExtraError and ClosedError.
+ModelRefusedError, ModelBudgetError, ModelCancelledError), CompactionError, StorageError (EncryptionError,
+ConflictError, UnavailableError), MissingExtraError and ClosedError.
 """
 
 import copyreg
@@ -196,6 +196,13 @@ class StorageError(HoldfastError):
     def __init__(self, message: str, *, path: Path | str) -> None:
         super().__init__(f"{path}: {message}")
         self.path = Path(path)
+
+
+class EncryptionError(StorageError):
+    """The key of an encrypted store is missing or wrong; or only one of the store and the settings is encrypted.
+
+    Nothing was changed.
+    """
 
 
 class ConflictError(StorageError):

@@ -27,6 +27,7 @@ from holdfast.patterns import compile_once, load
 from holdfast.settings import Embedding
 from holdfast.signals import has_signal, without_questions
 from holdfast.store.base import FactRow, FactType, Record, Scope, Select
+from holdfast.store.keys import find_key
 from holdfast.store.opening import open_store, store_file
 from holdfast.text import is_unsegmented
 from holdfast_agent.settings import ChatSettings, LongTermEmbedding
@@ -127,7 +128,7 @@ class Memories:
     def _open(self, file: Path) -> Memory:
         shared = self.engine._memory
         return Memory(
-            store=open_store(file),
+            store=open_store(file, key=find_key(shared.settings.archive.encryption_key)),
             settings=shared.settings,
             choice=shared.choice,
             clock=shared.clock,

@@ -32,6 +32,7 @@ CANDIDATES: tuple[Any, ...] = (
         "/evil",
         ["/evil"],
         ["evil 1 2"],
+        "command:evil",
         ["sessions"],
         "7m",
         "on",

@@ -10,13 +10,20 @@ from holdfast.store.sqlite import SqliteStore
 from holdfast.testing.rows import Check
 from holdfast.testing.store import CHECKS, check_store
 from support.postgres_server import open_postgres
-from support.stores import open_files, open_sqlite
+from support.stores import open_encrypted, open_files, open_sqlite, require_sqlcipher
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_the_sqlite_store_passes_every_check(check: Check, tmp_path: Path) -> None:
     """The embedded store passes each check of a store."""
     check(open_sqlite, tmp_path)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_the_encrypted_store_passes_every_check(check: Check, tmp_path: Path) -> None:
+    """The embedded store passes each check of a store if it is encrypted."""
+    require_sqlcipher()
+    check(open_encrypted, tmp_path)
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

@@ -2,16 +2,30 @@
 
 from pathlib import Path
 
+import pytest
+
+from holdfast.settings import Secret
 from holdfast.store.base import Scope, Store
 from holdfast.store.folder import FolderStore
 from holdfast.store.sqlite import SqliteStore
 
 SCOPE = Scope(session="s")
+KEY = Secret("5eed" * 16)
+
+
+def require_sqlcipher() -> None:
+    """Skip a test if SQLCipher is not installed."""
+    pytest.importorskip("sqlcipher3", reason="encrypted stores need `holdfast-memory[encrypted]`")
 
 
 def open_sqlite(folder: Path) -> Store:
     """The embedded store of a folder."""
     return SqliteStore(folder / "store.db")
+
+
+def open_encrypted(folder: Path) -> Store:
+    """The embedded store of a folder, encrypted."""
+    return SqliteStore(folder / "store.db", key=KEY)
 
 
 def open_files(folder: Path) -> Store:

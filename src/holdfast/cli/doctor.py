@@ -28,9 +28,11 @@ from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.learning_state import read_state
 from holdfast.memory.memory import Memory
+from holdfast.settings.schema import Secret
 from holdfast.store.base import Store
 from holdfast.store.connection import is_writable
 from holdfast.store.folder import FolderStore
+from holdfast.store.keys import describe_source, find_key
 from holdfast.store.opening import database_file, default_path, open_server, server_address, store_file
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
@@ -50,6 +52,7 @@ _EXTRAS: Final = {
     "starlette": "server",
     "uvicorn": "server",
     "mcp": "mcp",
+    "sqlcipher3": "encrypted",
 }
 _LANCEDB: Final = "~/.openclaw/memory/lancedb"
 """The default folder of OpenClaw's long-term memories."""
@@ -134,6 +137,12 @@ def check_all(
     return [*installed, *problems, *memory, *checks.hooks(), *checks.agents()]
 
 
+def _describe_encryption(source: str | None) -> str:
+    from holdfast.store.cipher import describe_cipher  # noqa: PLC0415 - an extra
+
+    return f"encrypted by {describe_cipher()}, the key from {describe_source(source or '')}"
+
+
 def _list_health(health: Health, *, repair: str) -> Iterator[Finding]:
     counts = ", ".join(plural(number, name[:-1]) for name, number in health.counts.items() if number)
     yield Finding(
@@ -191,11 +200,16 @@ class _Checks:
                 yield Finding("note", f"no memory at {file} yet: holdfast import --discover")
                 return
             if database.exists():
+                key = find_key(self.settings.archive.encryption_key)
+                if key is not None:
+                    yield Finding("ok", _describe_encryption(self.settings.archive.encryption_key))
                 if self.mend:
                     # Recalled text must not be indexed; the key that marks it is in the store.
-                    repaired = repair(database, cutter=lambda store: partial(passages_of, marks=open_marks(store)))
+                    repaired = repair(
+                        database, key=key, cutter=lambda store: partial(passages_of, marks=open_marks(store))
+                    )
                     yield Finding("ok", repaired.summary)
-                yield from self.database(database)
+                yield from self.database(database, key=key)
             if file.is_dir():  # a memory-context folder
                 with FolderStore(file, readonly=True) as store:
                     counts = ", ".join(
@@ -213,14 +227,14 @@ class _Checks:
         for problem in read_state(store, self.settings, now=memory.clock()).problems:
             yield Finding("note", problem)
 
-    def database(self, file: Path) -> Iterator[Finding]:
-        health = check(file, is_thorough=self.is_thorough)
+    def database(self, file: Path, *, key: Secret | None) -> Iterator[Finding]:
+        health = check(file, key=key, is_thorough=self.is_thorough)
         yield from _list_health(health, repair="run `holdfast doctor --repair`")
         if health.sound:
-            with SqliteStore(file) as store:
+            with SqliteStore(file, key=key) as store:
                 yield from self.learning(store)
         if health.sound and self.choice.embedder is not None:
-            with SqliteStore(file) as store:
+            with SqliteStore(file, key=key) as store:
                 missing = Memory(store=store, settings=configuration.Settings(), choice=self.choice).missing()
             for note in missing:
                 yield Finding("note", f"search: {note}")

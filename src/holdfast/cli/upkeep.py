@@ -23,6 +23,7 @@ from holdfast.moments import minute
 from holdfast.settings.sources import read_file
 from holdfast.settings.trust import SETTINGS_FILES, forget_trust, links_out_of, load_trust, record_trust
 from holdfast.store.base import Select
+from holdfast.store.keys import find_key
 from holdfast.store.opening import database_file, server_address, store_file
 from holdfast.text import plural
 from holdfast_memory.distribution import install_command
@@ -67,7 +68,12 @@ def reindex(*, vectors: bool, home: Path | None, as_json: bool) -> None:
             with server:
                 number = server.reindex(extract=extract)
         else:
-            number = upkeep.reindex(database_file(memory.store.path), extract=extract, progress=advance)
+            number = upkeep.reindex(
+                database_file(memory.store.path),
+                key=find_key(memory.settings.archive.encryption_key),
+                extract=extract,
+                progress=advance,
+            )
         while vectors and (step := memory.embed(limit=_EMBED_BATCH)):
             embedded += step
             progress.describe(f"{embedded:,} embedded")
@@ -90,7 +96,7 @@ def backup(*, target: Path, home: Path | None, as_json: bool) -> None:
         raise InputError("this memory is on a server: back it up with pg_dump, or the server's own backups")
     from holdfast.store import upkeep  # noqa: PLC0415 - takes time
 
-    upkeep.backup(database_file(store_of(home)), target)
+    upkeep.backup(database_file(store_of(home)), target, key=find_key(load_settings().archive.encryption_key))
     size = target.stat().st_size
     print_result({"path": str(target), "bytes": size}, f"{target} ({human_bytes(size)})", as_json=as_json)
 
@@ -106,7 +112,9 @@ def vacuum(*, home: Path | None, as_json: bool) -> None:
         with server:
             before, after = server.vacuum()
     else:
-        before, after = upkeep.vacuum(database_file(store_of(home)))
+        before, after = upkeep.vacuum(
+            database_file(store_of(home)), key=find_key(load_settings().archive.encryption_key)
+        )
     text = f"{human_bytes(before)} -> {human_bytes(after)}"
     print_result({"before": before, "after": after}, text, as_json=as_json)
 
@@ -150,7 +158,7 @@ def _open_tables(place: str, *, create: bool = True) -> PostgresStore | SqliteSt
         raise InputError(f"no memory at {file}: name a folder or a file that has one")
     if file.is_dir():
         raise InputError(f"{place} is a memory-context folder: use `holdfast export` and `holdfast import`")
-    return SqliteStore(file)
+    return SqliteStore(file, key=find_key(load_settings().archive.encryption_key))
 
 
 @click.command()

@@ -139,7 +139,7 @@ class Memory:
     def with_settings(self, settings: Settings) -> Memory:
         """Return this memory with other settings; those of the store, the embedder and the server stay."""
         own = self.settings
-        archive = structs.replace(settings.archive, path=own.archive.path)
+        archive = structs.replace(settings.archive, path=own.archive.path, encryption_key=own.archive.encryption_key)
         shared = structs.replace(
             settings, archive=archive, embedding=own.embedding, postgres=own.postgres, server=own.server
         )

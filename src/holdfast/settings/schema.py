@@ -148,6 +148,7 @@ Duration: TypeAlias = Annotated[
         }
     ),
 ]
+KeySource: TypeAlias = Annotated[str, Meta(pattern=r"^(keyring|env|command):\s*\S")]
 Price: TypeAlias = Annotated[str, Meta(pattern=r"^\S+( [0-9]{1,6}(\.[0-9]{1,6})?){2,4}\Z")]
 Provider: TypeAlias = Annotated[
     Literal[
@@ -207,6 +208,7 @@ class Archive(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where messages are stored, and how many of them are searched. The archive itself is never reduced."""
 
     path: str | None = None
+    encryption_key: KeySource | None = None
     redaction: bool = True
     cross_session: bool | None = None
     max_segments: Positive | None = None

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from holdfast.errors import HoldfastError, InputError, StorageError
+from holdfast.errors import EncryptionError, HoldfastError, InputError, StorageError
 from holdfast.store.codec import DAMAGE, add_checksum
 from holdfast.store.rows import TableCache
 from holdfast_memory.distribution import UPGRADE
@@ -21,6 +21,11 @@ if TYPE_CHECKING:  # the tables of vectors are imported by the functions that us
     from holdfast.embed.base import Space
     from holdfast.index.columns import Columns
     from holdfast.index.vectors import Matrix
+    from holdfast.settings.schema import Secret
+
+    _Connection = sqlite3.Connection
+else:
+    _Connection = object  # a connection of another module has the same methods, and is no `sqlite3.Connection`
 
 APPLICATION: Final = 0x486F6C64
 """The application id of our SQLite files: "Hold"."""
@@ -32,14 +37,19 @@ _PRAGMAS: Final = (
     "PRAGMA secure_delete = OFF",  # forgetting turns it on; a merge of posting lists has nothing to hide
     "PRAGMA journal_size_limit = 16777216",
     "PRAGMA cache_size = -16384",
-    "PRAGMA mmap_size = 268435456",  # long posting lists and blocks of vectors are read three times as fast
 )
+_MAP: Final = "PRAGMA mmap_size = 268435456"
+"""Long posting lists and blocks of vectors are read three times as fast. Encrypted pages cannot be mapped."""
+_PLAIN_HEADER: Final = b"SQLite format 3\0"
+_ENCRYPTED_HEADER: Final = b"Holdfast"
+"""As `cipher.HEADER`, which can only be imported if SQLCipher is installed."""
 _PAUSE: Final = 0.01
 
 
-class SqliteDatabase(sqlite3.Connection):
+class SqliteDatabase(_Connection):
     """A connection as a `Database`: one file has the rows of all tenants."""
 
+    is_encrypted = False
     own = ""
     fixed: Mapping[str, str] = {}
     first_passage = 0
@@ -113,22 +123,31 @@ class SqliteDatabase(sqlite3.Connection):
         drop_vectors(self, passages)
 
 
+class PlainDatabase(SqliteDatabase, sqlite3.Connection):
+    """A connection to a file that is not encrypted."""
+
+
 def _insertion(table: str, columns: str) -> str:
     return f"INSERT INTO {table}({columns}) VALUES ({', '.join('?' * (columns.count(',') + 1))})"
 
 
-def connect(path: Path, *, wait: float) -> SqliteDatabase:
-    """Open a store's file, or create it for its owner alone; one of another program is refused."""
-    _create_private(path)
+def open_file(address: Path | str, *, key: Secret | None, **options: Any) -> SqliteDatabase:
+    """Open a SQLite file, or one that SQLCipher encrypts with a key. The options are those of `sqlite3.connect`."""
+    if key is None:
+        return sqlite3.connect(address, isolation_level=None, factory=PlainDatabase, **options)
+    from holdfast.store.cipher import open_encrypted  # noqa: PLC0415 - an extra
+
+    return open_encrypted(address, key=key, methods=SqliteDatabase, **options)
+
+
+def connect(path: Path, *, wait: float, key: Secret | None = None) -> SqliteDatabase:
+    """Open a store's file, or create it for its owner alone; one of another program is refused.
+
+    With a key, the file is encrypted. One that is not, or that another key encrypts, is refused.
+    """
+    _create_private(path, key=key)
     with translate_errors(path):
-        connection = sqlite3.connect(
-            path,
-            timeout=wait,
-            isolation_level=None,
-            check_same_thread=False,
-            cached_statements=256,
-            factory=SqliteDatabase,
-        )
+        connection = open_file(path, key=key, timeout=wait, check_same_thread=False, cached_statements=256)
         try:
             _check_owner(connection, path)
             deadline = time.monotonic() + wait
@@ -136,12 +155,14 @@ def connect(path: Path, *, wait: float) -> SqliteDatabase:
                 try:
                     connection.execute("PRAGMA journal_mode = WAL").fetchone()
                     break
-                except sqlite3.OperationalError as error:
-                    if not _name(error).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                except list_errors() as error:
+                    if not is_error(error, "SQLITE_BUSY") or time.monotonic() > deadline:
                         raise
                     time.sleep(_PAUSE)
             for pragma in _PRAGMAS:
                 connection.execute(pragma)
+            if key is None:
+                connection.execute(_MAP)
         except BaseException:
             connection.close()
             raise
@@ -158,7 +179,7 @@ def is_writable(place: Path) -> bool:
     return os.access(place, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def connect_readonly(path: Path) -> SqliteDatabase:
+def connect_readonly(path: Path, *, key: Secret | None = None) -> SqliteDatabase:
     """Open a store's file if nothing can be written next to it.
 
     With a shared index next to the file, SQLite follows other processes. Without one, a log is read under no lock, and
@@ -174,13 +195,8 @@ def connect_readonly(path: Path) -> SqliteDatabase:
     else:
         option = "&immutable=1"
     with translate_errors(path):
-        connection = sqlite3.connect(
-            f"{path.absolute().as_uri()}?mode=ro{option}",
-            uri=True,
-            isolation_level=None,
-            check_same_thread=False,
-            factory=SqliteDatabase,
-        )
+        address = f"{path.absolute().as_uri()}?mode=ro{option}"
+        connection = open_file(address, key=key, uri=True, check_same_thread=False)
         try:
             if has_log and not is_shared:
                 connection.execute("PRAGMA locking_mode = EXCLUSIVE")  # the index of the log stays in memory
@@ -201,16 +217,29 @@ def identity(path: Path) -> dict[Path, tuple[int, int]]:
     return found
 
 
-def _create_private(path: Path) -> None:
+def _create_private(path: Path, *, key: Secret | None) -> None:
     """Create the file and missing folders for the owner alone."""
     try:
         missing = [folder for folder in path.absolute().parents if not folder.exists()]
         for folder in reversed(missing):
             folder.mkdir(mode=0o700, exist_ok=True)
         if not path.exists():
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
+            with suppress(FileExistsError):  # another process was faster
+                create_file(path, key=key)
+        elif key is not None and path.stat().st_size == 0:
+            raise EncryptionError("is an empty file, and not an encrypted store. Delete it.", path=path)
     except OSError as error:
         raise StorageError(f"could not be made: {error.strerror}. Choose another place.", path=path) from error
+
+
+def create_file(path: Path, *, key: Secret | None) -> None:
+    """Create a database without tables for the owner alone, unless there is such a file, which is an OSError."""
+    if key is None:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        return
+    from holdfast.store.cipher import create_encrypted  # noqa: PLC0415 - an extra
+
+    create_encrypted(path, key=key, application=APPLICATION)
 
 
 def _check_owner(connection: sqlite3.Connection, path: Path) -> None:
@@ -249,8 +278,8 @@ def translate_errors(path: Path) -> Iterator[None]:
     """Raise errors of SQLite, and of damaged rows, as errors with the fix in their messages."""
     try:
         yield
-    except sqlite3.Error as error:
-        raise StorageError(_advise(error), path=path) from error
+    except list_errors() as error:
+        raise _explain(error, path=path) from error
     except UnicodeEncodeError as error:
         raise InputError(f"a scope, key or kind is not valid Unicode: {error.object!r}") from error
     except OverflowError as error:
@@ -264,16 +293,60 @@ def translate_errors(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _name(error: sqlite3.Error) -> str:
-    return str(getattr(error, "sqlite_errorname", ""))
+def list_errors() -> tuple[type[Exception], ...]:
+    """Return the types of the errors of SQLite, and of SQLCipher if it is in use: its module has its own."""
+    cipher = sys.modules.get("sqlcipher3.dbapi2")
+    if cipher is None:
+        return (sqlite3.Error,)
+    return (sqlite3.Error, cipher.Error)
 
 
-def _advise(error: sqlite3.Error) -> str:
-    """Return what to do about an error of SQLite; its own words if we know nothing better."""
+def is_error(error: Exception, name: str) -> bool:
+    """Return whether an error of SQLite has a name that begins so."""
+    return str(getattr(error, "sqlite_errorname", "")).startswith(name)
+
+
+def _explain(error: Exception, *, path: Path) -> StorageError:
+    """Return an error that says what to do about one of SQLite; its own words if we know nothing better."""
+    if is_error(error, "SQLITE_NOTADB"):
+        refusal = explain_encryption(path, has_key=not isinstance(error, sqlite3.Error))
+        if refusal is not None:
+            return refusal
     for prefix, advice in _ADVICE.items():
-        if _name(error).startswith(prefix):
-            return advice
-    return str(error)
+        if is_error(error, prefix):
+            return StorageError(advice, path=path)
+    return StorageError(str(error), path=path)
+
+
+def explain_encryption(path: Path, *, has_key: bool) -> EncryptionError | None:
+    """Return why a file that is no database with this key, or without one, may be one; None if it is none at all.
+
+    The file is only read here, after SQLite has refused it: whoever closes a file that this process has open ends the
+    locks that SQLite has on it.
+    """
+    try:
+        with path.open("rb") as file:
+            header = file.read(len(_PLAIN_HEADER))
+    except OSError:
+        return None
+    if header == _PLAIN_HEADER and has_key:
+        return EncryptionError(
+            "is not encrypted, and archive.encryption_key is set. Stop the programs that use it and run `holdfast"
+            " encrypt`, or remove the setting.",
+            path=path,
+        )
+    if header.startswith(_ENCRYPTED_HEADER) and has_key:
+        return EncryptionError(
+            "the key that archive.encryption_key names is not the key of this store (or its first page is damaged)."
+            " Name the right one: nothing can be read without it.",
+            path=path,
+        )
+    if header.startswith(_ENCRYPTED_HEADER):
+        return EncryptionError(
+            "is encrypted. Set archive.encryption_key to where its key is: keyring:NAME, env:NAME or command:...",
+            path=path,
+        )
+    return None
 
 
 _ADVICE: Final = {

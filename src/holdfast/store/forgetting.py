@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import sqlite3
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from holdfast.index.tables import remove_from_index
 from holdfast.store import figures
 from holdfast.store.adding import empty_passages, fact_digest, message_digest
 from holdfast.store.base import Kind
-from holdfast.store.connection import COPIED_BLOCKS
+from holdfast.store.connection import COPIED_BLOCKS, SqliteDatabase
 from holdfast.store.rows import KEY
 from holdfast.store.vector_file import list_copies, write_copies
 
@@ -81,7 +80,7 @@ def delete_copies(copies: Iterable[Path]) -> None:
             raise StorageError(f"forgotten, but not deleted: {error.strerror}. Delete it.", path=copy) from error
 
 
-def scrub(connection: sqlite3.Connection, *, path: Path, copied_blocks: int = COPIED_BLOCKS) -> None:
+def scrub(connection: SqliteDatabase, *, path: Path, copied_blocks: int = COPIED_BLOCKS) -> None:
     """Rewrite the file and empty the log, so that no page contains forgotten text.
 
     Deleting with zeros is not enough: when pages are balanced, copies of rows stay in the gaps. Copies of vectors are
@@ -96,4 +95,5 @@ def scrub(connection: sqlite3.Connection, *, path: Path, copied_blocks: int = CO
             "forgotten, but another process still reads the write-ahead log: run `holdfast vacuum` when it is done",
             path=path,
         )
-    write_copies(connection, least=copied_blocks)
+    if not connection.is_encrypted:  # a copy would be readable
+        write_copies(connection, least=copied_blocks)

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 
 import platformdirs
 
-from holdfast.errors import MissingExtraError, StorageError
+from holdfast.errors import EncryptionError, InputError, MissingExtraError, StorageError
 from holdfast.settings import Settings
 from holdfast.settings.trust import is_trusted, links_out_of
 
 if TYPE_CHECKING:  # the path of a memory is found without loading it
+    from holdfast.settings.schema import Secret
     from holdfast.store.base import Store
     from holdfast.store.postgres import PostgresStore
 
@@ -41,7 +42,16 @@ def server_address(path: Path | str | None, *, settings: Settings) -> str | None
 def open_memory_store(path: Path | str | None, *, settings: Settings) -> Store:
     """Open the store of a memory: on the server or in the folder that is named, else in that of the settings."""
     address = server_address(path, settings=settings)
-    return open_store(store_file(path, settings=settings)) if address is None else open_server(address, settings)
+    if address is None:
+        from holdfast.store.keys import find_key  # noqa: PLC0415 - the path of a memory is found without it
+
+        return open_store(store_file(path, settings=settings), key=find_key(settings.archive.encryption_key))
+    if settings.archive.encryption_key is not None:
+        raise InputError(
+            "archive.encryption_key is set, and only SQLite files are encrypted: remove the setting, and let the server"
+            " encrypt its disk"
+        )
+    return open_server(address, settings)
 
 
 def open_server(address: str, settings: Settings, *, timeout: float | None = None) -> PostgresStore:
@@ -126,12 +136,18 @@ def database_file(path: Path) -> Path:
     return path / DATABASE
 
 
-def open_store(path: Path) -> Store:
-    """Open what `store_file` returned."""
+def open_store(path: Path, *, key: Secret | None = None) -> Store:
+    """Open what `store_file` returned, encrypted with the key if there is one."""
     if is_folder(path):
+        if key is not None:
+            raise EncryptionError(
+                "a memory-context folder cannot be encrypted: its files are shared with the plugin. Use `holdfast"
+                " import` to copy it into a store, or remove archive.encryption_key.",
+                path=path,
+            )
         from holdfast.store.folder import FolderStore  # noqa: PLC0415 - as above
 
         return FolderStore(path)
     from holdfast.store.sqlite import SqliteStore  # noqa: PLC0415 - the path of a memory is found without loading it
 
-    return SqliteStore(path)
+    return SqliteStore(path, key=key)

@@ -16,6 +16,8 @@ their values. Simpler ways were tried on a store of 4,000 messages on 376 pages.
 
 `.recover` of the `sqlite3` program reads leaf pages too, but it cannot be relied on: the program that Debian and Ubuntu
 ship is built without what it needs, and no package for Python has it.
+
+An encrypted file is read by ranges of row ids: SQLCipher has no way to read a page alone.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ import shutil
 import sqlite3
 import struct
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -35,10 +37,20 @@ from typing import Final, TypeAlias
 from holdfast.errors import StorageError
 from holdfast.files import sync_folder
 from holdfast.messages import Message
+from holdfast.settings.schema import Secret
 from holdfast.store.adding import NewMessage, add_passages, find_ends
 from holdfast.store.base import PassageText, Store
 from holdfast.store.codec import DAMAGE, Value, decode_message, unpack_json
-from holdfast.store.connection import connect, migrate, translate_errors, write_transaction
+from holdfast.store.connection import (
+    connect,
+    explain_encryption,
+    is_error,
+    list_errors,
+    migrate,
+    open_file,
+    translate_errors,
+    write_transaction,
+)
 from holdfast.store.cutting import plain_cut
 from holdfast.store.sqlite import SqliteStore
 
@@ -114,9 +126,9 @@ class _RecoveredRows:
         self.lost: list[str] = []
         self.explained: set[int] = set()
 
-    def read(self, path: Path) -> None:
-        """Read all rows of a file, whatever table they are in."""
-        for number, values in recover_rows(path):
+    def read(self, rows: Iterable[tuple[int | None, list[Value]]]) -> None:
+        """Add rows, whatever table they are in."""
+        for number, values in rows:
             match values:
                 case [int(scope), bytes(digest), *more] if number is None:
                     self._add_forgotten(scope, digest, more)
@@ -177,10 +189,10 @@ class _RecoveredRows:
                     count += 1
         return count
 
-    def write(self, part: Path) -> None:
+    def write(self, part: Path, *, key: Secret | None) -> None:
         """Write the rows to a new store, which has no passages yet."""
         part.unlink(missing_ok=True)
-        with translate_errors(part), closing(connect(part, wait=0)) as connection:
+        with translate_errors(part), closing(connect(part, wait=0, key=key)) as connection:
             migrate(connection, path=part)
             with write_transaction(connection):
                 scopes = self._write_scopes(connection)
@@ -215,7 +227,9 @@ class _RecoveredRows:
         return numbers
 
 
-def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | None = None) -> Repaired:
+def repair(
+    path: Path, *, key: Secret | None = None, cutter: Cutter = lambda _: plain_cut, stamp: str | None = None
+) -> Repaired:
     """Copy every intact row to a new file that replaces the old one, which is kept as `<name>.damaged.<stamp>`.
 
     `cutter` gets the store without its index and returns the function that divides a message into passages; the index
@@ -226,14 +240,18 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
         raise StorageError("no such store. Check the path.", path=path)
     if stamp is None:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+    if key is None:
+        refusal = explain_encryption(path, has_key=False)
+        if refusal is not None:  # else all of its pages would be taken for damaged ones
+            raise refusal
     part = path.with_name(f"{path.name}.repaired.{stamp}")
     damaged = path.with_name(f"{path.name}.damaged.{stamp}")
     try:
         with translate_errors(path):
             rows = _RecoveredRows()
-            rows.read(path)
-        rows.write(part)
-        _rebuild_index(part, cutter)
+            rows.read(recover_rows(path) if key is None else recover_encrypted_rows(path, key=key))
+        rows.write(part, key=key)
+        _rebuild_index(part, cutter, key=key)
         _replace(path, part, damaged)
     except OSError as error:
         raise StorageError(f"could not be repaired: {error.strerror}. Nothing was changed.", path=path) from error
@@ -246,11 +264,11 @@ def repair(path: Path, *, cutter: Cutter = lambda _: plain_cut, stamp: str | Non
     )
 
 
-def _rebuild_index(part: Path, cutter: Cutter) -> None:
+def _rebuild_index(part: Path, cutter: Cutter, *, key: Secret | None) -> None:
     """Divide all messages into passages, and index them."""
-    with SqliteStore(part) as store:
+    with SqliteStore(part, key=key) as store:
         cut = cutter(store)
-    with translate_errors(part), closing(connect(part, wait=0)) as connection:
+    with translate_errors(part), closing(connect(part, wait=0, key=key)) as connection:
         with write_transaction(connection):
             for number, scope, body in connection.execute("SELECT id, scope, body FROM messages ORDER BY id"):
                 message = decode_message(body)
@@ -389,3 +407,83 @@ def _free_pages(path: Path, page_size: int) -> set[int]:
 
 def _insert(connection: sqlite3.Connection, name: str, values: Sequence[Value]) -> None:
     connection.execute(f"INSERT OR REPLACE INTO {name} VALUES ({', '.join('?' * len(values))})", values)
+
+
+# --- reading an encrypted file --------------------------------------------------------------
+
+
+def recover_encrypted_rows(path: Path, *, key: Secret) -> Iterator[tuple[int | None, list[Value]]]:
+    """Yield the rows of an encrypted store as `recover_rows` does, table by table: leaf pages cannot be read alone.
+
+    A page of which one bit has changed cannot be decrypted, so that all of its rows are lost. Without the pages that
+    list the tables nothing can be read.
+    """
+    with translate_errors(path), closing(open_file(path, key=key)) as connection:
+        try:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        except list_errors() as error:
+            if is_error(error, "SQLITE_NOTADB"):
+                raise
+            raise StorageError(
+                "the pages that list its tables are damaged, and an encrypted store cannot be read without them."
+                " Restore a backup.",
+                path=path,
+            ) from error
+    file = _EncryptedFile(path, key)
+    for name in _TABLE_NAMES:
+        for number, *values in file.read(name):
+            assert isinstance(number, int)
+            yield number, [None, *values]
+    for row in file.read_until_error("SELECT name, seq FROM sqlite_sequence"):
+        yield 0, row
+    for row in file.read_until_error("SELECT * FROM forgotten"):
+        yield None, row
+
+
+@dataclass(frozen=True, slots=True)
+class _EncryptedFile:
+    """A damaged file whose pages can be decrypted one by one, if they are intact."""
+
+    path: Path
+    key: Secret
+
+    def read_until_error(self, query: str, *values: int) -> list[list[Value]]:
+        """Read rows up to the first page that cannot be decrypted, over a new connection: it stays broken then."""
+        rows: list[list[Value]] = []
+        with suppress(*list_errors()), closing(open_file(self.path, key=self.key)) as connection:
+            connection.text_factory = _decode_text
+            for row in connection.execute(query, values):
+                rows.append(list(row))
+        return rows
+
+    def read(self, name: str) -> Iterator[list[Value]]:
+        """Yield the rows of a table: from both ends up to a broken page, then those between two broken pages."""
+        number = "version" if name == "facts" else "id"
+        before = self.read_until_error(f"SELECT * FROM {name} ORDER BY {number}")
+        yield from before
+        after = self.read_until_error(f"SELECT * FROM {name} ORDER BY {number} DESC")
+        first = before[-1][0] if before else -1
+        last = after[-1][0] if after else -1
+        if isinstance(first, int) and isinstance(last, int) and first < last:
+            yield from after
+            yield from self._read_between(f"SELECT * FROM {name} WHERE {number} BETWEEN ? AND ?", first + 1, last - 1)
+
+    def _read_between(self, query: str, first: int, last: int) -> Iterator[list[Value]]:
+        """Yield the rows in a range of numbers; one that cannot be read to its end is divided."""
+        if first > last:
+            return
+        if first == last:
+            yield from self.read_until_error(query, first, last)
+            return
+        middle = (first + last) // 2
+        for start, stop in ((first, middle), (middle + 1, last)):
+            with closing(open_file(self.path, key=self.key)) as connection:
+                connection.text_factory = _decode_text
+                try:
+                    rows = connection.execute(query, (start, stop)).fetchall()
+                except list_errors():
+                    rows = None
+            if rows is None:
+                yield from self._read_between(query, start, stop)
+            else:
+                yield from map(list, rows)

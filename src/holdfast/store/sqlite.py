@@ -36,6 +36,7 @@ from holdfast.store.tables import R, TableStore
 
 if TYPE_CHECKING:
     from holdfast.embed.base import Space
+    from holdfast.settings.schema import Secret
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -50,10 +51,17 @@ class SqliteStore(TableStore):
     It reads and writes over two connections, so that a search does not wait for a write of this or another process. A
     write waits up to `wait` seconds for other processes. A file that cannot be written is opened `readonly`, and every
     write is an error. A file with `copied_blocks` blocks of vectors or more has a copy of them next to it, which is
-    mapped instead of read.
+    mapped instead of read. With a `key`, the file is encrypted, and there is no such copy.
     """
 
-    def __init__(self, path: Path | str, *, wait: float = 120.0, copied_blocks: int = COPIED_BLOCKS) -> None:
+    def __init__(
+        self,
+        path: Path | str,
+        *,
+        key: Secret | None = None,
+        wait: float = 120.0,
+        copied_blocks: int = COPIED_BLOCKS,
+    ) -> None:
         self.path = Path(path)
         self.readonly = is_readonly(self.path)
         self._wait = wait
@@ -62,15 +70,15 @@ class SqliteStore(TableStore):
         self._read_lock = threading.Lock()
         with ExitStack() as opened:
             if self.readonly:
-                self._reader = opened.enter_context(closing(connect_readonly(self.path)))
+                self._reader = opened.enter_context(closing(connect_readonly(self.path, key=key)))
                 self._writer = self._reader
             else:
-                self._writer = opened.enter_context(closing(connect(self.path, wait=wait)))
+                self._writer = opened.enter_context(closing(connect(self.path, wait=wait, key=key)))
                 with translate_errors(self.path):
                     migrate(self._writer, path=self.path)
                     # In KB. Few written pages are needed again: the other connection reads.
                     self._writer.execute("PRAGMA cache_size = -1024")
-                self._reader = opened.enter_context(closing(connect(self.path, wait=wait)))
+                self._reader = opened.enter_context(closing(connect(self.path, wait=wait, key=key)))
             self._closing = opened.pop_all()
         self._identity = identity(self.path)
         self.has_figures = not self.readonly or _has_figures(self._reader)
@@ -192,7 +200,8 @@ class SqliteStore(TableStore):
             last = self._writer.last_number("vector_blocks")
             count = sqlite_vectors.add_vectors(self._writer, new)
             has_new_blocks = self._writer.last_number("vector_blocks") > last
-        if has_new_blocks and not self._writer.in_transaction:
+        # There is no copy next to an encrypted store: it would be readable.
+        if has_new_blocks and not self._writer.in_transaction and not self._writer.is_encrypted:
             # Over a connection of its own, so that other threads can write meanwhile.
             with closing(connect(self.path, wait=self._wait)) as other:
                 vector_file.write_copies(other, least=self._copied_blocks)
@@ -272,7 +281,7 @@ class SqliteStore(TableStore):
             found = {name: int(db.execute(query).fetchone()[0]) for name, query in COUNTS.items()}
             (pages,) = db.execute("PRAGMA page_count").fetchone()
             (page_size,) = db.execute("PRAGMA page_size").fetchone()
-            return found | {"bytes": pages * page_size}
+            return found | {"bytes": pages * int(page_size)}  # SQLCipher returns it as text
 
 
 def _has_figures(db: SqliteDatabase) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -10,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from holdfast.errors import StorageError
+from holdfast.errors import EncryptionError, StorageError
 from holdfast.index.check import check_index
 from holdfast.index.database import Database
 from holdfast.index.query import PassageText
@@ -23,6 +22,7 @@ from holdfast.index.tables import (
 )
 from holdfast.messages import Message
 from holdfast.search.passages import CUTTING, passages
+from holdfast.settings.schema import Secret
 from holdfast.store.adding import NewMessage, empty_passages, find_ends, insert_passages, update_passages
 from holdfast.store.codec import DAMAGE, decode_message, unpack_json, unpack_text
 from holdfast.store.connection import (
@@ -31,8 +31,10 @@ from holdfast.store.connection import (
     SqliteDatabase,
     connect,
     connect_readonly,
+    create_file,
     is_readonly,
     migrate,
+    open_file,
     translate_errors,
     write_transaction,
 )
@@ -100,7 +102,7 @@ class Health:
         return not self.damage and not self.index
 
 
-def check(path: Path, *, is_thorough: bool = True) -> Health:
+def check(path: Path, *, key: Secret | None = None, is_thorough: bool = True) -> Health:
     """Check the file's structure, every row, and whether the index matches the rows.
 
     Without `is_thorough`, only what takes no longer for a large store: whether it opens, its schema, and its counters.
@@ -112,9 +114,7 @@ def check(path: Path, *, is_thorough: bool = True) -> Health:
         with (
             translate_errors(path),
             closing(
-                connect_readonly(path)
-                if is_readonly(path)
-                else sqlite3.connect(path, timeout=60, isolation_level=None, factory=SqliteDatabase)
+                connect_readonly(path, key=key) if is_readonly(path) else open_file(path, key=key, timeout=60)
             ) as connection,
         ):
             connection.execute("PRAGMA query_only = ON")
@@ -136,6 +136,8 @@ def check(path: Path, *, is_thorough: bool = True) -> Health:
             orphans = [f"{found} {what}" for what, query in _ORPHANS.items() if (found := _count(connection, query))]
             damage = (*structure, *list_unreadable(connection), *orphans)
             return replace(health, damage=damage, index=tuple(check_index(connection)))
+    except EncryptionError:
+        raise
     except StorageError as error:
         return Health(path=path, counts={}, damage=structure or (str(error),))
 
@@ -161,20 +163,22 @@ def list_unreadable(db: Database) -> list[str]:
 
 
 @contextmanager
-def _open_store(path: Path) -> Iterator[SqliteDatabase]:
+def _open_store(path: Path, *, key: Secret | None) -> Iterator[SqliteDatabase]:
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
-    with closing(connect(path, wait=_WAIT)) as connection, translate_errors(path):
+    with closing(connect(path, wait=_WAIT, key=key)) as connection, translate_errors(path):
         migrate(connection, path=path)
         yield connection
 
 
-def reindex(path: Path, *, extract: Extract | None = None, progress: Progress | None = None) -> int:
+def reindex(
+    path: Path, *, key: Secret | None = None, extract: Extract | None = None, progress: Progress | None = None
+) -> int:
     """Rebuild the index of a file; return the number of passages.
 
     Searches use the old index until the new one is complete, writers wait. For `extract` see `reindex_tables`.
     """
-    with _open_store(path) as connection, write_transaction(connection):
+    with _open_store(path, key=key) as connection, write_transaction(connection):
         return reindex_tables(connection, place=str(path), extract=extract, progress=progress)
 
 
@@ -262,19 +266,19 @@ def _replace_passages(db: Tables, message: NewMessage, old: Sequence[PassageText
         insert_passages(db, [rest], ends, first=int(ends.next.fetchone()[0]))
 
 
-def backup(path: Path, target: Path) -> None:
-    """Copy a store to a new file that only its owner can read, while others write."""
+def backup(path: Path, target: Path, *, key: Secret | None = None) -> None:
+    """Copy a store to a new file that only its owner can read, while others write. It has the same key."""
     part = target.with_name(f"{target.name}.part")
-    with _open_store(path) as connection, translate_errors(target):
+    with _open_store(path, key=key) as connection, translate_errors(target):
         try:
             if target.exists():
                 raise StorageError("is there already. Choose another name for the copy.", path=target)
             part.unlink(missing_ok=True)
-            os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            create_file(part, key=key)
         except OSError as error:
             raise StorageError(f"could not be made: {error.strerror}. Choose another place.", path=target) from error
         try:
-            with closing(sqlite3.connect(part)) as copy:
+            with closing(open_file(part, key=key)) as copy:
                 # One state of the store is read throughout; otherwise each write by others would start the copy over.
                 connection.execute("BEGIN")
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -286,9 +290,9 @@ def backup(path: Path, target: Path) -> None:
             part.unlink(missing_ok=True)  # of a failed copy
 
 
-def vacuum(path: Path) -> tuple[int, int]:
+def vacuum(path: Path, *, key: Secret | None = None) -> tuple[int, int]:
     """Rewrite the file without free pages and deleted text; return its size before and after."""
-    with _open_store(path) as connection:
+    with _open_store(path, key=key) as connection:
         before = _size(connection)
         scrub(connection, path=path)
         return before, _size(connection)

@@ -1,0 +1,96 @@
+"""`holdfast encrypt` and `holdfast decrypt`: a SQLite store with a key, with another one, or without."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from holdfast.cli.opening import load_settings
+from holdfast.cli.options import as_json, home_option
+from holdfast.cli.output import print_result
+from holdfast.errors import EncryptionError, InputError
+from holdfast.settings import Secret, Settings
+from holdfast.store.keys import create_key, find_key
+from holdfast.store.opening import server_address, store_file
+
+
+@click.command()
+@click.option(
+    "--old-key", metavar="PLACE", help="Change the key: where the present one is (keyring:…, env:… or command:…)."
+)
+@home_option
+@as_json
+def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
+    """Encrypt the store with the key of archive.encryption_key, or change its key with --old-key.
+
+    No other program may use the store meanwhile. If the key is to be in the keyring and is not, one is made.
+    """
+    from holdfast.store.encryption import convert, has_key  # noqa: PLC0415 - an extra
+    from holdfast.store.forgetting import damaged_copies  # noqa: PLC0415 - takes time
+
+    settings = load_settings()
+    place = settings.archive.encryption_key
+    if place is None:
+        raise InputError(
+            'set archive.encryption_key first, for example to "keyring:holdfast": it says where the key is'
+        )
+    file = _find_file(home, settings=settings)
+    if file.exists() and has_key(file) != (old_key is not None):
+        if old_key is None:
+            raise EncryptionError("is encrypted already. To change its key, name the present one: --old-key", path=file)
+        raise EncryptionError("is not encrypted: leave --old-key out", path=file)
+    old = _read_place(old_key)
+    if create_key(place):
+        click.echo(f"a new key is in the keyring ({place}). Keep a copy elsewhere: without it, all is lost.", err=True)
+    new = find_key(place)
+    if file.exists():
+        convert(file, old=old, new=new)
+        text = f"{file} is encrypted."
+    else:
+        text = f"{file} does not exist yet. It will be encrypted."
+    copies = [str(copy) for copy in damaged_copies(file)]
+    if copies:
+        text += f" These copies of it are not: {', '.join(copies)}"
+    print_result({"path": str(file), "encrypted": True, "other_copies": copies}, text, as_json=as_json)
+
+
+@click.command()
+@click.option("--key", metavar="PLACE", help="Where the key is, if archive.encryption_key does not say it any more.")
+@home_option
+@as_json
+def decrypt(*, key: str | None, home: Path | None, as_json: bool) -> None:
+    """Decrypt the store. No other program may use it meanwhile. Remove archive.encryption_key afterwards."""
+    from holdfast.store.encryption import convert, has_key  # noqa: PLC0415 - an extra
+
+    settings = load_settings()
+    place = key or settings.archive.encryption_key
+    if place is None:
+        raise InputError("name where the key is: --key keyring:NAME, env:NAME or command:…")
+    file = _find_file(home, settings=settings)
+    if not file.exists():
+        raise InputError(f"no memory at {file}")
+    if not has_key(file):
+        raise EncryptionError("is not encrypted. Remove archive.encryption_key to use it.", path=file)
+    convert(file, old=_read_place(place), new=None)
+    text = f"{file} is not encrypted any more."
+    if settings.archive.encryption_key is not None:
+        text += " Remove archive.encryption_key from your settings: until then it is refused."
+    print_result({"path": str(file), "encrypted": False}, text, as_json=as_json)
+
+
+def _find_file(home: Path | None, *, settings: Settings) -> Path:
+    """Return the SQLite file of the memory."""
+    if server_address(home, settings=settings) is not None:
+        raise InputError("this memory is on a server: let the server encrypt its disk")
+    file = store_file(home, settings=settings)
+    if file.is_dir():
+        raise InputError(f"{file} is a memory-context folder, whose files are shared with the plugin: import it first")
+    return file
+
+
+def _read_place(place: str | None) -> Secret | None:
+    """Return the key that an option names."""
+    if place is not None and not place.startswith(("keyring:", "env:", "command:")):
+        raise InputError("name where the key is, never the key itself: keyring:NAME, env:NAME or command:…")
+    return find_key(place)

@@ -1,0 +1,149 @@
+"""`holdfast encrypt` and `holdfast decrypt`, and the other commands with an encrypted memory."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from support.command import Done, run_command
+from support.stores import require_sqlcipher
+
+require_sqlcipher()
+
+KEY = "5eed" * 16
+OTHER_KEY = "07" * 32
+SETTING = "HOLDFAST_ARCHIVE__ENCRYPTION_KEY"
+
+
+class _Machine:
+    """A home with a memory, and the commands that are run with it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environ = {"HOME": str(folder), "HOLDFAST_HOME": str(folder / "memory"), "OLD": KEY, "NEW": OTHER_KEY}
+        self.file = folder / "memory" / "holdfast.db"
+        self.shown = ""
+
+    def run(self, *arguments: str, key: str | None = None) -> Done:
+        setting = {} if key is None else {SETTING: key}
+        done = run_command(*arguments, folder=self.folder, environ={**self.environ, **setting})
+        self.shown += done.stdout + done.stderr
+        return done
+
+    def search(self, key: str | None) -> str:
+        """Return what a search finds, or the error."""
+        done = self.run("search", "lighthouse", key=key)
+        return done.stdout if done.returncode == 0 else done.stderr
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> _Machine:
+    """A machine whose memory has one fact and one message, and is not encrypted."""
+    machine = _Machine(tmp_path)
+    transcript = tmp_path / "session.jsonl"
+    lines = [{"role": "user", "content": "The lighthouse 灯塔 has 199 steps."}]
+    transcript.write_text("".join(json.dumps(line) + "\n" for line in lines), "utf-8")
+    assert machine.run("import", str(transcript)).returncode == 0
+    return machine
+
+
+def test_a_memory_is_encrypted_gets_another_key_and_is_decrypted(machine: _Machine) -> None:
+    """In between, each command says what does not match; no key is ever shown."""
+    assert "`holdfast encrypt`" in machine.search("env:OLD")
+    done = machine.run("encrypt", "--json", key="env:OLD")
+    assert json.loads(done.stdout) == {"path": str(machine.file), "encrypted": True, "other_copies": []}
+    assert "灯塔".encode() not in machine.file.read_bytes()
+    assert "199 steps" in machine.search("env:OLD")
+    assert "Set archive.encryption_key" in machine.search(None)
+    assert "not the key of this store" in machine.search("env:NEW")
+
+    assert "--old-key" in machine.run("encrypt", key="env:NEW").stderr
+    assert machine.run("encrypt", "--old-key", "env:OLD", key="env:NEW").returncode == 0
+    assert "199 steps" in machine.search("env:NEW")
+
+    done = machine.run("decrypt", key="env:NEW")
+    assert done.returncode == 0
+    assert "Remove archive.encryption_key" in done.stdout
+    assert "199 steps" in machine.search(None)
+    assert KEY not in machine.shown
+    assert OTHER_KEY not in machine.shown
+
+
+def test_every_command_for_upkeep_works(machine: _Machine) -> None:
+    """Also `doctor`, which names the place of the key and not the words of a command."""
+    machine.run("encrypt", key="env:OLD")
+    for arguments in (
+        ["doctor"],
+        ["doctor", "--repair"],
+        ["reindex"],
+        ["vacuum"],
+        ["backup", str(machine.folder / "copy.db")],
+        ["migrate", str(machine.file), str(machine.folder / "moved.db")],
+        ["stats"],
+        ["remember", "The keeper is called Ada"],
+    ):
+        done = machine.run(*arguments, key=f"command:echo {KEY}")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "echo" not in done.stdout + done.stderr
+    for name in ("copy.db", "moved.db", "memory/holdfast.db"):
+        assert (machine.folder / name).read_bytes().startswith(b"Holdfast")
+    assert "the key from the command" in machine.shown
+    assert KEY not in machine.shown
+
+
+def test_doctor_names_a_key_that_does_not_match(machine: _Machine) -> None:
+    """It does not take the store for a damaged one."""
+    machine.run("encrypt", key="env:OLD")
+    before = machine.file.read_bytes()
+    for key in (None, "env:NEW", "env:MISSING"):
+        done = machine.run("doctor", "--repair", key=key)
+        assert done.returncode == 1
+        assert "damaged file" not in done.stdout
+    assert machine.file.read_bytes() == before
+    assert "Set archive.encryption_key" in machine.run("doctor").stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "key", "reason"),
+    [
+        (["encrypt"], None, "set archive.encryption_key first"),
+        (["encrypt"], "env:MISSING", "MISSING is not set"),
+        (["encrypt", "--old-key", "env:OLD"], "env:NEW", "is not encrypted"),
+        (["encrypt", "--home", "postgresql://nowhere/x"], "env:OLD", "on a server"),
+        (["decrypt"], "env:OLD", "is not encrypted"),
+        (["decrypt"], None, "name where the key is"),
+        (["decrypt", "--home", "elsewhere"], "env:OLD", "no memory at"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(machine: _Machine, arguments: list[str], key: str | None, reason: str) -> None:
+    """The memory stays as it was."""
+    before = machine.file.read_bytes()
+    done = machine.run(*arguments, key=key)
+    assert done.returncode == 1
+    assert reason in done.stderr
+    assert machine.file.read_bytes() == before
+
+
+def test_the_key_itself_is_refused_as_a_place(machine: _Machine) -> None:
+    """It is not repeated in the error."""
+    machine.run("encrypt", key="env:OLD")
+    done = machine.run("decrypt", "--key", KEY)
+    assert done.returncode == 1
+    assert "never the key itself" in done.stderr
+    assert KEY not in machine.shown
+
+
+def test_a_memory_that_does_not_exist_yet_is_created_encrypted(tmp_path: Path) -> None:
+    """`holdfast encrypt` says so."""
+    machine = _Machine(tmp_path)
+    assert "will be encrypted" in machine.run("encrypt", key="env:OLD").stdout
+    assert machine.run("remember", "灯塔 is Chinese for lighthouse", key="env:OLD").returncode == 0
+    assert machine.file.read_bytes().startswith(b"Holdfast")
+
+
+def test_a_damaged_copy_that_stays_readable_is_named(machine: _Machine) -> None:
+    """A repair of the plain store has kept it."""
+    machine.run("doctor", "--repair")
+    done = machine.run("encrypt", key="env:OLD")
+    assert "These copies of it are not: " in done.stdout
+    assert "holdfast.db.damaged." in done.stdout

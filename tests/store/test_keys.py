@@ -1,0 +1,135 @@
+"""Where the key of an encrypted store comes from, and that no error shows it."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from holdfast.errors import SettingsError
+from holdfast.settings import Archive, Secret, load
+from holdfast.store.keys import create_key, describe_source, find_key
+
+KEY = "0123456789abcdef" * 4
+
+keyring = pytest.importorskip("keyring", reason="a key in the keyring needs `holdfast-memory[encrypted]`")
+
+
+class _MemoryKeyring(keyring.backend.KeyringBackend):  # type: ignore[misc, name-defined]
+    """A keyring of this process."""
+
+    priority = 1
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[tuple[str, str], str] = {}
+
+    def get_password(self, service: str, username: str) -> str | None:
+        return self.found.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self.found[service, username] = password
+
+
+@pytest.fixture
+def own_keyring() -> Iterator[_MemoryKeyring]:
+    """An empty keyring in place of that of the system."""
+    before = keyring.get_keyring()
+    ours = _MemoryKeyring()
+    keyring.set_keyring(ours)
+    yield ours
+    keyring.set_keyring(before)
+
+
+def test_no_setting_is_no_key() -> None:
+    """The default is a store that is not encrypted."""
+    assert find_key(None) is None
+
+
+def test_a_variable_has_the_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Letters of any case, and a line end, are fine."""
+    monkeypatch.setenv("MY_KEY", f"{KEY.upper()}\n")
+    assert find_key("env:MY_KEY") == Secret(KEY)
+
+
+def test_a_command_prints_the_key(tmp_path: Path) -> None:
+    """A quoted argument is one argument."""
+    script = tmp_path / "print key.py"
+    script.write_text(f"print('{KEY}')", "utf-8")
+    assert find_key(f"command:'{sys.executable}' '{script}'") == Secret(KEY)
+
+
+def test_a_command_is_not_run_by_a_shell(tmp_path: Path) -> None:
+    """A semicolon is part of an argument."""
+    target = tmp_path / "made"
+    with pytest.raises(SettingsError, match="64 hexadecimal digits"):
+        find_key(f"command:echo x; touch {target}")
+    assert not target.exists()
+
+
+def test_a_program_of_the_working_directory_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even if PATH names the folder."""
+    program = tmp_path / "print-key"
+    program.write_text(f"#!/bin/sh\necho {KEY}\n", "utf-8")
+    program.chmod(0o700)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f".:{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(SettingsError, match="is not in PATH"):
+        find_key("command:print-key")
+
+
+def test_the_keyring_makes_and_keeps_the_key(own_keyring: _MemoryKeyring) -> None:
+    """A key that is there is never replaced."""
+    with pytest.raises(SettingsError, match="`holdfast encrypt` makes one"):
+        find_key("keyring:mine")
+    assert create_key("keyring:mine")
+    assert not create_key("keyring:mine")
+    assert find_key("keyring:mine") == Secret(own_keyring.found["holdfast", "mine"])
+
+
+@pytest.mark.parametrize("source", ["env:MY_KEY", "command:true"])
+def test_no_key_is_made_outside_of_the_keyring(source: str) -> None:
+    """There is no place to put it."""
+    assert not create_key(source)
+
+
+@pytest.mark.parametrize("found", ["", "short", KEY[:-1], f"{KEY}0", "密码" * 32, "correct horse battery staple"])
+def test_what_is_no_key_is_refused_and_not_shown(found: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password is not a key."""
+    monkeypatch.setenv("MY_KEY", found)
+    with pytest.raises(SettingsError) as caught:
+        find_key("env:MY_KEY")
+    assert not found or found not in str(caught.value)
+
+
+@pytest.mark.parametrize("command", [f"sh -c 'echo {KEY} >&2; exit 3'", "no-such-program-here", "'unbalanced"])
+def test_a_command_that_fails_says_so_without_its_output(command: str) -> None:
+    """It may have printed the key."""
+    with pytest.raises(SettingsError) as caught:
+        find_key(f"command:{command}")
+    assert KEY not in str(caught.value)
+    assert KEY not in str(caught.value.__cause__)
+
+
+def test_the_words_of_a_command_are_not_described() -> None:
+    """They may contain a password."""
+    assert describe_source(f"command:echo {KEY}") == "the command"
+    assert describe_source("keyring:holdfast") == "keyring:holdfast"
+
+
+@pytest.mark.parametrize("given", [KEY, "env:", "keyring: ", "password:abc"])
+def test_a_setting_that_names_no_place_is_refused_and_not_shown(given: str) -> None:
+    """Somebody may have put the key itself there."""
+    with pytest.raises(SettingsError, match="encryption_key") as caught:
+        load(environ={}, archive={"encryption_key": given})
+    assert KEY not in str(caught.value)
+
+
+def test_a_project_that_is_not_trusted_names_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The setting is ignored, and named in a warning."""
+    path = tmp_path / "holdfast.toml"
+    path.write_text('[archive]\nencryption_key = "command:touch made"\n', "utf-8")
+    monkeypatch.chdir(tmp_path)
+    loaded = load(files=[Path("holdfast.toml")], environ={})
+    assert loaded.settings.archive == Archive()
+    assert loaded.refused[Path("holdfast.toml")] == ("archive.encryption_key",)
