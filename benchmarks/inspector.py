@@ -70,7 +70,11 @@ def measure(messages: int, *, seed: int = 1, progress: Callable[[int], None] = l
             # A thread of the server does it after the first page; its time would be added to that of other pages.
             figures.update(engine._memory.store, [Scope().tenant], seconds=math.inf)
             question = writer.question(writer.text())
-            return PageCost(messages=messages, sessions=-(-messages // BATCH) + 2, pages=_time(engine, question))
+            return PageCost(
+                messages=messages,
+                sessions=-(-messages // BATCH) + 2,
+                pages=_time(engine, question, turns=messages // TURN_MESSAGES),
+            )
 
 
 def _make_facts(writer: Writer, scope: Scope) -> list[FactRow]:
@@ -138,7 +142,7 @@ def _make_message(writer: Writer, number: int) -> Message:
     return Message(role=role, parts=(Text(text=writer.text()[:CHARS]),))
 
 
-def _time(engine: Engine, question: str) -> dict[str, dict[str, float]]:
+def _time(engine: Engine, question: str, *, turns: int) -> dict[str, dict[str, float]]:
     paths = {
         "sessions": "",
         "sessions by cost": "sessions?sort=cost",
@@ -147,7 +151,8 @@ def _time(engine: Engine, question: str) -> dict[str, dict[str, float]]:
         "running session": "session?session=running",
         "turn": "session?session=running&turn=59",
         "long session": "session?session=long",
-        "turn of it": "session?session=long&turn=60",
+        "a late turn of it": f"session?session=long&turn={max(1, turns - 10)}",
+        "an early turn of it": f"session?session=long&turn={min(60, turns)}",
         "memory": "memory",
         "overview": "overview",
         "trends": "trends",

@@ -191,8 +191,8 @@ def test_every_turn_of_every_format_can_be_shown(conversation: Talk, tmp_path: P
             assert [row.message.id for row in rows] == [item.id for item in window.items]
 
 
-def test_the_first_page_of_a_long_session_reads_its_newest_turns(tmp_path: Path) -> None:
-    """If these contain a whole history; the last window is the same as that made from all turns."""
+def test_a_page_of_a_long_session_reads_its_newest_turns(tmp_path: Path) -> None:
+    """If these contain what a window consists of; the window is the same as that made from all turns."""
     settings = Settings(embedding=Embedding(provider="none"), recall=UNHURRIED)
     sent: list[dict[str, str]] = []
     for _ in range(2):  # a process that starts anew records the whole history
@@ -214,6 +214,10 @@ def test_the_first_page_of_a_long_session_reads_its_newest_turns(tmp_path: Path)
             assert made.render() == make_window(session, whole, whole.turns[-1]).render()
             assert Pasts(store, max_newest=3).read_newest(session.scope).is_whole
             view_window(newest, newest.turns[-1], made, make_window_before(session, newest, newest.turns[-1]))
+            reads_all = [
+                Pasts(store, max_newest=8).read_newest(session.scope, turn=turn).is_whole for turn in (4, 7, 8)
+            ]
+    assert reads_all == [True, True, False]  # the turn before the seventh continues turns that were not read
     assert newest.find_turn_of(0) is None
     assert whole.find_turn_of(0) is not None
 

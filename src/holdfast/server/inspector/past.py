@@ -115,6 +115,16 @@ class Past:
                 return turn
         return None
 
+    def has_window(self, number: int) -> bool:
+        """Return whether the windows of a turn and of the one before can be made again; 0 is the last turn."""
+        if self.is_whole:
+            return True
+        turn = self.find_turn(number or self.last)
+        before = self.find_turn((number or self.last) - 1)
+        if turn is None or before is None:
+            return False
+        return self.histories.has_all_of(turn.key) and self.histories.has_all_of(before.key)
+
     def find_turn_of(self, edit: int) -> PastTurn | None:
         """Return the turn that made an edit; for a compaction, the turn after it. None if it was not read."""
         if not self.is_whole and edit < self.turns[0].source.edits[0]:
@@ -185,22 +195,23 @@ class Pasts:
                 known = Past(scope=scope)
             return self._update(known)
 
-    def read_newest(self, scope: Scope) -> Past:
-        """Return the past of a session with at least its newest turns, and all that the last two windows consist of."""
+    def read_newest(self, scope: Scope, *, turn: int = 0) -> Past:
+        """Return the past of a session with at least its newest turns, if one of them is wanted; by default the last.
+
+        What the windows of that turn and of the one before consist of is known.
+        """
         with self._lock:
-            known = self._known.get(scope)
-            if known is None:
-                known = self._read_newest(scope)
+            known = self._known.get(scope) or self._read_newest(scope)
+            if not known.has_window(turn):
+                known = Past(scope=scope)
             return self._update(known)
 
     def _read_newest(self, scope: Scope) -> Past:
-        """Read the newest turns; nothing if these are all, or not enough to make the last two windows again."""
+        """Read the newest turns; nothing if these are all."""
         turns = tuple(read_turns(self._store, scope, newest=self._max_newest))
-        past = Past(scope=scope, turns=turns, edits=tuple(read_edits(self._store, scope)), is_whole=False)
-        has_more = len(turns) == self._max_newest
-        if has_more and all(past.histories.has_all_of(turn.key) for turn in turns[-2:]):
-            return past
-        return Past(scope=scope)
+        if len(turns) < self._max_newest:
+            return Past(scope=scope)
+        return Past(scope=scope, turns=turns, edits=tuple(read_edits(self._store, scope)), is_whole=False)
 
     def _update(self, known: Past) -> Past:
         scope = known.scope

@@ -353,8 +353,10 @@ class Inspector:
         """Collect what the page of a session shows."""
         session = self._open(params)
         scope = session.scope
-        needs_all = params.get("turn") or params.get("tab") or params.get("message") or params.get("all")
-        seen = self._pasts.read(scope) if needs_all else self._pasts.read_newest(scope)
+        if params.get("message") or params.get("all"):
+            seen = self._pasts.read(scope)
+        else:
+            seen = self._pasts.read_newest(scope, turn=int(params.get("turn") or 0))
         tab = params.get("tab") or ("window" if params.get("turn") else "conversation")
         if tab not in TABS or not seen.turns:
             tab = "conversation"
@@ -435,7 +437,7 @@ class Inspector:
     def run(self, params: data.Params) -> str:
         """Show messages of a window that were folded."""
         session = self._open(params)
-        seen = self._pasts.read(session.scope)
+        seen = self._pasts.read_newest(session.scope, turn=int(params.get("turn") or 0))
         turn = seen.find_turn(int(params.get("turn") or 0))
         if turn is None:
             raise InputError(f"there is no turn {params.get('turn')} in session {session.id!r}")

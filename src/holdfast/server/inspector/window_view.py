@@ -35,7 +35,10 @@ class BlockView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GapView:
-    """Messages that left the window earlier, at their place: how, how many, in which turns, and by which last edit."""
+    """Messages that left the window earlier, at their place: how, how many, in which turns, and by which last edit.
+
+    The number of a turn that was not read is 0.
+    """
 
     kind: str
     messages: int
