@@ -32,12 +32,17 @@ $(STAMP): pyproject.toml
 demo: $(DEMO_STAMP)
 	@$(BIN)/holdfast demo
 
+# Workers are forked if the system can: they share what was imported and collected.
+PARALLEL := $(if $(filter Linux,$(shell uname -s)),--workers auto,-n auto --dist worksteal)
+# A process with threads for matrices should not fork, and no test multiplies large ones.
+export OPENBLAS_NUM_THREADS := 1
+
 test: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist worksteal
+	$(BIN)/python -m pytest $(PARALLEL)
 
 # What takes too long for every change: benchmarks in the docs, long variants of tests, random examples.
 nightly: $(STAMP) fuzz
-	$(BIN)/python -m pytest -n auto --dist worksteal -m nightly
+	$(BIN)/python -m pytest $(PARALLEL) -m nightly
 
 # `make test` with branch coverage, which takes half as long again.
 coverage: $(STAMP)
@@ -76,7 +81,7 @@ SEED ?= $(shell $(PYTHON) -c "import secrets; print(secrets.randbelow(2**32))")
 fuzz: SEED := $(SEED)
 fuzz: $(STAMP)
 	@echo "make fuzz SEED=$(SEED)"
-	$(BIN)/python -m pytest tests/properties -n auto --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
+	$(BIN)/python -m pytest tests/properties $(PARALLEL) --hypothesis-profile=fuzz --hypothesis-seed=$(SEED)
 	$(BIN)/python -m benchmarks fuzz --windows 10000 --seed $(SEED)
 	HOLDFAST_E2E_TURNS=300 $(BIN)/python -m pytest tests/e2e/test_long.py
 
