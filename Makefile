@@ -43,6 +43,7 @@ test: $(STAMP)
 # What takes too long for every change: benchmarks in the docs, long variants of tests, random examples.
 nightly: $(STAMP) fuzz
 	$(BIN)/python -m pytest $(PARALLEL) -m nightly
+	$(BIN)/python -m pytest $(PARALLEL) -m "hypothesis and not nightly" --hypothesis-profile=nightly
 
 # `make test` with branch coverage, which takes half as long again.
 coverage: $(STAMP)

@@ -29,11 +29,12 @@ if sys.platform == "win32":  # the agent does not run there; links, file modes, 
 # A shared machine may be slow: how long an example takes is never what is tested.
 settings.register_profile(
     "holdfast",
-    max_examples=12,  # `make fuzz` tries 400
+    max_examples=8,  # `make nightly` tries 12, and `make fuzz` 400
     derandomize=True,  # a run says something about the change, not about chance; `make fuzz` looks for more
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
+settings.register_profile("nightly", settings.get_profile("holdfast"), max_examples=12)
 settings.register_profile(
     "fuzz",
     max_examples=400,

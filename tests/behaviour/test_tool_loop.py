@@ -186,6 +186,7 @@ class TestFormats:
 
 
 @needs_data("transcripts/swarm")
+@pytest.mark.nightly
 @pytest.mark.parametrize("limit", [32_000])
 @pytest.mark.parametrize("path", sorted(DATA.glob("transcripts/swarm/*.gz"))[:2], ids=lambda path: path.name[:30])
 def test_real_requests_grow_turn_by_turn(path: Path, limit: int, engine: Engine) -> None:

@@ -46,7 +46,7 @@ def broken(window: list[Any], sent: list[dict[str, Any]]) -> list[Any]:
 class TestReasoning:
     """An item and the reasoning that it came after are one unit."""
 
-    @pytest.mark.parametrize(("limit", "step"), [(9_000, 9), (200_000, 7)])
+    @pytest.mark.parametrize(("limit", "step"), [(9_000, 9), pytest.param(200_000, 7, marks=pytest.mark.nightly)])
     def test_every_cut_keeps_them_together(self, limit: int, step: int, engine: Engine) -> None:
         """Trimmed and compacted at many lengths: no reply is sent without its reasoning or without its id."""
         sent = reasoned_talk(60)

@@ -69,6 +69,7 @@ class TestCost:
 
 
 class TestMeasure:
+    @pytest.mark.nightly
     def test_recorded_edits_keep_the_cache(self, talk: list[Message]) -> None:
         """Every policy costs less when its edits are recorded, and the tail less than the head."""
         found = measure([talk], limit=9_000, reserve=1_500)

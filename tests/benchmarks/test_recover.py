@@ -85,6 +85,7 @@ class TestConversations:
 
 
 class TestFigures:
+    @pytest.mark.nightly
     def test_what_left_the_window_is_had_back(self, talk: list[Message]) -> None:
         """With useless summaries the baselines lose what is far away, and memory does not."""
         received: list[int] = []

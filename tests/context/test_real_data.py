@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 
 LIMITS = (4_000, 16_000, 64_000)
 STOPS = 6
+MAX_QUICK_BYTES = 200_000
 BLOCK = '<recalled-context source="holdfast">\n\n<detail>\n[user] 证书\n</detail>\n\n</recalled-context>'
 
 
@@ -79,8 +81,15 @@ def test_our_own_samples_make_valid_windows(format_: str, path: Path) -> None:
     prove(transcripts.read(path, format=format_).messages)
 
 
+def make_cases() -> Iterator[Any]:
+    """Yield all real sessions; the large ones only nightly."""
+    for format_, path in REAL:
+        is_large = path.is_file() and path.stat().st_size > MAX_QUICK_BYTES
+        yield pytest.param(format_, path, id=f"{format_}-{path.name}", marks=pytest.mark.nightly if is_large else ())
+
+
 @needs_data("transcripts")
-@pytest.mark.parametrize(("format_", "path"), REAL, ids=name)
+@pytest.mark.parametrize(("format_", "path"), list(make_cases()))
 def test_real_sessions_make_valid_windows(format_: str, path: Path) -> None:
     """None invalid, none over its limit, none that needed the blunt repair."""
     assert prove(transcripts.read(path, format=format_).messages) > 0

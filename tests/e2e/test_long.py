@@ -22,7 +22,7 @@ from support.waiting import until
 
 pytestmark = pytest.mark.untraced  # long conversations run the same lines again
 
-TURNS = 60
+TURNS = 45
 """How many turns, in one wire format; with `HOLDFAST_E2E_TURNS` as many as it says, in both."""
 WIRES = {
     "anthropic": ("anthropic/claude-test", "ANTHROPIC_BASE_URL", ""),
