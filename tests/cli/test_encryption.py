@@ -1,11 +1,14 @@
 """`holdfast encrypt` and `holdfast decrypt`, and the other commands with an encrypted memory."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from support.command import Done, run_command
+from support.keyrings import use_own_keyring
 from support.stores import require_sqlcipher
 
 require_sqlcipher()
@@ -147,3 +150,31 @@ def test_a_damaged_copy_that_stays_readable_is_named(machine: _Machine) -> None:
     done = machine.run("encrypt", key="env:OLD")
     assert "These copies of it are not: " in done.stdout
     assert "holdfast.db.damaged." in done.stdout
+
+
+def test_the_keyring_gets_a_key_and_keeps_it(machine: _Machine) -> None:
+    """Without the key nothing can be read, and no other is made for a store that is encrypted."""
+    with use_own_keyring() as keyring:
+        assert "makes one" in machine.search("keyring:mine")
+        assert "Keep a copy" in machine.run("encrypt", key="keyring:mine").stderr
+        assert "199 steps" in machine.search("keyring:mine")
+        (key,) = keyring.found.values()
+        keyring.found.clear()
+        assert "put its key back" in machine.search("keyring:mine")
+        assert machine.run("encrypt", key="keyring:mine").returncode == 1
+        assert keyring.found == {}
+    assert key not in machine.shown
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="the server is ended by a signal")
+def test_a_memory_whose_server_runs_is_not_converted(machine: _Machine) -> None:
+    """The error names the process."""
+    command = [sys.executable, "-m", "holdfast", "serve", "--port", "0", "--json"]
+    with subprocess.Popen(command, env=machine.environ, cwd=machine.folder, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline()
+        done = machine.run("encrypt", key="env:OLD")
+        server.terminate()
+    assert done.returncode == 1
+    assert f"process {server.pid}" in done.stderr
+    assert machine.run("encrypt", key="env:OLD").returncode == 0

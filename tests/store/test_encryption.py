@@ -4,8 +4,10 @@ import os
 import sqlite3
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -115,6 +117,22 @@ def test_a_new_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     fill(path, key=KEY)
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_bytes().startswith(b"Holdfast")
+
+
+def test_many_can_create_a_store_at_once(tmp_path: Path) -> None:
+    """All of them use the file of the first, with its salt."""
+    path = tmp_path / "store.db"
+    begin = Barrier(8)
+
+    def add(number: int) -> None:
+        begin.wait()
+        with SqliteStore(path, key=KEY) as store:
+            store.add_messages([make_message(f"number {number}")])
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(add, range(8)))
+    assert sorted(read(path, key=KEY)) == [f"number {number}" for number in range(8)]
+    assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
 
 
 # --- keys and settings that do not match the file ---------------------------------------

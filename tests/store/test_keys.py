@@ -1,44 +1,18 @@
 """Where the key of an encrypted store comes from, and that no error shows it."""
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
+import keyring
+import keyring.backends.fail
 import pytest
 
 from holdfast.errors import SettingsError
 from holdfast.settings import Archive, Secret, load
 from holdfast.store.keys import create_key, describe_source, find_key
+from support.keyrings import use_own_keyring
 
 KEY = "0123456789abcdef" * 4
-
-keyring = pytest.importorskip("keyring", reason="a key in the keyring needs `holdfast-memory[encrypted]`")
-
-
-class _MemoryKeyring(keyring.backend.KeyringBackend):  # type: ignore[misc, name-defined]
-    """A keyring of this process."""
-
-    priority = 1
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: dict[tuple[str, str], str] = {}
-
-    def get_password(self, service: str, username: str) -> str | None:
-        return self.found.get((service, username))
-
-    def set_password(self, service: str, username: str, password: str) -> None:
-        self.found[service, username] = password
-
-
-@pytest.fixture
-def own_keyring() -> Iterator[_MemoryKeyring]:
-    """An empty keyring in place of that of the system."""
-    before = keyring.get_keyring()
-    ours = _MemoryKeyring()
-    keyring.set_keyring(ours)
-    yield ours
-    keyring.set_keyring(before)
 
 
 def test_no_setting_is_no_key() -> None:
@@ -78,13 +52,23 @@ def test_a_program_of_the_working_directory_is_not_run(tmp_path: Path, monkeypat
         find_key("command:print-key")
 
 
-def test_the_keyring_makes_and_keeps_the_key(own_keyring: _MemoryKeyring) -> None:
+def test_the_keyring_makes_and_keeps_the_key() -> None:
     """A key that is there is never replaced."""
-    with pytest.raises(SettingsError, match="`holdfast encrypt` makes one"):
-        find_key("keyring:mine")
-    assert create_key("keyring:mine")
-    assert not create_key("keyring:mine")
-    assert find_key("keyring:mine") == Secret(own_keyring.found["holdfast", "mine"])
+    with use_own_keyring() as own_keyring:
+        with pytest.raises(SettingsError, match="`holdfast encrypt` makes one"):
+            find_key("keyring:mine")
+        assert create_key("keyring:mine")
+        assert not create_key("keyring:mine")
+        assert find_key("keyring:mine") == Secret(own_keyring.found["holdfast", "mine"])
+
+
+def test_a_machine_without_a_keyring_names_the_other_places() -> None:
+    """A server has none, for example."""
+    with use_own_keyring():
+        keyring.set_keyring(keyring.backends.fail.Keyring())  # type: ignore[no-untyped-call]
+        for use in (find_key, create_key):
+            with pytest.raises(SettingsError, match=r"use env:NAME or command:"):
+                use("keyring:mine")
 
 
 @pytest.mark.parametrize("source", ["env:MY_KEY", "command:true"])

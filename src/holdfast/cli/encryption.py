@@ -8,8 +8,9 @@ import click
 
 from holdfast.cli.opening import load_settings
 from holdfast.cli.options import as_json, home_option
-from holdfast.cli.output import print_result
+from holdfast.cli.output import echo, print_result
 from holdfast.errors import EncryptionError, InputError
+from holdfast.server import client
 from holdfast.settings import Secret, Settings
 from holdfast.store.keys import create_key, find_key
 from holdfast.store.opening import server_address, store_file
@@ -42,7 +43,7 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
         raise EncryptionError("is not encrypted: leave --old-key out", path=file)
     old = _read_place(old_key)
     if create_key(place):
-        click.echo(f"a new key is in the keyring ({place}). Keep a copy elsewhere: without it, all is lost.", err=True)
+        echo(f"a new key is in the keyring ({place}). Keep a copy elsewhere: without it, all is lost.", err=True)
     new = find_key(place)
     if file.exists():
         convert(file, old=old, new=new)
@@ -80,12 +81,17 @@ def decrypt(*, key: str | None, home: Path | None, as_json: bool) -> None:
 
 
 def _find_file(home: Path | None, *, settings: Settings) -> Path:
-    """Return the SQLite file of the memory."""
+    """Return the SQLite file of the memory, which no server may use."""
     if server_address(home, settings=settings) is not None:
         raise InputError("this memory is on a server: let the server encrypt its disk")
     file = store_file(home, settings=settings)
     if file.is_dir():
         raise InputError(f"{file} is a memory-context folder, whose files are shared with the plugin: import it first")
+    server = client.find(str(file.parent))
+    if server is not None:
+        raise InputError(
+            f"the server of this memory runs, process {server.get('pid')}: end it and the hosts that start it again"
+        )
     return file
 
 
