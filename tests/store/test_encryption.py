@@ -60,14 +60,25 @@ def damage(path: Path, *, page: int) -> None:
     path.write_bytes(data)
 
 
-def can_list_tables(path: Path) -> bool:
-    """Return whether the pages that list the tables can be read."""
+def can_run(path: Path, query: str) -> bool:
+    """Return whether all pages that a query needs can be read."""
     with closing(open_file(path, key=KEY)) as connection:
         try:
-            connection.execute("SELECT sql FROM sqlite_master").fetchall()
+            connection.execute(query).fetchall()
         except list_errors():
             return False
     return True
+
+
+def damage_messages(path: Path) -> None:
+    """Damage a page with messages, but not that of the last one."""
+    intact = path.read_bytes()
+    page = 1
+    newest = "SELECT body FROM messages ORDER BY id DESC LIMIT 1"
+    while can_run(path, "SELECT body FROM messages") or not can_run(path, newest):
+        path.write_bytes(intact)
+        page += 1
+        damage(path, page=page)
 
 
 def find_words(folder: Path) -> list[str]:
@@ -229,19 +240,34 @@ def test_an_encrypted_store_is_checked_and_indexed_again(tmp_path: Path) -> None
         tmp_path.chmod(0o700)
 
 
+def test_a_damaged_page_does_not_hide_the_others(tmp_path: Path) -> None:
+    """What is on them is read and written on, over new connections."""
+    path = tmp_path / "store.db"
+    written = fill(path, key=KEY, count=400)
+    vacuum(path, key=KEY)
+    damage_messages(path)
+    with SqliteStore(path, key=KEY) as store:
+        for _ in range(2):
+            with pytest.raises(StorageError, match="--repair"):
+                texts(store)
+            (last,) = store.read_messages(Select(scope=HERE, ids=(400,)))
+            assert last.message.text == written[-1]
+            assert store.add_messages([make_message("one more")])
+        assert store.read_messages(Select(scope=HERE, ids=(401,)))
+
+
 def test_a_repair_keeps_what_is_outside_of_a_damaged_page(tmp_path: Path) -> None:
     """One changed bit makes a page unreadable, and no other."""
     path = tmp_path / "store.db"
     written = fill(path, key=KEY, count=400)
     vacuum(path, key=KEY)
-    with closing(connect(path, wait=1, key=KEY)) as connection:
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'messages'").fetchone()
-    damage(path, page=root + 3)
+    damage_messages(path)
     assert not check(path, key=KEY).sound
     repaired = repair(path, key=KEY)
     kept = read(path, key=KEY)
     assert set(kept) <= set(written)
-    assert len(kept) == repaired.kept["messages"] > 300
+    assert 300 < len(kept) == repaired.kept["messages"] < 400
+    assert any("the messages with these numbers" in lost for lost in repaired.lost)
     assert check(path, key=KEY).sound
     assert find_words(tmp_path) == []
 
@@ -253,7 +279,7 @@ def test_a_store_whose_list_of_tables_is_damaged_is_not_replaced(tmp_path: Path)
     vacuum(path, key=KEY)
     intact = path.read_bytes()
     page = 1
-    while can_list_tables(path):
+    while can_run(path, "SELECT sql FROM sqlite_master"):
         path.write_bytes(intact)
         page += 1
         damage(path, page=page)

@@ -301,7 +301,7 @@ def list_errors() -> tuple[type[Exception], ...]:
     return (sqlite3.Error, cipher.Error)
 
 
-def is_error(error: Exception, name: str) -> bool:
+def is_error(error: BaseException, name: str) -> bool:
     """Return whether an error of SQLite has a name that begins so."""
     return str(getattr(error, "sqlite_errorname", "")).startswith(name)
 

@@ -26,6 +26,7 @@ from holdfast.store.connection import (
     connect_readonly,
     delete_securely,
     identity,
+    is_error,
     is_readonly,
     migrate,
     translate_errors,
@@ -63,6 +64,7 @@ class SqliteStore(TableStore):
         copied_blocks: int = COPIED_BLOCKS,
     ) -> None:
         self.path = Path(path)
+        self._key = key
         self.readonly = is_readonly(self.path)
         self._wait = wait
         self._copied_blocks = copied_blocks
@@ -116,8 +118,9 @@ class SqliteStore(TableStore):
                     check_version(self._writer, path=self.path)
                     yield
                     self._check_identity()
-            except BaseException:
+            except BaseException as error:
                 self._writer.cache.clear()  # it may have scopes that were rolled back
+                self._writer = self._renew(self._writer, error)
                 raise
 
     def _check_identity(self) -> None:
@@ -154,12 +157,29 @@ class SqliteStore(TableStore):
             try:
                 check_version(self._reader, path=self.path)
                 yield self._reader
-            except BaseException:
+            except BaseException as error:
                 self._reader.cache.clear()
+                self._reader = self._renew(self._reader, error)
                 raise
             finally:
                 if self._reader.in_transaction:
                     self._reader.execute("COMMIT")
+
+    def _renew(self, connection: SqliteDatabase, error: BaseException) -> SqliteDatabase:
+        """Replace a connection that has met a page which cannot be decrypted; return another one as it is.
+
+        SQLCipher refuses everything after that on the same connection, also intact pages.
+        """
+        if not connection.is_encrypted or not is_error(error, "SQLITE_CORRUPT"):
+            return connection
+        if self.readonly:
+            renewed = connect_readonly(self.path, key=self._key)
+        else:
+            renewed = connect(self.path, wait=self._wait, key=self._key)
+        self._closing.callback(renewed.close)
+        renewed.cache.gaps = connection.cache.gaps
+        connection.close()
+        return renewed
 
     def read(
         self,
