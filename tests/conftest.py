@@ -20,6 +20,7 @@ pytest_plugins = ["holdfast.testing.fixtures", "support.workers"]
 if sys.platform == "win32":  # the agent does not run there; links, file modes, pipes and `kill -9` are POSIX
     collect_ignore_glob = [
         *("agent/*", "e2e/*", "cli/test_forget.py", "cli/test_trust.py", "cli/test_untrusted_settings.py"),
+        *("cli/test_encryption.py", "store/test_encryption.py", "store/test_keys.py"),
         *("properties/test_paths.py", "properties/test_tools.py", "benchmarks/test_c*.py"),
         *("behaviour/test_resource_limits.py", "behaviour/test_seeds_*.py", "behaviour/test_store_faults.py"),
         *("project/test_docs.py", "settings/test_trust.py", "test_programs.py"),
