@@ -33,7 +33,7 @@ def test_what_is_a_command() -> None:
 
 def test_numbers_are_short() -> None:
     """As few characters as a status line has."""
-    assert [human_tokens(n) for n in (950, 9_500, 182_400, 1_200_000)] == ["950", "9.5k", "182k", "1.2m"]
+    assert [human_tokens(n) for n in (950, 9_500, 182_400, 1_200_000)] == ["950", "9.5k", "182k", "1.2M"]
 
 
 def test_completion_and_help(fixture: AgentFixture) -> None:
