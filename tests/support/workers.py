@@ -15,6 +15,7 @@ from collections import deque
 from collections.abc import Iterator
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
+from tempfile import TemporaryFile
 from typing import Any, Final
 
 import pytest
@@ -75,8 +76,10 @@ class _Run:
         self._base: Any = session.config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]  # has no public name
         self._names = iter(range(len(session.items) + count))
         total = len(session.items)
-        self._workers = [self._fork() for _ in range(count)]
-        for number, worker in enumerate(self._workers):
+        self._workers: list[_Worker] = []
+        for number in range(count):
+            worker = self._fork()
+            self._workers.append(worker)
             worker.todo.extend(range(total * number // count, total * (number + 1) // count))
 
     def run(self) -> None:
@@ -93,6 +96,7 @@ class _Run:
         finally:
             for worker in self._workers:
                 worker.pipe.close()  # it ends after its test
+            for worker in self._workers:
                 os.waitpid(worker.process, 0)
 
     def _ready(self) -> Iterator[_Worker]:
@@ -156,6 +160,8 @@ class _Run:
         process = os.fork()
         if process == 0:
             ours.close()
+            for other in self._workers:
+                other.pipe.close()  # else it would stay open for that worker when the first process closes it
             _work(self._session, theirs, name=name, base=self._base)
         theirs.close()
         return _Worker(process, ours)
@@ -172,6 +178,21 @@ class _Reporter:
         self._pipe.send(self._config.hook.pytest_report_to_serializable(config=self._config, report=report))
 
 
+def _separate_output(capture: Any) -> None:
+    """Let the files that output is captured in be those of this process alone.
+
+    They keep their numbers and stay open: functions of other packages may have `sys.stderr` of now as a default.
+    """
+    captured = capture._global_capturing
+    for number, stream in ((1, captured.out), (2, captured.err)):
+        if hasattr(stream, "targetfd"):  # else nothing is captured, or in memory
+            shared = stream.tmpfile.fileno()
+            with TemporaryFile(buffering=0) as own:
+                if os.path.sameopenfile(number, shared):
+                    os.dup2(own.fileno(), number)
+                os.dup2(own.fileno(), shared, inheritable=False)
+
+
 def _work(session: pytest.Session, pipe: Connection, *, name: str, base: Any) -> None:
     """Run tests until there are no more, and end the process."""
     code = 1
@@ -183,8 +204,7 @@ def _work(session: pytest.Session, pipe: Connection, *, name: str, base: Any) ->
         os.environ["PYTEST_XDIST_WORKER"] = name
         plugins.unregister(name="terminalreporter")
         plugins.register(_Reporter(config, pipe))
-        capture.stop_global_capturing()  # its files are those of the first process
-        capture.start_global_capturing()
+        _separate_output(capture)
         config._tmp_path_factory._basetemp = base / name
         config._tmp_path_factory._basetemp.mkdir(mode=0o700)
         current = pipe.recv()
