@@ -94,6 +94,7 @@ class _Run:
                 if self._session.shouldfail:
                     raise self._session.Failed(self._session.shouldfail)
         finally:
+            # All pipes first: a worker also has our ends of the pipes of those that were forked before it.
             for worker in self._workers:
                 worker.pipe.close()  # it ends after its test
             for worker in self._workers:
@@ -216,7 +217,7 @@ def _work(session: pytest.Session, pipe: Connection, *, name: str, base: Any) ->
         atexit._run_exitfuncs()
         pipe.send(_DONE)
         code = 0
-    except (EOFError, BrokenPipeError):  # the first process stops
+    except (EOFError, ConnectionError):  # the first process stops
         atexit._run_exitfuncs()
     except BaseException:
         capture.stop_global_capturing()
