@@ -106,7 +106,20 @@ def test_a_setting_that_names_no_place_is_refused_and_not_shown(given: str) -> N
     """Somebody may have put the key itself there."""
     with pytest.raises(SettingsError, match="encryption_key") as caught:
         load(environ={}, archive={"encryption_key": given})
-    assert KEY not in str(caught.value)
+    assert KEY[:6] not in str(caught.value)
+    assert "keyring:NAME" in str(caught.value)
+
+
+@pytest.mark.parametrize("source", ["command:", "command: ", KEY, "touch made", "other:touch made"])
+def test_a_source_that_names_no_place_runs_nothing(
+    source: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An option of a command is not checked as a setting is."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SettingsError) as caught:
+        find_key(source)
+    assert KEY[:6] not in str(caught.value)
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_project_that_is_not_trusted_names_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

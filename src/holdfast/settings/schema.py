@@ -111,11 +111,13 @@ class Kind:
         read: Parses a value.
         words: The accepted values, in words.
         schema: The accepted values, as JSON Schema.
+        is_hidden: Whether a wrong value is not shown: somebody may have put a secret there.
     """
 
     read: Callable[[object], object]
     words: str = ""
     schema: Mapping[str, object] | None = None
+    is_hidden: bool = False
 
 
 Count: TypeAlias = Annotated[int, Meta(ge=0, le=1_000_000_000)]
@@ -148,7 +150,21 @@ Duration: TypeAlias = Annotated[
         }
     ),
 ]
-KeySource: TypeAlias = Annotated[str, Meta(pattern=r"^(keyring|env|command):\s*\S")]
+_KEY_SOURCE_PATTERN: Final = r"^(keyring|env|command):\s*\S"
+KeySource: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=_KEY_SOURCE_PATTERN,
+        extra={
+            "kind": Kind(
+                lambda value: value,
+                '"keyring:NAME", "env:NAME" or "command:..."',
+                {"type": "string", "pattern": _KEY_SOURCE_PATTERN},
+                is_hidden=True,
+            )
+        },
+    ),
+]
 Price: TypeAlias = Annotated[str, Meta(pattern=r"^\S+( [0-9]{1,6}(\.[0-9]{1,6})?){2,4}\Z")]
 Provider: TypeAlias = Annotated[
     Literal[

@@ -268,7 +268,7 @@ def _walk_names(data: Mapping[str, Any], tree: Tree, *, prefix: str = "") -> Ite
 
 
 def _show_value(value: object, row: Setting) -> str:
-    if row.secret:
+    if row.is_hidden:
         return "a value of another kind"
     try:
         return reprlib.repr(value)

@@ -72,6 +72,12 @@ class Setting:
             return kind.words
         return _describe_type(inspect.type_info(self.type))
 
+    @property
+    def is_hidden(self) -> bool:
+        """Whether a value that is refused must not be shown."""
+        kind = find_kind(self.type)
+        return self.secret or (kind is not None and kind.is_hidden)
+
     def read(self, value: object) -> object:
         """Parse a value as far as its kind needs it."""
         kind = find_kind(self.type)

@@ -46,8 +46,10 @@ def find_key(source: str | None) -> Secret | None:
         found = _read_keyring(name)
     elif kind == "env":
         found = _read_variable(name)
-    else:
+    elif kind == "command":
         found = _run_command(name)
+    else:
+        raise _refuse("name where the key is, never the key itself: keyring:NAME, env:NAME or command:...")
     key = found.strip()
     if _KEY.fullmatch(key) is None:
         raise _refuse(f"{describe_source(source)} gives {len(key)} characters, and a key is 64 hexadecimal digits")
@@ -121,6 +123,8 @@ def _run_command(text: str) -> str:
         words = shlex.split(text)
     except ValueError as error:
         raise _refuse(f"the command cannot be read: {error}") from error
+    if not words:
+        raise _refuse("the command is empty: name a program that prints the key")
     program = find_program(words[0], environ=os.environ, project=Path.cwd())
     if program is None:
         raise _refuse(f"the command's program {words[0]!r} is not in PATH: install it, or name its full path")
