@@ -130,6 +130,20 @@ def test_a_new_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     assert path.read_bytes().startswith(b"Holdfast")
 
 
+def test_a_link_to_a_store_that_does_not_exist_creates_it_there(tmp_path: Path) -> None:
+    """As an encrypted store for its owner alone, which can be told from other files."""
+    target = tmp_path / "disk" / "store.db"
+    link = tmp_path / "store.db"
+    target.parent.mkdir()
+    link.symlink_to(target)
+    fill(link, key=KEY, count=1)
+    assert has_key(target)
+    assert target.stat().st_mode & 0o777 == 0o600
+    assert link.is_symlink()
+    with pytest.raises(EncryptionError, match="is encrypted"):
+        SqliteStore(link)
+
+
 def test_many_can_create_a_store_at_once(tmp_path: Path) -> None:
     """All of them use the file of the first, with its salt."""
     path = tmp_path / "store.db"

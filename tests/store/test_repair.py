@@ -1,6 +1,7 @@
 """Damage is found, said, and repaired from what is intact."""
 
 import random
+import shutil
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -114,6 +115,22 @@ class TestCheck:
 
 
 class TestRepair:
+    def test_a_link_to_the_store_stays_a_link_and_the_log_is_read(self, tmp_path: Path) -> None:
+        """The log is next to the file, and not next to the link."""
+        open_path = tmp_path / "open.db"
+        file = tmp_path / "disk" / "store.db"
+        file.parent.mkdir()
+        with SqliteStore(open_path) as store:
+            store.add_messages([make_message("a message that only the log has")])
+            for suffix in ("", "-wal"):  # as a crash leaves them
+                shutil.copyfile(f"{open_path}{suffix}", f"{file}{suffix}")
+        link = tmp_path / "store.db"
+        link.symlink_to(file)
+        repair(link)
+        assert link.is_symlink()
+        with SqliteStore(link) as store:
+            assert texts(store) == ["a message that only the log has"]
+
     def test_a_whole_store_stays_as_it_is(self, tmp_path: Path) -> None:
         """Repairing what is not broken keeps every row under its number, in its scope, and what is forgotten out."""
         path = tmp_path / "store.db"

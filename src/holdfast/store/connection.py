@@ -185,6 +185,7 @@ def connect_readonly(path: Path, *, key: Secret | None = None) -> SqliteDatabase
     With a shared index next to the file, SQLite follows other processes. Without one, a log is read under no lock, and
     a file without a log is complete in itself.
     """
+    path = path.resolve()  # a log is next to the file, and not next to a link to it
     log = path.with_name(f"{path.name}-wal")
     is_shared = path.with_name(f"{path.name}-shm").exists()
     has_log = log.exists() and log.stat().st_size > 0
@@ -219,6 +220,7 @@ def identity(path: Path) -> dict[Path, tuple[int, int]]:
 
 def _create_private(path: Path, *, key: Secret | None) -> None:
     """Create the file and missing folders for the owner alone."""
+    path = path.resolve()  # a link to a file that does not exist yet is not the file
     try:
         missing = [folder for folder in path.absolute().parents if not folder.exists()]
         for folder in reversed(missing):

@@ -238,6 +238,7 @@ def repair(
     """
     if not path.exists():
         raise StorageError("no such store. Check the path.", path=path)
+    path = path.resolve()  # the file is replaced, not a link to it; and its log is next to it
     if stamp is None:
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     if key is None:
