@@ -32,9 +32,8 @@ $(STAMP): pyproject.toml
 demo: $(DEMO_STAMP)
 	@$(BIN)/holdfast demo
 
-# Workers are forked if the system can: they share what was imported and collected.
-PARALLEL := $(if $(filter Linux,$(shell uname -s)),--workers auto,-n auto --dist worksteal)
-# A process with threads for matrices should not fork, and no test multiplies large ones.
+PARALLEL := -n auto --dist worksteal
+# The workers take all processors.
 export OPENBLAS_NUM_THREADS := 1
 
 test: $(STAMP)
@@ -47,7 +46,7 @@ nightly: $(STAMP) fuzz
 
 # `make test` with branch coverage, which takes half as long again.
 coverage: $(STAMP)
-	$(BIN)/python -m pytest -n auto --dist worksteal --cov --cov-report=term
+	$(BIN)/python -m pytest $(PARALLEL) --cov --cov-report=term
 
 # Real agents from npm, in ~/.cache/holdfast-hosts or $HOLDFAST_HOSTS. Needs npm; takes about twenty minutes.
 test-hosts: $(STAMP)

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, settings
 
 from support.paths import FIXTURES, TESTS
 
-pytest_plugins = ["holdfast.testing.fixtures", "support.workers"]
+pytest_plugins = ["holdfast.testing.fixtures"]
 
 if sys.platform == "win32":  # the agent does not run there; links, file modes, pipes and `kill -9` are POSIX
     collect_ignore_glob = [
@@ -63,6 +63,12 @@ def pytest_configure() -> None:
     # Tests write thousands of databases, each durably. A disk in memory has nothing to wait for.
     if os.access(_MEMORY_DISK, os.W_OK) and shutil.disk_usage(_MEMORY_DISK).free >= _MIN_FREE_BYTES:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY_DISK))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Run one worker more than there are processors: many tests wait for other processes, and for time to pass."""
+    return (os.cpu_count() or 1) + 1
 
 
 @pytest.hookimpl(wrapper=True)

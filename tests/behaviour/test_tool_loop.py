@@ -186,9 +186,8 @@ class TestFormats:
 
 
 @needs_data("transcripts/swarm")
-@pytest.mark.nightly
 @pytest.mark.parametrize("limit", [32_000])
-@pytest.mark.parametrize("path", sorted(DATA.glob("transcripts/swarm/*.gz"))[:2], ids=lambda path: path.name[:30])
+@pytest.mark.parametrize("path", sorted(DATA.glob("transcripts/swarm/*.gz"))[:1], ids=lambda path: path.name[:30])
 def test_real_requests_grow_turn_by_turn(path: Path, limit: int, engine: Engine) -> None:
     """The bodies of a real agent run, request by request: what no edit changed goes out as it came."""
     with gzip.open(path, "rt") as file:

@@ -69,13 +69,13 @@ def unrelated_figures(found: Mapping[str, Any]) -> str:
 def other_words_figures(found: Mapping[str, Any]) -> str:
     """Write how many questions are answered, in the original words and in others."""
     total = found["systems"]["all"]
-    return f"{total['own']}, {total['other']} of {total['questions']}"
+    return f"{total['own words']}, {total['other words']} of {total['questions']}"
 
 
 def recover_figures(found: Mapping[str, Any]) -> str:
     """Write what is recovered after ten compactions, and what the newest tokens contain."""
     row = found["by_compactions"]["10"]
-    return f"{share(row['holdfast'])} (most recent tokens only: {share(row['recent'])})"
+    return f"{share(row['holdfast'])} (most recent tokens only: {share(row['last_n'])})"
 
 
 FIGURES: Final[dict[tuple[str, str], Callable[[Mapping[str, Any]], str]]] = {
