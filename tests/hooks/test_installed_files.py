@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 import yaml
 
 from holdfast.errors import InputError
+from holdfast.hooks import hosts
 from holdfast.hooks.install import Installer
 
 COMMAND = ("/opt/holdfast/bin/python", "-E", "-m", "holdfast")
@@ -247,3 +249,11 @@ def test_comments_of_a_file_that_the_host_wrote_again_come_back(tmp_path: Path) 
     case.path.write_text(json.dumps(case.read()))
     case.installer().uninstall()
     assert case.path.read_bytes() == COMMENTS
+
+
+def test_the_plugin_of_openclaw_declares_every_tool_that_it_registers() -> None:
+    """OpenClaw refuses a tool that the manifest of its plugin does not list."""
+    folder = Path(hosts.__file__).parent / "openclaw"
+    declared = json.loads((folder / "openclaw.plugin.json").read_text("utf-8"))["contracts"]["tools"]
+    registered = re.findall(r'^ +name: "(archive_\w+)"', (folder / "index.js").read_text("utf-8"), re.MULTILINE)
+    assert sorted(declared) == sorted(registered)

@@ -7,7 +7,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def break_command(_: Program, environment: Path) -> Iterator[None]:
 @contextmanager
 def hang(host: Program, environment: Path) -> Iterator[None]:
     """Stop the server of the hooks, or put a program that hangs in the place of that of plugins."""
-    if host.has_window:
+    if not host.has_server:
         target = environment.readlink()
         environment.unlink()
         program = environment / "bin" / Path(sys.executable).name
@@ -70,7 +70,7 @@ def delete_store(host: Program, _: Path) -> Iterator[None]:
 def make_readonly(host: Program, _: Path) -> Iterator[None]:
     """Make the folder of the memory and all of its files read-only, after its server has stopped."""
     memory = host.home / "memory"
-    if not host.has_window:
+    if host.has_server:
         os.kill(find_server(host).pid, signal.SIGTERM)
         until(lambda: find(memory) is None)
     host.is_bound_by_modes = True
@@ -109,27 +109,34 @@ FAULTS = {"missing": break_command, "hung": hang, "deleted": delete_store, "read
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_host_goes_on_while_memory_fails(host: Program, model: Model, fault: str) -> None:
+def test_a_host_goes_on_while_memory_fails(
+    host: Program, model: Model, fault: str, record_property: Callable[[str, object], None]
+) -> None:
     """The turn is made, the next one archives what was said meanwhile, and an uninstallation leaves nothing."""
     before = {path: path.read_bytes() for path in host.home.rglob("*.json") if "work" not in path.parts}
     environment = host.home / "environment"
     environment.symlink_to(Path(sys.executable).parents[1])
     python = environment / "bin" / Path(sys.executable).name
     assert json.loads(host.run(python, "-m", "holdfast", "install", host.name, "--json"))["changes"]
+    record_property("install", "yes")
 
     model.expect([ScriptedReply(text=f"Noted: {FIRST}")])
     host.turn("Note what the operators say about the replica of billing.")
     until(lambda: FIRST in read_archive(host.home))
+    record_property("archive", "yes")
     with FAULTS[fault](host, environment):
         host.patience = dict(HURRIED)
         model.expect([ScriptedReply(text=f"Noted: {MEANWHILE}")])
         host.turn("Note what they say about the one of reporting.")
         assert any("the one of reporting" in shown(body) for body in model.bodies)
+    record_property(fault, "turn made")
     host.patience = dict(REPAIRED)
     model.expect([ScriptedReply(text="Fine.")])
     host.turn("Thank you for the notes.")
     until(lambda: MEANWHILE in read_archive(host.home))
     assert FIRST in read_archive(host.home)
+    record_property(fault, "yes")
 
     host.holdfast("uninstall", host.name)
     assert {path: path.read_bytes() for path in before} == before
+    record_property("uninstall", "yes")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ RECORDINGS = os.environ.get("HOLDFAST_RECORDINGS")
 """A folder for the requests that scripts/draw_hosts.py draws."""
 FACT = "The billing replica listens on port 5433"
 QUESTION = "On which port does the billing replica listen?"
+OTHER = "What number do clients connect to for the copy of the invoicing database?"
 LONG = "seq -f %090g 1 250"
 MIDDLE = f"{125:090d}"
 
@@ -36,8 +38,12 @@ def read_files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and "work" not in path.parts}
 
 
-def test_a_conversation_through_a_compaction(host: Program, model: Model) -> None:
+def test_a_conversation_through_a_compaction(
+    host: Program, model: Model, record_property: Callable[[str, object], None]
+) -> None:
     """What the summary lost is in the request that carries the question, and the files of the host come back."""
+    if not host.compacts:
+        pytest.skip(f"{host.name} cannot be made to compact without a person")
     before = read_files(host.home)
     assert json.loads(host.holdfast("install", host.name, "--json"))["changes"]
 
@@ -60,6 +66,7 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
     request = requests[1 if host.refuses else 0]
     assert host.refuses or "5433" not in shown_without_recall(request)  # else the summary is Holdfast's own
     assert "5433" in shown(request)
+    record_property("own words", "yes")
     if RECORDINGS:
         recording = {"before": before_compaction, "after": request}
         Path(RECORDINGS, f"{host.name}.json").write_text(json.dumps(recording), "utf-8")
@@ -83,10 +90,16 @@ def test_a_conversation_through_a_compaction(host: Program, model: Model) -> Non
     after = read_files(host.home)
     assert {path: after.get(path) for path in before} == before
     assert not [path for path in after if "holdfast" in path.name.lower() and not {"memory", "other"} & {*path.parts}]
+    record_property("uninstall", "yes")
 
 
-def test_a_second_session_of_the_project_remembers_the_first(host: Program, model: Model) -> None:
-    """Its first request has an overview and the answer, which only the first session has seen; a third one too."""
+def test_a_second_session_of_the_project_remembers_the_first(
+    host: Program, model: Model, record_property: Callable[[str, object], None]
+) -> None:
+    """Its first request has an overview and the answer, which only the first session has seen; a third one too.
+
+    A fourth one asks in other words. Whether these find the answer depends on the embedder: the table says it.
+    """
     note = json.loads(host.holdfast("install", host.name, "--json"))["notes"][-1]
     assert "remembers the earlier sessions of its project" in note
     model.expect([ScriptedReply(calls=(host.call(1, f"echo {FACT}"),)), ScriptedReply(text="I read the notes.")])
@@ -100,8 +113,16 @@ def test_a_second_session_of_the_project_remembers_the_first(host: Program, mode
         request = next(body for body in model.bodies[before:] if body.get("tools") and QUESTION in shown(body))
         assert "5433" not in shown_without_recall(request)
         assert "5433" in shown(request)
-        assert "I read the notes." in shown(request)
-        assert len(re.findall("(?:<|&lt;)project-overview", shown(request))) == 1
+        assert "I read the notes." in shown(request) or not host.has_overview
+        assert len(re.findall("(?:<|&lt;)project-overview", shown(request))) == int(host.has_overview)
+    record_property("own words", "yes")
+    record_property("new session", "yes" if host.has_overview else "recall, no overview")
+    host.begin_session()
+    model.expect([ScriptedReply(text="Fine.")])
+    before = len(model.bodies)
+    host.turn(OTHER)
+    request = next(body for body in model.bodies[before:] if body.get("tools") and OTHER in shown(body))
+    record_property("other words", "yes" if "5433" in shown(request) else "no")
 
 
 def is_archived(host: Program) -> bool:

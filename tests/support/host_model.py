@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
@@ -24,8 +25,11 @@ class Model(ScriptedProvider):
         super().__init__(self._reply)
         self.steps: deque[ScriptedReply | ModelError] = deque()
         self.usage = Usage(input=2_000, output=20)
+        self.arrivals: list[tuple[float, dict[str, Any]]] = []
+        """When each request came, by the monotonic clock."""
 
     def _reply(self, body: dict[str, Any]) -> ScriptedReply | ModelError:
+        self.arrivals.append((time.monotonic(), body))
         step = self.steps.popleft() if self.steps and body.get("tools") else ScriptedReply(text=SUMMARY)
         if isinstance(step, ModelError):
             return step

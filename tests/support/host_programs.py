@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from holdfast.messages import ToolCall, Usage
+from support.host_terminal import HostTerminal
 from support.unprivileged import drop_privileges
 
 CACHE = Path(os.environ.get("HOLDFAST_HOSTS") or Path.home() / ".cache" / "holdfast-hosts")
@@ -96,6 +97,24 @@ class Program:
     """Whether the model refuses the question once as too long, and Holdfast compacts in place of the host."""
     last_usage: ClassVar[Usage | None] = None
     """The usage of the third turn, where the host compacts because of it."""
+    has_server: ClassVar[bool] = True
+    """Whether it runs hooks, which are answered by a server; the others start a process of their own."""
+    has_overview: ClassVar[bool] = True
+    """Whether its sessions begin with an overview of the project."""
+    compacts: ClassVar[bool] = True
+    """Whether it can be made to compact without a person."""
+    terminal: ClassVar[tuple[str, ...]] = ()
+    """The arguments with which a person talks to it in a terminal."""
+    ready: ClassVar[str] = ""
+    """What is on its screen while the line that a person types is empty."""
+    clear: ClassVar[str] = "/clear"
+    """The command by which a person begins a new conversation in the same terminal."""
+    clear_shown: ClassVar[str] = ""
+    """What is on its screen when it has recognised this command, if it does not run it earlier."""
+    busy: ClassVar[str] = ""
+    """What is on its screen until a conversation has begun, if it loses keys that are typed meanwhile."""
+    confirm: ClassVar[tuple[str, str]] = ("", "")
+    """What it asks before it begins a new conversation, and the key that agrees."""
 
     @classmethod
     def is_installed(cls) -> bool:
@@ -106,6 +125,11 @@ class Program:
         """Make the call of the tool that runs a command."""
         tool, argument = self.shell
         return ToolCall(id=f"call_{number}", name=tool, arguments={argument: command, "description": "Runs it"})
+
+    @classmethod
+    def find_program(cls) -> Path:
+        """Install the host, unless it is installed, and return its program."""
+        return install_package(cls.package, cls.version) / ".bin" / cls.binary
 
     def prepare(self) -> None:
         """Write the host's configuration."""
@@ -118,14 +142,18 @@ class Program:
         """Return the arguments for one turn."""
         raise NotImplementedError
 
-    def run(self, command: str | Path, *arguments: str) -> str:
-        """Run a command as the user of the host, and return what it prints."""
+    def variables(self) -> dict[str, str]:
+        """Return the whole environment of the host."""
         known = {"PATH": _with_node(self.package)["PATH"], "HOME": str(self.home), "LANG": "C.UTF-8"}
         memory = {"HOLDFAST_HOME": str(self.home / "memory"), "HOLDFAST_PRUNING__MIN_PRUNABLE_TOOL_CHARS": "20000"}
+        return {**known, **memory, **self.patience, **self.environment()}
+
+    def run(self, command: str | Path, *arguments: str) -> str:
+        """Run a command as the user of the host, and return what it prints."""
         done = subprocess.run(
             [str(command), *arguments],
             cwd=self.work,
-            env={**known, **memory, **self.patience, **self.environment()},
+            env=self.variables(),
             preexec_fn=drop_privileges if self.is_bound_by_modes else None,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -143,9 +171,12 @@ class Program:
 
     def turn(self, prompt: str) -> None:
         """Run one turn of the session."""
-        modules = install_package(self.package, self.version)
-        self.run(modules / ".bin" / self.binary, *self.arguments(prompt))
+        self.run(self.find_program(), *self.arguments(prompt))
         self.turns += 1
+
+    def open_terminal(self) -> HostTerminal:
+        """Start the host in a terminal."""
+        return HostTerminal([str(self.find_program()), *self.terminal], environ=self.variables(), folder=self.work)
 
     def begin_session(self) -> None:
         """Let the next turn be the first one of a new session in the same folder."""
@@ -167,9 +198,17 @@ class ClaudeCode(Program):
 
     name, package, version, binary = "claude-code", "@anthropic-ai/claude-code", "2.1.325", "claude"
     shell = ("Bash", "command")
+    terminal = ("--model", "claude-sonnet-4-5")
+    ready = "? for short"
 
     def prepare(self) -> None:
         self.write(".claude/settings.json", {"theme": "dark"})
+
+    def open_terminal(self) -> HostTerminal:
+        keys = {"approved": ["x"], "rejected": []}
+        trusted = {str(self.work): {"hasTrustDialogAccepted": True}}
+        self.write(".claude.json", {"hasCompletedOnboarding": True, "customApiKeyResponses": keys, "projects": trusted})
+        return super().open_terminal()
 
     def environment(self) -> dict[str, str]:
         quiet = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "DISABLE_AUTOUPDATER": "1"}
@@ -190,13 +229,16 @@ class Codex(Program):
     shell = ("exec_command", "cmd")
     prunes = False
     last_usage = LARGE
+    ready = "Ask Codex"
+    clear = "/new"
 
     def prepare(self) -> None:
         self.write(
             ".codex/config.toml",
             'model = "gpt-5"\nmodel_provider = "test"\nsandbox_mode = "danger-full-access"\napproval_policy = "never"\n'
             "model_context_window = 32000\nmodel_auto_compact_token_limit = 20000\n\n"
-            f'[model_providers.test]\nname = "test"\nbase_url = "{self.url}/v1"\nwire_api = "responses"\n',
+            f'[model_providers.test]\nname = "test"\nbase_url = "{self.url}/v1"\nwire_api = "responses"\n'
+            f'\n[projects."{self.work}"]\ntrust_level = "trusted"\n',
         )
 
     def arguments(self, prompt: str) -> list[str]:
@@ -209,6 +251,10 @@ class Gemini(Program):
 
     name, package, version, binary = "gemini", "@google/gemini-cli", "0.61.0", "gemini"
     shell = ("run_shell_command", "command")
+    terminal = ("--yolo", "-m", "gemini-2.5-pro")
+    ready = "Type your message"
+    clear_shown = "clear Clear the screen and start a new session workspace"
+    busy = "Executing Hook"
 
     def prepare(self) -> None:
         self.write(".gemini/settings.json", '{"security": {"auth": {"selectedType": "gemini-api-key"}} /* mine */}\n')
@@ -235,7 +281,10 @@ class OpenCode(Program):
     name, package, binary = "opencode", "opencode-ai", "opencode"
     version = "1.18.18" if IS_ARM else "1.18.33"  # npm has no newer program for ARM
     has_window = True
+    has_server = False
     last_usage = LARGE
+    ready = "Ask anything"
+    clear = "/new"
 
     def prepare(self) -> None:
         provider = {
@@ -264,6 +313,7 @@ class OpenClaw(Program):
     shell = ("exec", "command")
     prunes = False
     has_window = True
+    has_server = False
     refuses = True
 
     def prepare(self) -> None:
@@ -287,7 +337,11 @@ class Pi(Program):
 
     name, package, version, binary = "pi", "@earendil-works/pi-coding-agent", "0.87.1", "pi"
     has_window = True
+    has_server = False
     last_usage = LARGE
+    terminal = ("--provider", "test", "--model", "m1")
+    ready = "(auto) m1"
+    clear = "/new"
 
     def prepare(self) -> None:
         model = {"id": "m1", "contextWindow": 32_000, "maxTokens": 4_000}
@@ -309,6 +363,8 @@ class Qwen(Program):
     name, package, version, binary = "qwen", "@qwen-code/qwen-code", "0.24.4", "qwen"
     shell = ("run_shell_command", "command")
     prunes = False
+    terminal = ("--yolo", "--auth-type", "openai")
+    ready = "Type your message"
 
     def prepare(self) -> None:
         self.write(".qwen/settings.json", {"ui": {"theme": "Default"}, "$version": 4})
@@ -324,4 +380,47 @@ class Qwen(Program):
         self.turn("/compress")
 
 
-PROGRAMS: tuple[type[Program], ...] = (Pi, ClaudeCode, Codex, OpenCode, Gemini, Qwen, OpenClaw)
+class Hermes(Program):
+    """Hermes Agent, which is installed from the package index of Python."""
+
+    name, package, version, binary = "hermes", "hermes-agent", "0.19.0", "hermes"
+    shell = ("terminal", "command")
+    prunes = False
+    has_server = False
+    has_overview = False
+    compacts = False
+    terminal = ("chat", "--yolo", "-t", "terminal")
+    ready = "YOLO"
+    clear = "/new"
+    confirm = ("Approve Once", "1")
+
+    @classmethod
+    def is_installed(cls) -> bool:
+        return (CACHE / f"{cls.package}-{cls.version}" / "bin" / cls.binary).exists()
+
+    @classmethod
+    def find_program(cls) -> Path:
+        folder = CACHE / f"{cls.package}-{cls.version}"
+        if not cls.is_installed():
+            shutil.rmtree(folder, ignore_errors=True)
+            subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+            pip = [str(folder / "bin" / "python"), "-m", "pip", "install", "--quiet", f"{cls.package}=={cls.version}"]
+            subprocess.run(pip, check=True)
+        return folder / "bin" / cls.binary
+
+    def prepare(self) -> None:
+        self.write(
+            ".hermes/config.yaml",
+            f"# mine\nmodel:\n  default: m1\n  provider: custom\n  base_url: {self.url}/v1\n  api_key: x\n"
+            "  context_length: 64000\nsecurity:\n  allow_lazy_installs: false\n  tirith_enabled: false\n",
+        )
+
+    def environment(self) -> dict[str, str]:
+        return {"OPENAI_API_KEY": "x"}
+
+    def arguments(self, prompt: str) -> list[str]:
+        last = ["--continue"] if self.turns else []
+        return ["chat", *last, "-Q", "--yolo", "-t", "terminal", "-q", prompt]
+
+
+PROGRAMS: tuple[type[Program], ...] = (Pi, ClaudeCode, Codex, OpenCode, Gemini, Qwen, Hermes, OpenClaw)

@@ -1,0 +1,110 @@
+"""A host in a terminal, as a person uses it: what is typed, and what is on the screen."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
+
+import pexpect
+
+from support.terminal import readable
+from support.waiting import until
+
+SECONDS_A_KEY = 0.03
+_QUESTIONS = (
+    (re.compile(r"\x1b\[6n"), "\x1b[1;1R"),
+    (re.compile(r"\x1b\[0?c"), "\x1b[?62;22c"),
+    (re.compile(r"\x1b\]10;\?"), "\x1b]10;rgb:ffff/ffff/ffff\x1b\\"),
+    (re.compile(r"\x1b\]11;\?"), "\x1b]11;rgb:0000/0000/0000\x1b\\"),
+)
+"""What programs ask a terminal at their start, and wait for: the place of the cursor, its kind, its colours."""
+
+
+class HostTerminal:
+    """A program behind a pseudo-terminal, which is read all the time, as a terminal does."""
+
+    def __init__(self, command: Sequence[str], *, environ: Mapping[str, str], folder: Path) -> None:
+        self.child: Any = pexpect.spawn(
+            command[0],
+            list(command[1:]),
+            env={**environ, "TERM": "xterm-256color"},
+            cwd=str(folder),
+            dimensions=(50, 160),
+            encoding="utf-8",
+            codec_errors="replace",
+        )
+        self.child.delaybeforesend = None
+        self._raw = ""
+        self._reader = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._reader.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.child.terminate(force=True)
+        self._reader.join()
+        self.child.close(force=True)
+
+    @property
+    def text(self) -> str:
+        """Everything that was shown so far, without spaces: programs move the cursor in place of them."""
+        return re.sub(r"\s+", "", readable(self._raw))
+
+    def press(self, keys: str) -> None:
+        """Press keys."""
+        self.child.send(keys)
+
+    @property
+    def place(self) -> int:
+        """The end of what was shown so far."""
+        return len(self.text)
+
+    def enter(self, line: str, *, shown: str = "") -> None:
+        """Type a line, and press return when it, or what is expected then, is on the screen.
+
+        Keys that come faster than a person types are taken for pasted text, in which return begins a new line.
+        """
+        place = self.place
+        for key in line:
+            self.press(key)
+            time.sleep(SECONDS_A_KEY)
+        if shown:
+            self.wait(shown, after=place)
+        until(lambda: _is_typed(line, self.text[place:]))
+        self.press("\r")
+
+    def wait(self, text: str, *, after: int = 0) -> None:
+        """Wait until a text is shown."""
+        wanted = re.sub(r"\s+", "", text)
+        until(lambda: wanted in self.text[after:])
+
+    def wait_for_end(self, busy: str, *, ready: str, after: int) -> None:
+        """Wait until the program is ready again after it was busy."""
+        self.wait(busy, after=after)
+        wanted = re.sub(r"\s+", "", ready)
+        until(lambda: wanted in self.text.rpartition(re.sub(r"\s+", "", busy))[2])
+
+    def _read(self) -> None:
+        while True:
+            try:
+                data = os.read(self.child.child_fd, 65536).decode("utf-8", "replace")
+            except OSError:
+                return
+            if not data:
+                return
+            self._raw += data
+            for question, answer in _QUESTIONS:
+                for _ in question.findall(data):
+                    os.write(self.child.child_fd, answer.encode())
+
+
+def _is_typed(line: str, shown: str) -> bool:
+    """Whether the keys of a line are on the screen in their order; what moves on the screen may be between them."""
+    rest = iter(shown)
+    return all(key in rest for key in line.replace(" ", ""))
