@@ -44,7 +44,7 @@ COLUMNS = (
 )
 TIMES = ("one-shot clock ms", "one-shot processor ms", "prompt clock ms")
 RUNS = 3
-NOT_RUN = {"cursor": "its program cannot be had here", "vscode": "its program cannot be had here"}
+NOT_RUN = {"cursor": "not run", "vscode": "not run"}
 Row = dict[str, str]
 
 
@@ -56,9 +56,10 @@ def read_results(file: Path) -> dict[str, Row]:
         if row is None:
             continue
         for recorded in case.iter("property"):
-            row.setdefault(recorded.get("name", ""), recorded.get("value", ""))
+            row[recorded.get("name", "")] = recorded.get("value", "")
         if case.find("failure") is not None:
-            row[_find_column(case.get("name", ""))] = "failed"
+            column = _find_column(case.get("name", ""))
+            row["uninstall" if row.get(column) == "yes" else column] = "failed"
     for name, reason in NOT_RUN.items():
         rows[name] = {"version": reason}
     return rows
