@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -14,6 +16,7 @@ from holdfast.figures import Totals
 from holdfast.messages import Message, Text, Usage
 from holdfast.providers.models import find_price
 from holdfast.report import NAMES, Change, ContextReport
+from holdfast.server.inspector.data import override
 from holdfast.server.inspector.web import Inspector
 from holdfast.server.inspector.whatif import ReplayedTurn, Run, Side, Wish, compare, make_settings, read_wish
 from holdfast.settings import Embedding, Settings
@@ -118,6 +121,23 @@ def test_a_wrong_wish_is_an_error_in_words(running: Running, query: str) -> None
     answer = patient.get(f"{running.key_url}{HARBOUR}&go=1&{query}")
     assert answer.status_code in {400, 404}
     assert "problem" in answer.text or "Not" in answer.text
+
+
+def test_a_wish_runs_no_command(running: Running, tmp_path: Path) -> None:
+    """The key of the store may name one, so no page may change where it is."""
+    made = tmp_path / "made"
+    wish = quote(f"archive.encryption_key=command:touch {made}")
+    answer = patient.get(f"{running.key_url}{HARBOUR}&go=1&set={wish}")
+    assert answer.status_code in {400, 404}
+    assert "belongs to the store" in answer.text
+    assert not made.exists()
+
+
+@pytest.mark.parametrize("change", ["archive.encryption_key=env:OTHER", "archive.encryption_key=null"])
+def test_no_page_changes_where_the_key_is(change: str) -> None:
+    """A copy of the store for a replay has the key of the store."""
+    with pytest.raises(InputError, match="belongs to the store"):
+        override(Settings(), change)
 
 
 def test_without_a_session_one_chooses_it(running: Running) -> None:

@@ -236,6 +236,8 @@ def override(settings: Settings, text: str) -> Settings:
         inner = getattr(settings, group, None)
         if not equals or not dot or inner is None or not hasattr(inner, name):
             raise InputError(f"{line!r} is not a change of a setting, such as recall.neighbours=0")
+        if name == "encryption_key":  # it may name a command, which no page may run
+            raise InputError(f"{key.strip()} belongs to the store, and cannot be changed here")
         try:
             kinds = {field.name: field.type for field in msgspec.structs.fields(inner)}
             parsed = msgspec.convert(value.strip(), kinds[name], strict=False)
