@@ -152,6 +152,24 @@ def test_a_damaged_copy_that_stays_readable_is_named(machine: _Machine) -> None:
     assert "holdfast.db.damaged." in done.stdout
 
 
+def test_a_damaged_copy_that_is_encrypted_is_not_called_readable(machine: _Machine) -> None:
+    """It has the key that the store had before."""
+    machine.run("encrypt", key="env:OLD")
+    machine.run("doctor", "--repair", key="env:OLD")
+    done = machine.run("encrypt", "--old-key", "env:OLD", key="env:NEW")
+    assert "These copies of it have an earlier key: " in done.stdout
+    assert "are not" not in done.stdout
+
+
+def test_a_replay_into_a_memory_uses_the_key(machine: _Machine) -> None:
+    """A new memory is encrypted, and one that is encrypted can be used."""
+    home = machine.folder / "other"
+    for _ in range(2):
+        done = machine.run("context", str(machine.folder / "session.jsonl"), "--home", str(home), key="env:OLD")
+        assert done.returncode == 0, done.stderr
+        assert (home / "holdfast.db").read_bytes().startswith(b"Holdfast")
+
+
 def test_the_keyring_gets_a_key_and_keeps_it(machine: _Machine) -> None:
     """Without the key nothing can be read, and no other is made for a store that is encrypted."""
     with use_own_keyring() as keyring:

@@ -206,7 +206,9 @@ def replay_file(
         raise InputError(f"{file.name} has {total} requests: --turn takes 1 to {total}")
     settings = make_settings(position=position)
     if home is not None:
-        settings = msgspec.structs.replace(settings, postgres=load_settings().postgres)
+        own = load_settings()
+        archive = msgspec.structs.replace(settings.archive, encryption_key=own.archive.encryption_key)
+        settings = msgspec.structs.replace(settings, archive=archive, postgres=own.postgres)
     with (
         tempfile.TemporaryDirectory() as folder,
         Engine.open(home or folder, settings=settings, background=False) as engine,
