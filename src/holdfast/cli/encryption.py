@@ -50,9 +50,13 @@ def encrypt(*, old_key: str | None, home: Path | None, as_json: bool) -> None:
         text = f"{file} is encrypted."
     else:
         text = f"{file} does not exist yet. It will be encrypted."
-    copies = [str(copy) for copy in damaged_copies(file)]
+    kept = damaged_copies(file)
+    copies = [str(copy) for copy in kept if not _is_encrypted_copy(copy)]
     if copies:
         text += f" These copies of it are not: {', '.join(copies)}"
+    older = [str(copy) for copy in kept if _is_encrypted_copy(copy)]
+    if older:
+        text += f" These copies of it have an earlier key: {', '.join(older)}"
     print_result({"path": str(file), "encrypted": True, "other_copies": copies}, text, as_json=as_json)
 
 
@@ -78,6 +82,14 @@ def decrypt(*, key: str | None, home: Path | None, as_json: bool) -> None:
     if settings.archive.encryption_key is not None:
         text += " Remove archive.encryption_key from your settings: until then it is refused."
     print_result({"path": str(file), "encrypted": False}, text, as_json=as_json)
+
+
+def _is_encrypted_copy(copy: Path) -> bool:
+    """Return whether a copy that a repair has kept is encrypted; a log is encrypted if its file is."""
+    from holdfast.store.encryption import has_key  # noqa: PLC0415 - an extra
+
+    file = copy.with_name(copy.name.removesuffix("-wal"))
+    return file.exists() and has_key(file)
 
 
 def _find_file(home: Path | None, *, settings: Settings) -> Path:
