@@ -1,6 +1,6 @@
 """Print what was seen when the real hosts were run: one row for each host, from the results of `make test-hosts`.
 
-    python scripts/hosts_table.py RESULTS.xml [--json] [--times]
+    python scripts/hosts_table.py RESULTS.xml... [--json] [--times]
 
 `--times` also runs each host with and without Holdfast, and adds what a prompt and a one-shot run take longer.
 """
@@ -15,7 +15,7 @@ import sys
 import tempfile
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -48,10 +48,11 @@ NOT_RUN = {"cursor": "not run", "vscode": "not run"}
 Row = dict[str, str]
 
 
-def read_results(file: Path) -> dict[str, Row]:
-    """Read the results of a run of `tests/hosts`: what each test has recorded, and "failed" for a step that failed."""
+def read_results(files: Sequence[Path]) -> dict[str, Row]:
+    """Read the results of runs of `tests/hosts`: what each test has recorded, and "failed" for a step that failed."""
     rows: dict[str, Row] = {program.name: {"version": program.version} for program in PROGRAMS}
-    for case in ET.parse(file).iter("testcase"):  # noqa: S314 - written by pytest
+    cases = [case for file in files for case in ET.parse(file).iter("testcase")]  # noqa: S314 - written by pytest
+    for case in cases:
         row = rows.get(_find_host(case.get("name", "")))
         if row is None:
             continue
@@ -144,7 +145,7 @@ def format_table(rows: Mapping[str, Row], columns: tuple[str, ...]) -> str:
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("results", type=Path)
+    parser.add_argument("results", type=Path, nargs="+", help="Files of runs; a later one replaces an earlier one.")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--times", action="store_true")
     arguments = parser.parse_args()
