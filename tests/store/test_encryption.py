@@ -19,6 +19,7 @@ from holdfast.store.connection import MIGRATIONS, connect, list_errors, migrate,
 from holdfast.store.opening import open_store
 from holdfast.store.repair import repair
 from holdfast.store.sqlite import SqliteStore
+from holdfast.store.sqlite_vectors import VECTOR_BLOCK_PASSAGES
 from holdfast.store.upkeep import backup, check, reindex, vacuum
 from holdfast.testing.rows import HERE, MODEL, make_message, texts, vectors
 from support.stores import KEY, require_sqlcipher
@@ -114,9 +115,10 @@ def test_no_file_of_a_session_has_a_readable_word(tmp_path: Path, monkeypatch: p
 def test_vectors_have_no_copy_next_to_an_encrypted_store(tmp_path: Path) -> None:
     """Vectors are read from the store itself, also after it was rewritten."""
     path = tmp_path / "store.db"
-    fill(path, key=KEY, count=600)
+    fill(path, key=KEY, count=VECTOR_BLOCK_PASSAGES)  # a block is copied when it is complete
     with SqliteStore(path, key=KEY, copied_blocks=1) as store:
-        assert embed(store) == 600
+        assert embed(store) == VECTOR_BLOCK_PASSAGES
+        assert store._writer.last_number("vector_blocks") == 1
         store.remove_messages(Select(scope=HERE, ids=(1,)))
     vacuum(path, key=KEY)
     assert [file.name for file in tmp_path.iterdir() if "vectors" in file.name] == []
@@ -286,6 +288,39 @@ def test_a_repair_keeps_what_is_outside_of_a_damaged_page(tmp_path: Path) -> Non
     assert find_words(tmp_path) == []
 
 
+def test_a_repair_keeps_what_is_between_two_damaged_pages(tmp_path: Path) -> None:
+    """Messages in the middle can be reached from neither end."""
+    path = tmp_path / "store.db"
+    fill(path, key=KEY, count=400)
+    vacuum(path, key=KEY)
+    intact = path.read_bytes()
+    broken: list[int] = []
+    for page in range(2, len(intact) // 4096 + 1):
+        damage(path, page=page)
+        ends = "SELECT body FROM messages WHERE id IN (1, 200, 400)"
+        if can_run(path, ends) and not can_run(path, "SELECT body FROM messages"):
+            broken.append(page)
+        path.write_bytes(intact)
+    damage(path, page=broken[0])
+    damage(path, page=broken[-1])
+    repair(path, key=KEY)
+    kept = read(path, key=KEY)
+    assert 300 < len(kept) < 400
+    assert f"{TEXT} Number 199." in kept
+
+
+def test_a_repair_keeps_out_what_is_forgotten(tmp_path: Path) -> None:
+    """It is not archived again, and its number is not given again."""
+    path = tmp_path / "store.db"
+    written = fill(path, key=KEY)
+    with SqliteStore(path, key=KEY) as store:
+        store.remove_messages(Select(scope=HERE, ids=(3, 40)))
+    repair(path, key=KEY)
+    with SqliteStore(path, key=KEY) as store:
+        assert store.add_messages([make_message(written[2])]) == [0]
+        assert store.add_messages([make_message("something new")]) == [41]
+
+
 def test_a_store_whose_list_of_tables_is_damaged_is_not_replaced(tmp_path: Path) -> None:
     """The error says that a backup is needed."""
     path = tmp_path / "store.db"
@@ -330,6 +365,29 @@ def test_a_conversion_keeps_everything(old: Secret | None, new: Secret | None, t
     assert bool(find_words(tmp_path)) == (new is None)
     with pytest.raises(EncryptionError):
         SqliteStore(path, key=old)
+
+
+def test_copies_of_vectors_are_deleted_when_a_store_is_encrypted(tmp_path: Path) -> None:
+    """They could be read without the key."""
+    path = tmp_path / "store.db"
+    fill(path, key=None, count=VECTOR_BLOCK_PASSAGES)  # a block is copied when it is complete
+    with SqliteStore(path, copied_blocks=1) as store:
+        embed(store)
+    assert any("vectors" in file.name for file in tmp_path.iterdir())
+    convert(path, old=None, new=KEY)
+    assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
+
+
+def test_a_conversion_that_fails_leaves_no_copy(tmp_path: Path) -> None:
+    """That of a store which is decrypted would be readable."""
+    path = tmp_path / "store.db"
+    fill(path, key=KEY, count=400)
+    vacuum(path, key=KEY)
+    damage_messages(path)
+    with pytest.raises(StorageError, match="doctor --repair"):
+        convert(path, old=KEY, new=None)
+    assert [file.name for file in tmp_path.iterdir()] == ["store.db"]
+    assert has_key(path)
 
 
 def test_the_old_file_is_overwritten(tmp_path: Path) -> None:

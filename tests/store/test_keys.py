@@ -87,12 +87,13 @@ def test_what_is_no_key_is_refused_and_not_shown(found: str, monkeypatch: pytest
 
 
 @pytest.mark.parametrize("command", [f"sh -c 'echo {KEY} >&2; exit 3'", "no-such-program-here", "'unbalanced"])
-def test_a_command_that_fails_says_so_without_its_output(command: str) -> None:
+def test_a_command_that_fails_says_so_without_its_output(command: str, capfd: pytest.CaptureFixture[str]) -> None:
     """It may have printed the key."""
     with pytest.raises(SettingsError) as caught:
         find_key(f"command:{command}")
     assert KEY not in str(caught.value)
     assert KEY not in str(caught.value.__cause__)
+    assert KEY not in "".join(capfd.readouterr())
 
 
 def test_the_words_of_a_command_are_not_described() -> None:

@@ -61,7 +61,7 @@ def convert(path: Path, *, old: Secret | None, new: Secret | None, wait: float =
         _lock(source, path)
         part = path.with_name(f"{path.name}.converted")
         try:
-            _copy(source, part, key=new)
+            _copy(source, part, source_path=path, key=new)
             for copy in list_copies(source):
                 copy.unlink()
             _replace(path, part, source)
@@ -88,12 +88,19 @@ def _lock(source: SqliteDatabase, path: Path) -> None:
         ) from error
 
 
-def _copy(source: SqliteDatabase, part: Path, *, key: Secret | None) -> None:
+def _copy(source: SqliteDatabase, part: Path, *, source_path: Path, key: Secret | None) -> None:
     """Copy all tables to a new file, and check that they are there."""
     _delete(part)
     os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     source.execute("ATTACH ? AS target KEY ?", (str(part), "" if key is None else make_new_key(key)))
-    source.execute("SELECT sqlcipher_export('target')").fetchall()
+    try:
+        source.execute("SELECT sqlcipher_export('target')").fetchall()
+    except list_errors() as error:  # its number does not say why
+        raise StorageError(
+            f"could not be copied: {error}. Nothing was changed. If the disk is full, make room; if the store is"
+            " damaged, run `holdfast doctor --repair`.",
+            path=source_path,
+        ) from error
     for setting in ("user_version", "application_id"):
         (value,) = source.execute(f"PRAGMA main.{setting}").fetchone()
         source.execute(f"PRAGMA target.{setting} = {value}")
