@@ -18,8 +18,10 @@ from click.testing import CliRunner, Result
 from benchmarks.archive_rows import make_rows
 from holdfast import Engine
 from holdfast.cli import holdfast
+from holdfast.cli.output import count_columns
 from holdfast.messages import Message, Text
 from holdfast.settings import Settings
+from holdfast.settings.loading import user_settings_file
 from holdfast.store.base import PassageText, Scope, Select
 from holdfast.store.sqlite import SqliteStore
 from support import line_archives
@@ -180,6 +182,21 @@ class TestPlaces:
         assert "holdfast.toml is not trusted, so these settings in it are ignored: archive.redaction" in shown
         assert "settings from holdfast.toml" in shown
 
+    def test_doctor_says_where_it_looked_for_settings(self, call: Callable[..., Result], tmp_path: Path) -> None:
+        """Without a settings file, a reader learns where to write one."""
+        shown = call("doctor", HOLDFAST_EMBEDDING__PROVIDER="").stdout
+        assert "settings from the defaults; no settings file was found at " in shown
+        assert str(user_settings_file()) in shown
+        assert str(tmp_path / "holdfast.toml") in shown
+
+    def test_doctor_names_the_variables_that_set_something(self, call: Callable[..., Result]) -> None:
+        """A setting of the environment is not called a default."""
+        shown = call("doctor", HOLDFAST_RECALL__EAGERNESS="shy").stdout
+        assert (
+            "settings from HOLDFAST_EMBEDDING__PROVIDER, HOLDFAST_RECALL__EAGERNESS; no settings file was found at "
+            in shown
+        )
+
     def test_settings_of_other_programs_are_distinguished(self, call: Callable[..., Result], tmp_path: Path) -> None:
         """What belongs to OpenClaw alone is left alone, and said to be."""
         file = tmp_path / ".openclaw" / "openclaw.json"
@@ -298,11 +315,32 @@ class TestAsking:
         assert str(call("forget", "888888").exception) == "888888: not found"  # it does not ask
         assert data("stats")["messages"] == 17
 
+    def test_forget_shows_what_it_would_erase_before_it_asks(self, data: Run) -> None:
+        """A number alone does not say which message it is; what is long or has control characters is shown safely."""
+        data("import", EXAMPLE)
+        fact = data("remember", "部署只在周二\x1b[2J进行。" + "很长" * 200)["id"]
+        asked = CliRunner().invoke(holdfast, ["forget", "1", fact], input="n\n")
+        message, remembered, question = asked.stderr.splitlines()[:3]
+        assert message.startswith("#1  user  The carrier webhook accepts unsigned calls.")
+        assert remembered.startswith("fact  部署只在周二")
+        assert "\x1b" not in asked.stderr
+        assert count_columns(remembered) <= 100
+        assert question.startswith("Forget 1 message and 1 fact for good?")
+        assert data("stats")["messages"] == 18
+
+    def test_forget_shows_only_some_of_many_messages(self, data: Run) -> None:
+        """The rest is counted."""
+        data("import", EXAMPLE)
+        asked = CliRunner().invoke(holdfast, ["forget", *map(str, range(1, 13))], input="n\n")
+        assert "#8  " in asked.stderr
+        assert "\n… 4 more\n" in asked.stderr
+
     def test_a_session_is_forgotten_whole(self, data: Run, call: Callable[..., Result]) -> None:
         """It asks first; without ids or a session it does not know what to forget."""
         session = data("import", EXAMPLE, "--session", "mine") and "mine"
         assert CliRunner().invoke(holdfast, ["forget", "--session", session], input="n\n").exit_code == 1
         ended = CliRunner().invoke(holdfast, ["forget", "--session", session], input="")
+        assert ended.stderr.startswith("Carrier webhook signatures\nForget all of session mine for good?")
         assert "Nothing was forgotten: there was no answer." in ended.stderr
         assert data("stats")["messages"] == 18
         assert "18 messages, " in call("stats").stdout

@@ -6,7 +6,7 @@ import os
 import platform
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -28,6 +28,7 @@ from holdfast.memory.archive import passages_of
 from holdfast.memory.block import open_marks
 from holdfast.memory.learning_state import read_state
 from holdfast.memory.memory import Memory
+from holdfast.settings.loading import PROJECT_FILE, user_file_places
 from holdfast.settings.schema import Secret
 from holdfast.store.base import Store
 from holdfast.store.connection import is_writable
@@ -112,8 +113,7 @@ def check_all(
         problems = [Finding("wrong", str(error))]
     else:
         settings = loaded.settings
-        names = ", ".join(map(str, files))
-        problems = [Finding("ok", f"settings from {names or 'the defaults, no file found'}")]
+        problems = [Finding("ok", _describe_sources(files, origins=loaded.origins.values(), project=project))]
         problems += map(partial(Finding, "note"), (*loaded.warnings, *loaded.without_effect))
         if loaded.ignored:
             others = ", ".join(sorted(loaded.ignored))
@@ -135,6 +135,19 @@ def check_all(
     )
     memory = (*checks.search(), *checks.memory(), *checks.disk())
     return [*installed, *problems, *memory, *checks.hooks(), *checks.agents()]
+
+
+def _describe_sources(files: Sequence[Path], *, origins: Iterable[str], project: Path | None) -> str:
+    """Name the files and variables that set something; without a file, the places where one would be read."""
+    prefix = "environment: "
+    variables = sorted(origin.removeprefix(prefix) for origin in origins if origin.startswith(prefix))
+    sources = ", ".join((*map(str, files), *variables))
+    shown = f"settings from {sources or 'the defaults'}"
+    if files:
+        return shown
+    own = [] if project is None else [project.absolute() / PROJECT_FILE]
+    places = ", ".join(str(place) for place in (*own, *user_file_places()))
+    return f"{shown}; no settings file was found at {places}"
 
 
 def _describe_encryption(source: str | None) -> str:

@@ -55,6 +55,8 @@ if TYPE_CHECKING:
 
 _EXCERPT_CHARS: Final = 320
 _MAX_PRINTED: Final = 8
+_FORGET_COLUMNS: Final = 100
+"""How much of each row `forget` shows before it asks."""
 _DEFAULT_AGENT: Final = "main"
 _FACT_INDENT: Final = 28
 """The columns of the id and the time of a fact: further lines of its text begin there."""
@@ -436,6 +438,8 @@ def forget(*, ids: tuple[str, ...], yes: bool, home: Path | None, as_json: bool,
         copies = damaged_copies(database_file(memory.store.path))
         plan = _make_plan(memory, ids, whose)
         if not yes:
+            for line in plan.list_contents(memory):
+                echo(line, err=True)
             _confirm(f"Forget {plan.what}{' and delete the damaged copies of the store' * bool(copies)} for good?")
         number = sum(plan.forget(memory, scope) for scope in plan.scopes)
     text = (
@@ -470,6 +474,23 @@ class _Plan:
     across: bool = False
     missing: Sequence[int] = ()
 
+    def list_contents(self, memory: Memory) -> Iterator[str]:
+        """The first words of each row that is named; of a whole session, its title."""
+        if self.ids is None:
+            yield from filter(None, (_first_words(make_title(memory.store, scope)) for scope in self.scopes))
+            return
+        from holdfast.cli.show import part_text  # noqa: PLC0415 - only for this
+
+        lines: list[str] = []
+        for scope in self.scopes:
+            for row in memory.store.read_messages(Select(scope=scope, across=self.across, ids=tuple(self.ids["ids"]))):
+                words = " ".join(part_text(part) for part in row.message.parts)
+                lines.append(_first_words(f"#{row.id}  {row.message.role}  {words}"))
+        lines += (_first_words(f"fact  {content}") for content in self.facts)
+        yield from lines[:_MAX_PRINTED]
+        if len(lines) > _MAX_PRINTED:
+            yield f"… {len(lines) - _MAX_PRINTED} more"
+
     def forget(self, memory: Memory, scope: Scope) -> int:
         """Forget in memory, and in the session files of our own agent; files of other agents are not changed."""
         from holdfast_agent.sessions import Sessions, can_have_files  # noqa: PLC0415 - only for this
@@ -480,6 +501,12 @@ class _Plan:
             files = Sessions(home=memory.home, clock=memory.clock, new_id=memory.new_id, agent=scope.agent)
             files.forget(rows, facts=self.facts)
         return memory.forget(scope=scope, across=self.across, **(self.ids or {}))
+
+
+def _first_words(text: str) -> str:
+    """Return the beginning of a text, on one line."""
+    # Only the beginning is made printable: a message may be very long.
+    return fit(printable(text[:_EXCERPT_CHARS], one_line=True), _FORGET_COLUMNS)
 
 
 def _make_plan(memory: Memory, ids: tuple[str, ...], whose: dict[str, Any]) -> _Plan:

@@ -239,15 +239,15 @@ def user_settings_file() -> Path:
 
 def user_files(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
     """Return the settings files that exist and belong to no project: of the user, of OpenClaw, of pi."""
+    return tuple(path for path in user_file_places(environ=environ) if path.is_file())
+
+
+def user_file_places(*, environ: Mapping[str, str] | None = None) -> tuple[Path, ...]:
+    """Return the places of the settings files that belong to no project, whether they exist or not."""
     environ = os.environ if environ is None else environ
     openclaw = environ.get("OPENCLAW_CONFIG_PATH") or "~/.openclaw/openclaw.json"
     pi = environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent"
-    places = (
-        user_settings_file(),
-        Path(openclaw).expanduser(),
-        Path(pi).expanduser() / PI_FILE,
-    )
-    return tuple(path for path in places if path.is_file())
+    return (user_settings_file(), Path(openclaw).expanduser(), Path(pi).expanduser() / PI_FILE)
 
 
 def _load_file(path: Path, *, source: Source, agent_id: str | None) -> _File:
