@@ -120,6 +120,15 @@ def test_what_does_not_exist_is_an_error(user: User, name: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="it needs a POSIX shell")
+def test_a_file_that_is_no_memory_is_not_an_empty_one(user: User, tmp_path: Path) -> None:
+    """A transcript that is named as the memory is a mistake."""
+    file = tmp_path / "session.jsonl"
+    file.write_text("{}")
+    done = user.run("search", "the port", "--home", str(file))
+    assert done.returncode == 1
+    assert "Name a folder or a .db file" in done.stderr
+
+
 def test_the_slash_command_of_claude_code(user: User) -> None:
     """Claude Code shows an error instead of the text if a command in it fails."""
     assert user.run("install", "claude-code").returncode == 0

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,16 @@ class TestEveryHost:
         planned = json.loads(run("install", "gemini", "--dry-run", "--json").output)
         assert any("hooks" in change["diff"] for change in planned["changes"])
         assert all("diff" not in change for change in json.loads(run("install", "gemini", "--json").output)["changes"])
+
+    @pytest.mark.usefixtures("home")
+    def test_missing_packages_are_the_last_word(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Without them the host runs without memory, so nothing may say that all is well."""
+        monkeypatch.setitem(sys.modules, "mcp", None)  # as if it was not installed
+        last = run("install", "claude-code").output.strip().splitlines()[-1]
+        assert "it does not work yet" in last
+        assert "[mcp]" in last
+        shown = " ".join(CliRunner().invoke(holdfast, ["doctor"]).output.split())
+        assert "installed into Claude Code, and packages are missing" in shown
 
     def test_an_agent_without_memory_is_called_not_installed(self) -> None:
         """In the list and in JSON."""

@@ -170,6 +170,11 @@ class TestContext:
         assert "2 stored requests, not 7" in str(run("context", "--session", "s1", "--turn", "7").exception)
         assert run("context").exit_code == 2
 
+    def test_an_imported_session_has_no_requests_to_draw(self, session: Path) -> None:
+        """The error says what to name instead."""
+        run("import", session, "--session", "imported")
+        assert "Name its transcript" in str(run("context", "--session", "imported").exception)
+
 
 class TestDiff:
     def test_trimmed_messages_are_listed_with_request_and_reason(self, session: Path) -> None:

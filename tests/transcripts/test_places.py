@@ -96,7 +96,7 @@ def test_a_folder_without_permission(tmp_path: Path) -> None:
     closed.mkdir(mode=0)
     copyfile(FIXTURES / "clawdbot" / "simple.jsonl", tmp_path / "open.jsonl")
     try:
-        with pytest.raises(TranscriptError, match="cannot be looked into: Permission denied"):
+        with pytest.raises(TranscriptError, match="cannot be read: Permission denied"):
             list(sessions(closed))
         problems: list[Problem] = []
         (item,) = sessions(tmp_path, on_problem=problems.append)

@@ -105,6 +105,10 @@ def _load_reports(
         reports = [ContextReport.from_json(record.data) for record in stored]
     selected = [report for report in reports if turn is None or report.turn <= turn]
     if not selected or (turn is not None and selected[-1].turn != turn):
+        if not reports:
+            raise InputError(
+                f"session {session} has no stored requests: it was imported. Name its transcript instead of --session."
+            )
         raise InputError(f"session {session} has {len(reports)} stored requests{f', not {turn}' if turn else ''}")
     return selected, dict(owner_of(scope))
 

@@ -19,7 +19,7 @@ from rich.text import Text as Styled
 from holdfast import __version__, transcripts
 from holdfast import settings as configuration
 from holdfast.cli.console import open_console
-from holdfast.cli.install import open_installer
+from holdfast.cli.install import find_missing_extras, open_installer
 from holdfast.cli.output import emit_json, human_bytes, terminal_width, wrap
 from holdfast.embed import Choice, choose
 from holdfast.errors import HoldfastError
@@ -289,7 +289,10 @@ class _Checks:
                 yield Finding("wrong", f"{name}: {error}")
                 continue
             title = installer.host.title
-            if state == "installed":
+            missing = find_missing_extras(installer.host)
+            if state == "installed" and missing:
+                yield Finding("wrong", f"installed into {title}, and packages are missing: {install_command(*missing)}")
+            elif state == "installed":
                 yield Finding("ok", f"installed into {title}")
             elif state == "outdated":
                 yield Finding("wrong", f"{title} has an incomplete or older installation: holdfast install {name}")

@@ -14,7 +14,7 @@ import click
 from holdfast.cli.opening import load_settings, open_model, store_of
 from holdfast.cli.options import as_json, home_option
 from holdfast.cli.output import echo, emit_json, print_result
-from holdfast.hooks.hosts import HOSTS, Keys
+from holdfast.hooks.hosts import HOSTS, Host, Keys
 from holdfast.hooks.install import FileChange, Installer, plan_host_model, write_change
 from holdfast.settings.loading import user_settings_file
 from holdfast_memory.distribution import install_command
@@ -63,9 +63,6 @@ def install(*, host: str | None, learner: str | None, dry_run: bool, home: Path 
         if not dry_run:
             write_change(consent)
     notes = [] if installer.is_present else [f"{installer.host.title} was not found on this machine"]
-    missing = [extra for extra in installer.host.extras if importlib.util.find_spec(_MODULES[extra]) is None]
-    if missing:
-        notes.append(f"it needs more: {install_command(*missing)}")
     notes += [installer.host.note] if installer.host.note else []
     notes.append(_describe_memory(installer))
     if learner not in {None, NO_MODEL}:
@@ -73,7 +70,15 @@ def install(*, host: str | None, learner: str | None, dry_run: bool, home: Path 
             f"{learner} reads the conversations of all agents that use this memory, to extract facts, from the next"
             f" start of the server on; `holdfast install {host} --learn {NO_MODEL}` ends that"
         )
+    missing = find_missing_extras(installer.host)
+    if missing:  # the last line is the one that is read
+        notes.append(f"it does not work yet, packages are missing: {install_command(*missing)}")
     _print(installer, changes, notes, dry_run=dry_run, as_json=as_json)
+
+
+def find_missing_extras(host: Host) -> list[str]:
+    """Return the extras that a host needs and this installation lacks."""
+    return [extra for extra in host.extras if importlib.util.find_spec(_MODULES[extra]) is None]
 
 
 @click.command()

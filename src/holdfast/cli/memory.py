@@ -106,9 +106,14 @@ def search(*, query: str, limit: int, explain: bool, home: Path | None, as_json:
 def _heading(hit: Hit, owner: Mapping[str, str], note: str, *, best: float) -> str:
     """Describe the message that a passage is from: its number, time and speaker, and how well it matches."""
     fields = [minute(hit.time or None), hit.speaker, percent(hit.score, best), owner["session"], owner["project"]]
-    fields += [owner["title"], note]
+    fields += [_quote_title(owner["title"]), note]
     text = printable("  ".join(["", *filter(None, fields)]), one_line=True)
     return click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(text, dim=True)
+
+
+def _quote_title(title: str) -> str:
+    """Mark the title of a session: next to a speaker it would read as what was said."""
+    return f'in "{title}"' if title else ""
 
 
 def _print_missing(memory: Memory) -> None:
@@ -224,7 +229,7 @@ def _print_recalled(result: Recall, titles: Mapping[int, str], *, query_terms: s
     if result.facts or result.sessions or result.sessions_note:
         echo()
     for hit in sorted(result.hits, key=lambda hit: hit.score, reverse=True)[:limit]:
-        fields = ["", minute(hit.time or None), hit.speaker, titles[hit.message]]
+        fields = ["", minute(hit.time or None), hit.speaker, _quote_title(titles[hit.message])]
         about = printable("  ".join(filter(None, fields)), one_line=True)
         echo_styled(
             click.style(f"#{hit.message}", fg="cyan", bold=True) + click.style(f"  {about}", dim=True), indent=2

@@ -105,8 +105,10 @@ def store_file(path: Path | str | None, *, settings: Settings, folder: Path = HE
     file = place if place.suffix == ".db" else place / STORE_NAME
     try:
         file.stat()
-    except (FileNotFoundError, NotADirectoryError):
+    except FileNotFoundError:
         return place if is_folder(place) else file
+    except NotADirectoryError as error:
+        raise StorageError("is a file, and no memory. Name a folder or a .db file.", path=place) from error
     except OSError as error:
         fix = "Make the folder yours, or name another with HOLDFAST_HOME or --home."
         raise StorageError(f"cannot be opened: {error.strerror}. {fix}", path=file) from error

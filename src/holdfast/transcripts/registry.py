@@ -172,7 +172,7 @@ def sessions(
         else:
             (database_file(folder) or folder).stat()
     except OSError as error:
-        raise TranscriptError(f"cannot be looked into: {error.strerror or error}", path=folder) from None
+        raise TranscriptError(f"cannot be read: {error.strerror or error}", path=folder) from None
     for item in _walk(folder) if folder.is_dir() else _inspect_file(folder):
         match item:
             case SessionRef():
@@ -205,7 +205,7 @@ def _walk(folder: Path) -> Iterator[_Item]:
                 yield _make_ref(folder, reader, _read_facts(reader, folder))
                 return
     except (OSError, TranscriptError) as error:
-        yield Problem(0, f"cannot be looked into: {error}")
+        yield Problem(0, f"cannot be read: {error}")
         return
     names = {item.name for item in children}
     # In OpenCode's old storage only the folder `session` holds sessions.
