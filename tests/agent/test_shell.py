@@ -136,3 +136,9 @@ def test_keys_of_providers_stay_here(tmp_path: Path) -> None:
     assert environment(given).keys() & given.keys() == {"PATH", "EDITOR"}
     ran = run("echo ${OPENAI_API_KEY:-none} $EDITOR $PAGER", cwd=tmp_path, seconds=60, environ=given)
     assert ran.output == "none vi cat\n"
+
+
+def test_the_key_of_the_store_stays_here() -> None:
+    """It may be in any variable, and a model that lists them would send it to the provider."""
+    given = {"K1": "0123456789abcdef" * 4, "COMMIT": "0123456789abcdef" * 2}
+    assert environment(given).keys() & given.keys() == {"COMMIT"}
