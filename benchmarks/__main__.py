@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
@@ -19,7 +20,7 @@ from holdfast import transcripts
 from holdfast.cli.console import Progress, open_console
 from holdfast.cli.options import as_json
 from holdfast.cli.output import echo, emit_json
-from holdfast.errors import InputError
+from holdfast.errors import HoldfastError, InputError
 from holdfast.messages import Message
 from holdfast.tokens import counter
 
@@ -1020,4 +1021,7 @@ def learning(*, turns: int, kills: int, hours: int, as_json: bool) -> None:
 
 
 if __name__ == "__main__":
-    bench()
+    try:
+        bench()
+    except HoldfastError as error:
+        sys.exit(f"benchmarks: {error}")

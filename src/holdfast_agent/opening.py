@@ -27,7 +27,7 @@ _HELP: Final = """\
 No model is set. Any of these gets you going:
   export ANTHROPIC_API_KEY=...   (or OPENAI_API_KEY), then `holdfast chat`
   a local server: `holdfast chat --model ollama/NAME`, or `--model http://localhost:8080/v1#NAME` for llama.cpp
-  no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo` shows what would be sent"""
+  no model at all: `holdfast demo` shows what it does; `holdfast chat --model echo --home try` prints each request"""
 _KEYS: Final = {"ANTHROPIC_API_KEY": "anthropic/claude-sonnet-5-5", "OPENAI_API_KEY": "openai/gpt-6.1-sol"}
 
 

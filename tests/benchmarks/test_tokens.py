@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 from benchmarks.__main__ import bench
 from benchmarks.token_texts import PROSE, texts
 from benchmarks.tokens import O200K, compare, installed
+from support.paths import ROOT
 
 pytestmark = pytest.mark.skipif(not find_spec("bpe_openai"), reason="bpe-openai is not installed")
 
@@ -58,3 +61,12 @@ def test_the_documentation_gives_the_figures_that_the_command_makes() -> None:
     for kind, row in compare(installed()).items():
         figures = (row[name] for name in (O200K, "cl100k_base", "qwen3.6", "deepseek-v4", "gpt / o200k"))
         assert f"| {kind} | {' | '.join(f'{figure:.2f}' for figure in figures)} |" in page
+
+
+def test_a_tokenizer_that_is_missing_is_an_error_of_one_line(tmp_path: Path) -> None:
+    """Whoever runs a benchmark sees what to do, and no traceback."""
+    command = [sys.executable, "-m", "benchmarks", "tokens", "--tokenizer", f"tokenizers:{tmp_path / 'none.json'}"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, encoding="utf-8", check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("benchmarks: ")
+    assert "Traceback" not in done.stderr

@@ -90,10 +90,12 @@ def test_requests_are_counted(tmp_path: Path) -> None:
 
 
 def test_there_are_no_metrics_unless_they_are_turned_on(tmp_path: Path) -> None:
-    """The path is then one of the provider, as any other."""
+    """The answer names the setting, and the provider is not asked."""
     with ScriptedProvider() as provider, running(tmp_path, provider.url) as url:
         reply = httpx.get(f"{url}/metrics", timeout=PATIENCE)
-        assert "holdfast_info" not in reply.text
+    assert reply.status_code == 404
+    assert "HOLDFAST_SERVER__METRICS=true" in reply.text
+    assert provider.requests == []
 
 
 @pytest.mark.parametrize("headers", [{"host": "example.com"}, {"origin": "http://example.com"}])

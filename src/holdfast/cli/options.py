@@ -45,7 +45,11 @@ def add_options(*options: Callable[[Any], Any]) -> Callable[[F], F]:
 owned_by: Final = add_options(
     home_option,
     tenant_option,
-    click.option("--project", default=None, help="Only this project (default: all). New rows have none unless set."),
+    click.option(
+        "--project",
+        default=None,
+        help="Only this project (default: all). New rows have none unless set; import: the folder of the transcript.",
+    ),
     click.option("--agent", default=None, help="Only this agent (default: all). New rows belong to main unless set."),
 )
 """Adds the options that select a memory, a tenant, a project and an agent to a command."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from anyio import Lock, to_thread
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -81,13 +81,18 @@ def create_app(
         await pages.close()
 
     routes = [Route("/holdfast/rpc", call, methods=["POST"])]
-    if metrics is not None:
-        routes.append(Route("/metrics", metrics.answer, methods=["GET"]))
+    # If it is off, the request of a scraper must not go to a model provider.
+    routes.append(Route("/metrics", _explain_metrics if metrics is None else metrics.answer, methods=["GET"]))
     routes.append(Route("/{path:path}", pages))
     app = Starlette(routes=routes, lifespan=lifespan)
     app.router.redirect_slashes = False  # a path that is not exactly one of these is not found
     app.add_middleware(Guard, activity=activity or Activity())
     return app
+
+
+async def _explain_metrics(_: Request) -> Response:
+    """Answer a request for metrics that are turned off."""
+    return PlainTextResponse("metrics are off: start the server with HOLDFAST_SERVER__METRICS=true\n", 404)
 
 
 class _Pages:
