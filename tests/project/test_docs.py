@@ -24,7 +24,8 @@ from support.paths import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 HOW_TO = {
-    f"docs/{name}.md" for name in ("getting-started", "how-to-import", "how-to-forget", "index", "troubleshooting")
+    f"docs/{name}.md"
+    for name in ("chat", "getting-started", "how-to-import", "how-to-forget", "index", "troubleshooting")
 }
 """Pages whose commands run in an empty folder, as after `pip install`."""
 PROGRAMS = {"holdfast ": cli.holdfast, "python -m benchmarks ": bench}
@@ -229,7 +230,7 @@ def run_commands(script: Iterable[str], page: str, home: Path, monkeypatch: pyte
             engine.session("s1").append([{"role": "user", "content": text} for text in texts])
     monkeypatch.chdir(home if page in {"README.md", *HOW_TO} else ROOT)
     for words in script:
-        program, arguments = find_program(words)
+        program, arguments = find_program(words.replace("$(mktemp -d)", str(home / "temporary")))
         done = CliRunner().invoke(program, arguments)
         assert done.exit_code == 0, f"{page}: {words}: {done.output} {done.exception!r}"
 
