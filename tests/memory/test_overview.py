@@ -12,6 +12,8 @@ from holdfast.memory.block import find_blocks, strip_text
 from holdfast.memory.memory import Memory
 from holdfast.memory.session_lines import is_done
 from holdfast.messages import Message
+from holdfast.models.base import Prompt
+from holdfast.models.scripted import Echo
 from holdfast.moments import local
 from holdfast.settings import Archive, Embedding, Settings
 from holdfast.store.base import FactRow, Scope
@@ -170,6 +172,15 @@ class TestSessions:
             hold(memory, "recent", user("Write the release notes."), days=1)
             hold(memory, "old", user("Draw the logo."), days=40)
             assert [line.partition("] ")[2] for line in lines(memory)] == ["Write the release notes.", "Draw the logo."]
+
+    @pytest.mark.parametrize("request_", ["Why does the importer skip empty rows?", "导入器为什么会跳过空行？"])
+    def test_what_the_echo_model_repeats_is_no_outcome(self, tmp_path: Path, request_: str) -> None:
+        """It shows what would have been sent; the overview has the request alone."""
+        echoed = Echo().ask(Prompt(messages=(user(request_),))).message
+        with opened(tmp_path) as memory:
+            hold(memory, "a", user(request_), echoed)
+            (line,) = lines(memory)
+        assert line.endswith(f"] {request_}")
 
     def test_tool_output_is_no_outcome(self, tmp_path: Path) -> None:
         with opened(tmp_path) as memory:

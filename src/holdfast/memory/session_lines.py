@@ -23,6 +23,8 @@ MAX_OUTCOME_CHARS: Final = 120
 """The longest outcome in a list of sessions,"""
 MAX_KEY_CHARS: Final = 200
 """and the longest sentence of a session that was asked for."""
+_ECHO: Final = "echo"
+"""The model that only repeats what it would have sent: nothing came of that."""
 _LAST_READ: Final = 24
 """Messages at the end of a session that are read for what came of it."""
 _MAX_PERIOD_READ: Final = 200
@@ -173,6 +175,8 @@ def _list_sentences(row: MessageRow) -> list[str]:
     """
     role = row.message.role
     if role not in {"user", "assistant"} or (role == "assistant" and row.message.calls):
+        return []
+    if row.message.model == _ECHO:
         return []
     found: list[str] = []
     for sentence in signals.sentences(unwrap(row.message.text)):
